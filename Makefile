@@ -1,0 +1,31 @@
+# Each target sets itself up in .venv; nothing but python3, venv and make is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/installed
+	$(BIN)/focusfl demo
+
+test: .venv/installed-tests
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	$(BIN)/pytest
+
+lint: .venv/installed-tests
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/engines.py
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --editable ".[plots]"
+	touch $@
+
+.venv/installed-tests: .venv/installed
+	$(BIN)/pip install --quiet --group tests
+	touch $@
+
+clean:
+	rm -rf .venv runs dist build

@@ -1,0 +1,49 @@
+"""FedAvg. McMahan et al. AISTATS 2017. https://arxiv.org/abs/1602.05629"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from focusfl import tree
+from focusfl.core import Algorithm
+from focusfl.tree import Tree
+
+
+class Server(NamedTuple):
+    x: Tree
+
+
+class Client(NamedTuple):
+    """Nothing: a FedAvg client forgets."""
+
+
+class Local(NamedTuple):
+    x: Tree
+
+
+@dataclass(frozen=True)
+class FedAvg(Algorithm):
+    """Average what the participants moved to; biased towards who takes part."""
+
+    server_lr: float = 1.0
+
+    def __post_init__(self):
+        if not self.server_lr > 0:
+            raise ValueError(f"server_lr must be positive; got {self.server_lr}.")
+
+    def init(self, params):
+        return Server(params), Client()
+
+    def broadcast(self, server):
+        return {"x": server.x}
+
+    def pull(self, client, down):
+        return Local(down["x"])
+
+    def step(self, local, grad_fn, batch, rd):
+        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
+
+    def push(self, client, down, local, rd):
+        return client, {"dx": tree.sub(local.x, down["x"])}
+
+    def update(self, server, total, rd):
+        return Server(tree.axpy(self.server_lr, rd.mean(total["dx"]), server.x))

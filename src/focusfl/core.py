@@ -1,0 +1,90 @@
+"""The contract between algorithms and engines. Imports no array library."""
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from focusfl import tree
+from focusfl.tree import Tree
+
+Message = dict[str, Any]  # what travels: named trees
+Server = Any  # NamedTuple of trees with a field `x`, the model
+Client = Any  # NamedTuple of trees that a client keeps between rounds
+Local = Any  # NamedTuple of trees that live for one round on one client
+GradFn = Callable[[Tree, Any], Tree]  # (model, batch) -> gradient
+
+
+class Round(NamedTuple):
+    """What server and clients both know about one round. Scalars only."""
+
+    index: Any
+    lr: Any
+    local_steps: Any
+    num_clients: Any  # N
+    num_active: Any  # |S_r|
+
+    def mean(self, total: Tree) -> Tree:
+        """Turn a sum over the participants into their mean; of nobody, zero."""
+        return tree.scale(1 / (self.num_active + (self.num_active == 0)), total)
+
+
+@dataclass(frozen=True)
+class Algorithm(abc.ABC):
+    """A federated algorithm: pure functions over trees, and its constants as fields.
+
+    An engine runs one round as
+
+        down = alg.broadcast(server)
+        for each active client:                      # on the client
+            local = alg.pull(client, down)
+            for batch in batches:
+                local = alg.step(local, grad_fn, batch, rd)
+            client, up = alg.push(client, down, local, rd)
+        server = alg.update(server, sum of up, rd)   # on the server
+        for each active client:
+            client = alg.settle(client, alg.broadcast(server), rd)
+        for each other client:
+            client = alg.idle(client, rd)
+
+    The engine always SUMS the `up` messages; an algorithm that wants a mean divides in
+    `update`. Messages are dicts; server, client and local are NamedTuples of trees.
+
+    An algorithm that `starts_warm` gets one round before round 0 in which
+    everybody takes one step and `lr` is 0: clients fill their memory, x stays put.
+    """
+
+    @abc.abstractmethod
+    def init(self, params: Tree) -> tuple[Server, Client]: ...
+    @abc.abstractmethod
+    def broadcast(self, server: Server) -> Message: ...
+    @abc.abstractmethod
+    def pull(self, client: Client, down: Message) -> Local: ...
+    @abc.abstractmethod
+    def step(self, local: Local, grad_fn: GradFn, batch: Any, rd: Round) -> Local: ...
+    @abc.abstractmethod
+    def push(
+        self, client: Client, down: Message, local: Local, rd: Round
+    ) -> tuple[Client, Message]: ...
+    @abc.abstractmethod
+    def update(self, server: Server, total: Message, rd: Round) -> Server: ...
+
+    def settle(self, client: Client, down: Message, rd: Round) -> Client:
+        """What a participant does with the server's answer. Almost always: nothing."""
+        del down, rd
+        return client
+
+    def idle(self, client: Client, rd: Round) -> Client:
+        """What a client that sits this round out does. Almost always: nothing."""
+        del rd
+        return client
+
+    @property
+    def starts_warm(self) -> bool:
+        """Whether everybody contributes a gradient before round 0."""
+        return False
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Vectors of the model's size that a participant receives and sends."""
+        return 1, 1
