@@ -1,0 +1,100 @@
+"""Who takes part in a round: the contract, and how a schedule is drawn from it."""
+
+import abc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from focusfl import keys
+
+Ids = Int[np.ndarray, "_"]  # the participants of one round, in increasing order
+PerClient = Float[np.ndarray, " clients"]
+
+BLOCK = 64  # rounds drawn from one random stream; part of what a seed means
+
+
+class Marginals(NamedTuple):
+    """How often a client takes part, and how much it then weighs in a mean."""
+
+    p: PerClient  # P(i in S)
+    q: PerClient  # E[1{i in S} / |S|], 0 for an empty round
+    p_error: PerClient | float = 0.0  # standard errors; 0 where the numbers are exact
+    q_error: PerClient | float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Participation(abc.ABC):
+    """A law of the sets S_0, S_1, ...: constants as fields, memory passed through."""
+
+    def check(self, num_clients: int) -> None:
+        """Raise ValueError if this cannot be drawn for so many clients."""
+        del num_clients
+
+    def begin(self, num_clients: int, rng: np.random.Generator) -> Any:
+        """Draw the memory before round 0. Almost always: none."""
+        del num_clients, rng
+        return None
+
+    @abc.abstractmethod
+    def draw(
+        self, state: Any, rounds: range, num_clients: int, rng: np.random.Generator
+    ) -> tuple[Any, list[Ids]]:
+        """Draw the participants of consecutive rounds."""
+
+    @abc.abstractmethod
+    def marginals(self, num_clients: int) -> Marginals: ...
+
+
+def schedule(
+    participation: Participation, num_clients: int, rounds: int, seed: int
+) -> Iterator[Ids]:
+    """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone."""
+    participation.check(num_clients)
+    state = participation.begin(num_clients, keys.rng(seed, "participation"))
+    for start in range(0, rounds, BLOCK):
+        block = range(start, min(start + BLOCK, rounds))
+        rng = keys.rng(seed, "participation", start // BLOCK)
+        state, drawn = participation.draw(state, block, num_clients, rng)
+        yield from drawn
+
+
+def masks(
+    participation: Participation, num_clients: int, rounds: int, seed: int
+) -> Bool[np.ndarray, "rounds clients"]:
+    """Draw a schedule as a matrix; what `Replay` takes."""
+    out = np.zeros((rounds, num_clients), bool)
+    for row, ids in zip(
+        out, schedule(participation, num_clients, rounds, seed), strict=True
+    ):
+        row[ids] = True
+    return out
+
+
+def ids_of(masks: Bool[np.ndarray, "rounds clients"]) -> list[Ids]:
+    """Turn rows of a matrix into lists of participants."""
+    rows, ids = np.nonzero(masks)
+    ends = np.searchsorted(rows, np.arange(1, len(masks)))
+    return np.split(ids, ends)
+
+
+def first_to_ring(clocks: Float[np.ndarray, "rounds clients"], m: int) -> list[Ids]:
+    """The m clients whose clocks ring first, in every row."""
+    last = np.partition(clocks, m - 1, axis=1)[:, m - 1, None]
+    return ids_of(clocks <= last)
+
+
+def check_size(num_clients: int, m: int) -> None:
+    """Raise if m clients cannot be drawn from num_clients."""
+    if m > num_clients:
+        raise ValueError(
+            f"m must not exceed the number of clients; got m = {m} of {num_clients}."
+        )
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise unless value is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")

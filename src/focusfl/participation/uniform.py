@@ -1,0 +1,43 @@
+"""m clients drawn uniformly, without replacement."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from focusfl.participation.model import (
+    Marginals,
+    Participation,
+    check_count,
+    check_size,
+    first_to_ring,
+)
+
+FEW = 1024  # clients up to which all rounds are drawn at once; past it, m at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Participation):
+    """m clients drawn uniformly, without replacement."""
+
+    m: int
+
+    def __post_init__(self):
+        check_count("m", self.m)
+
+    def check(self, num_clients):
+        check_size(num_clients, self.m)
+
+    def draw(self, state, rounds, num_clients, rng):
+        if num_clients <= FEW:
+            return state, first_to_ring(rng.random((len(rounds), num_clients)), self.m)
+
+        def one():
+            ids = rng.choice(num_clients, self.m, replace=False, shuffle=False)
+            ids.sort()
+            return ids
+
+        return state, [one() for _ in rounds]
+
+    def marginals(self, num_clients):
+        n = num_clients
+        return Marginals(np.full(n, self.m / n), np.full(n, 1 / n))
