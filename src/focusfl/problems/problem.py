@@ -1,0 +1,72 @@
+"""What is minimised: F(x) = (1/N) sum of f_i(x), client i holding f_i."""
+
+import abc
+from dataclasses import dataclass
+from typing import Any
+
+from focusfl import tree
+from focusfl.tree import Tree
+
+
+@dataclass(frozen=True)
+class Objective(abc.ABC):
+    """The functions of a problem, apart from its data. A value, as an algorithm is one.
+
+    Written with operators only where it can be, so that it runs on any array library.
+    """
+
+    @abc.abstractmethod
+    def grad(self, x: Tree, data: Tree, batch: Any) -> Tree:
+        """The gradient of one client's f, given that client's data."""
+
+    def enter(self, down: Tree, data: Tree) -> Tree:
+        """Write what comes from the server in the coordinates this client works in.
+
+        Any orthogonal map will do: algorithms only combine trees linearly and cannot
+        tell. Almost always: the same coordinates.
+        """
+        del data
+        return down
+
+    def collect(self, ups: Tree, data: Tree) -> Tree:
+        """Sum messages, leaves (slots, ...), in the coordinates of the model."""
+        del data
+        return tree.map(lambda a: a.sum(0), ups)
+
+    @abc.abstractmethod
+    def evaluate(self, x: Tree, held: Tree) -> dict[str, Any]:
+        """Describe x by scalars: loss, grad_norm, distance if x* is known."""
+
+
+class Problem(abc.ABC):
+    """An objective and everybody's data."""
+
+    dtype = "float64"  # of the model; convex problems need it to show exactness
+
+    @property
+    @abc.abstractmethod
+    def num_clients(self) -> int: ...
+
+    @property
+    @abc.abstractmethod
+    def objective(self) -> Objective: ...
+
+    @property
+    @abc.abstractmethod
+    def data(self) -> Tree:
+        """Leaves (clients, ...): row i is what client i alone can see."""
+
+    def fast(self, local_steps: int) -> tuple[Objective, Tree]:
+        """An objective and data that mean the same and cost less in so many steps."""
+        del local_steps
+        return self.objective, self.data
+
+    @property
+    @abc.abstractmethod
+    def held(self) -> Tree:
+        """What `evaluate` may look at."""
+
+    @property
+    @abc.abstractmethod
+    def x0(self) -> Tree:
+        """The model to start from when the user names none."""

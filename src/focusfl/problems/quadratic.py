@@ -1,0 +1,300 @@
+"""Quadratics, and the ridge regression of the paper: their optimum is known exactly."""
+
+import abc
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl import keys, tree
+from focusfl.problems.problem import Objective, Problem
+
+Matrix = Float[np.ndarray, "dim dim"]
+Vector = Float[np.ndarray, " dim"]
+
+
+EIGEN_DIM = 512  # up to this d an eigendecomposition per client is not worth a thought
+
+
+class _Quadratics(Problem):
+    """What all problems with quadratic f_i share: F has a d x d matrix of its own."""
+
+    @property
+    @abc.abstractmethod
+    def mean(self) -> tuple[Matrix, Vector, float]:
+        """H, h, c of F(x) = x·H x / 2 - h·x + c."""
+
+    @property
+    @abc.abstractmethod
+    def spectrum(self) -> tuple[float, float]:
+        """The smallest and largest eigenvalue of any client's Hessian."""
+
+    @cached_property
+    def optimum(self) -> Vector:
+        """x*, the minimiser of F."""
+        hessian, linear, _ = self.mean
+        return np.linalg.solve(hessian, linear)
+
+    @cached_property
+    def _mean_spectrum(self) -> tuple[float, float]:
+        eigenvalues = np.linalg.eigvalsh(self.mean[0])
+        if not eigenvalues[0] > 0:
+            raise ValueError(
+                "the mean of the H_i must be positive definite, or F has no single "
+                f"minimiser; its smallest eigenvalue is {eigenvalues[0]:.3g}."
+            )
+        return float(eigenvalues[0]), float(eigenvalues[-1])
+
+    @property
+    def mu(self) -> float:
+        """The strong convexity that every f_i has."""
+        return self.spectrum[0]
+
+    @property
+    def L(self) -> float:
+        """The smoothness that every f_i has."""
+        return self.spectrum[1]
+
+    @property
+    def mu_F(self) -> float:
+        """The strong convexity of F."""
+        return self._mean_spectrum[0]
+
+    @property
+    def L_F(self) -> float:
+        """The smoothness of F."""
+        return self._mean_spectrum[1]
+
+    @cached_property
+    def held(self):
+        hessian, linear, constant = self.mean
+        norm = np.linalg.norm(self.optimum)
+        return {
+            "H": hessian,
+            "h": linear,
+            "c": np.float64(constant),
+            "optimum": self.optimum,
+            "unit": np.float64(
+                norm if norm > 0 else 1.0
+            ),  # what errors are relative to
+        }
+
+    @property
+    def x0(self):
+        return np.zeros(len(self.mean[1]))
+
+    @cached_property
+    def _eigen(self):
+        values, vectors = np.linalg.eigh(self.data["H"])
+        basis = np.ascontiguousarray(vectors.swapaxes(1, 2))  # rows are eigenvectors
+        h = (basis @ self.data["h"][..., None])[..., 0]
+        return {"basis": basis, "values": values, "h": h}
+
+    def fast(self, local_steps):
+        small = len(self.mean[1]) <= EIGEN_DIM
+        if local_steps > 2 and small and self.objective == Gram():
+            return Diagonal(), self._eigen
+        return self.objective, self.data
+
+
+@dataclass(frozen=True)
+class Gram(Objective):
+    """f(x) = x·H x / 2 - h·x."""
+
+    def grad(self, x, data, batch):
+        del batch  # all data, every time
+        return data["H"] @ x - data["h"]
+
+    def evaluate(self, x, held):
+        grad = held["H"] @ x - held["h"]
+        error = x - held["optimum"]
+        return {
+            "distance": (error @ error) ** 0.5 / held["unit"],
+            "loss": x @ (grad - held["h"]) / 2 + held["c"],
+            "grad_norm": (grad @ grad) ** 0.5,
+        }
+
+
+@dataclass(frozen=True)
+class Rows(Gram):
+    """f(x) = sum over rows of (a·x - b)^2 + penalty * |x|^2."""
+
+    penalty: float
+
+    def grad(self, x, data, batch):
+        del batch
+        return 2 * ((data["A"] @ x - data["b"]) @ data["A"] + self.penalty * x)
+
+
+@dataclass(frozen=True)
+class Diagonal(Gram):
+    """f(x) = sum of values * x^2 / 2 - h·x, in the eigenbasis of a client's Hessian.
+
+    A step costs d instead of d^2; entering and leaving the basis cost d^2 once a round.
+    """
+
+    def grad(self, x, data, batch):
+        del batch
+        return data["values"] * x - data["h"]
+
+    def enter(self, down, data):
+        return tree.map(lambda a: data["basis"] @ a if a.ndim else a, down)
+
+    def collect(self, ups, data):
+        slots, _, dim = data["basis"].shape
+        basis = data["basis"].reshape(slots * dim, dim)
+        return tree.map(
+            lambda a: a.reshape(slots * dim) @ basis if a.ndim > 1 else a.sum(0), ups
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic(_Quadratics):
+    """f_i(x) = x·H_i x / 2 - h_i·x (+ c_i), given as matrices."""
+
+    H: Float[np.ndarray, "clients dim dim"]
+    h: Float[np.ndarray, "clients dim"]
+    c: Float[np.ndarray, " clients"] | None = None
+
+    def __post_init__(self):
+        H, h = _finite("H", self.H), _finite("h", self.h)
+        if H.ndim != 3 or H.shape[1] != H.shape[2] or h.shape != H.shape[:2]:
+            raise ValueError(
+                "H must have shape (clients, d, d) and h (clients, d); "
+                f"got {H.shape} and {h.shape}."
+            )
+        gap = np.abs(H - H.swapaxes(1, 2)).max(axis=(1, 2))
+        worst = int(gap.argmax())
+        if gap[worst] > 1e-10 * np.abs(H[worst]).max():
+            raise ValueError(
+                f"every H_i must be symmetric; H[{worst}] and its transpose differ by "
+                f"{gap[worst]:.3g}. Use (H + H.swapaxes(1, 2)) / 2."
+            )
+        c = np.zeros(len(H)) if self.c is None else _finite("c", self.c)
+        if c.shape != h.shape[:1]:
+            raise ValueError(f"c must have shape {h.shape[:1]}; got {c.shape}.")
+        for name, value in {"H": H, "h": h, "c": c}.items():
+            object.__setattr__(self, name, value)
+        self._mean_spectrum  # noqa: B018  raises when F has no single minimiser
+
+    @property
+    def num_clients(self):
+        return len(self.h)
+
+    @property
+    def objective(self):
+        return Gram()
+
+    @property
+    def data(self):
+        return {"H": self.H, "h": self.h}
+
+    @cached_property
+    def mean(self):
+        return self.H.mean(0), self.h.mean(0), float(np.asarray(self.c).mean())
+
+    @cached_property
+    def spectrum(self):
+        eigenvalues = np.linalg.eigvalsh(self.H)
+        return float(eigenvalues.min()), float(eigenvalues.max())
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares(_Quadratics):
+    """f_i(x) = sum over rows of (a·x - b)^2 + penalty * |x|^2, given as rows.
+
+    Gradients go through the Gram matrices where d <= 2 * rows, and through the rows
+    where those are fewer.
+    """
+
+    A: Float[np.ndarray, "clients rows dim"]
+    b: Float[np.ndarray, "clients rows"]
+    penalty: float = 0.0
+
+    def __post_init__(self):
+        A, b = _finite("A", self.A), _finite("b", self.b)
+        if A.ndim != 3 or b.shape != A.shape[:2]:
+            raise ValueError(
+                "A must have shape (clients, rows, d) and b (clients, rows); "
+                f"got {A.shape} and {b.shape}."
+            )
+        if not self.penalty >= 0:
+            raise ValueError(f"penalty must not be negative; got {self.penalty}.")
+        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "b", b)
+        self._mean_spectrum  # noqa: B018  raises when F has no single minimiser
+
+    @property
+    def num_clients(self):
+        return len(self.b)
+
+    @property
+    def through_rows(self) -> bool:
+        """Whether two products with the rows are cheaper than one with A^T A."""
+        _, rows, dim = self.A.shape
+        return 2 * rows < dim
+
+    @property
+    def objective(self):
+        return Rows(self.penalty) if self.through_rows else Gram()
+
+    @cached_property
+    def data(self):
+        if self.through_rows:
+            return {"A": self.A, "b": self.b}
+        At = self.A.swapaxes(1, 2)
+        ridge = 2 * self.penalty * np.eye(self.A.shape[2])
+        return {"H": 2 * At @ self.A + ridge, "h": 2 * (At @ self.b[..., None])[..., 0]}
+
+    @cached_property
+    def mean(self):
+        clients, _, dim = self.A.shape
+        A, b = self.A.reshape(-1, dim), self.b.reshape(-1)
+        hessian = 2 * (A.T @ A / clients + self.penalty * np.eye(dim))
+        return hessian, 2 * A.T @ b / clients, float(b @ b / clients)
+
+    @cached_property
+    def spectrum(self):
+        _, rows, dim = self.A.shape
+        singular = np.linalg.svd(self.A, compute_uv=False) ** 2
+        smallest = 0.0 if rows < dim else float(singular.min())
+        return 2 * (smallest + self.penalty), 2 * (float(singular.max()) + self.penalty)
+
+
+def ridge(
+    num_clients: int = 16,
+    dim: int = 100,
+    rows: int = 100,
+    penalty: float = 0.01,
+    heterogeneity: float = 1.0,
+    noise: float = 0.1,
+    seed: int = 0,
+) -> LeastSquares:
+    """Draw the ridge regression of the paper's text: a sum over rows, not a mean.
+
+    Rows are standard normal; client i fits a model of its own, x_o plus `heterogeneity`
+    times a standard normal, seen through `noise`.
+    """
+    for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
+        if not count >= 1:
+            raise ValueError(f"{name} must be at least 1; got {count}.")
+    for name, size in {"heterogeneity": heterogeneity, "noise": noise}.items():
+        if not size >= 0:
+            raise ValueError(f"{name} must not be negative; got {size}.")
+    rng = keys.rng(seed, "ridge")
+    A = rng.standard_normal((num_clients, rows, dim))
+    common = rng.standard_normal(dim)
+    own = common + heterogeneity * rng.standard_normal((num_clients, dim))
+    b = (A @ own[..., None])[..., 0] + noise * rng.standard_normal((num_clients, rows))
+    return LeastSquares(A, b, penalty)
+
+
+def _finite(name: str, value) -> np.ndarray:
+    array = np.asarray(value, float)
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        raise ValueError(
+            f"{name} must be finite; got {array[tuple(bad[0])]} at {bad[0].tolist()}."
+        )
+    return array
