@@ -1,0 +1,1 @@
+"""How a round is carried out: the readable way, and the fast way."""

@@ -1,0 +1,76 @@
+"""Rounds laid out for a compiled program: who has which slot, in which branch."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Int
+
+from focusfl.engines.run import OnEmpty
+from focusfl.participation.model import Ids
+
+CHUNK = 256  # rounds per call of the compiled program
+WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
+MOST_BRANCHES = 6
+NOBODY = 0  # the branch before those with slots
+PADDING = -1  # the round number of a row that is no round
+
+PerRound = Int[Array | np.ndarray, "*rounds"]
+
+
+class Plan(NamedTuple):
+    """The rounds of one chunk, or one of them."""
+
+    branch: PerRound
+    round: PerRound
+    active: PerRound  # |S_r|
+    ids: Int[Array | np.ndarray, "*rounds slots"]  # who has a slot; N and above: nobody
+
+
+def slot_sizes(active: Int[np.ndarray, " rounds"]) -> tuple[int, ...]:
+    """Choose the few numbers of slots that waste little on rounds of these sizes.
+
+    The fewest with at most WASTE of all slots empty; among equally few, the best.
+    """
+    sizes, often = np.unique(active[active > 0], return_counts=True)
+    if not len(sizes):
+        return (1,)
+    work = int((sizes * often).sum())
+    below = np.concatenate([[0], np.cumsum(often)])
+    # For every j: the slots that rounds of up to sizes[j] take, and their branches.
+    cost = sizes * below[1:]
+    chosen: list[tuple[int, ...]] = [(int(size),) for size in sizes]
+    while cost[-1] * (1 - WASTE) > work and len(chosen[-1]) < MOST_BRANCHES:
+        more, best = cost.copy(), list(chosen)
+        for j in range(1, len(sizes)):
+            options = cost[:j] + sizes[j] * (below[j + 1] - below[1 : j + 1])
+            i = int(options.argmin())
+            if options[i] < more[j]:
+                more[j], best[j] = options[i], (*chosen[i], int(sizes[j]))
+        cost, chosen = more, best
+    return chosen[-1]
+
+
+def plan(
+    drawn: Sequence[Ids],
+    start: int,
+    slots: tuple[int, ...],
+    num_clients: int,
+    on_empty: OnEmpty,
+) -> Plan:
+    """Lay out one chunk that begins with round `start`; pad it to CHUNK rows."""
+    active = np.zeros(CHUNK, int)
+    active[: len(drawn)] = [len(ids) for ids in drawn]
+    branch = NOBODY + 1 + np.searchsorted(slots, active)
+    # With a slot for everybody each has their own, and nothing need be gathered.
+    own = np.take([0, *slots], branch) == num_clients
+    who = np.concatenate([np.zeros(0, int), *drawn])
+    row = np.repeat(np.arange(CHUNK), active)
+    place = np.arange(len(who)) - np.repeat(np.cumsum(active) - active, active)
+    ids = np.tile(num_clients + np.arange(slots[-1]), (CHUNK, 1))
+    ids[row, np.where(own[row], who, place)] = who
+    number = np.arange(start, start + CHUNK)
+    if on_empty == "skip":
+        branch[active == 0] = NOBODY
+    branch[len(drawn) :], number[len(drawn) :] = NOBODY, PADDING
+    return Plan(*(a.astype(np.int32) for a in (branch, number, active, ids)))

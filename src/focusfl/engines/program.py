@@ -1,0 +1,220 @@
+"""The compiled part of the simulator: chunks of rounds, and one round of them.
+
+A round picks the branch whose number of slots is just enough for its participants,
+gathers their memory and data, runs them side by side, and scatters their memory back:
+its cost follows |S|, not N.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from focusfl.core import Algorithm, Round
+from focusfl.engines.plan import PADDING, Plan
+from focusfl.engines.run import Record, sane
+from focusfl.problems import Objective
+from focusfl.tree import Tree
+
+UNROLL = 8  # local steps per turn of the inner loop: a turn costs some microseconds
+
+Scalar = Float[Array, ""]
+
+
+class Program(NamedTuple):
+    """What a compilation depends on, beside shapes. A value."""
+
+    algorithm: Algorithm
+    objective: Objective
+    slots: tuple[int, ...]
+    local_steps: int
+    record: Record
+
+
+class State(NamedTuple):
+    server: Any
+    clients: Any  # leaves (clients, ...), in the coordinates each client works in
+    alive: Bool[Array, "*runs"]  # false from the round on that broke the run
+
+
+class Log(NamedTuple):
+    """What is kept of every round."""
+
+    metrics: dict[str, Any]
+    alive: Any
+    model: Tree | None
+
+
+@partial(jax.jit, static_argnums=0)
+def begin(program: Program, x0: Tree, data: Tree, held: Tree) -> tuple[State, Log]:
+    """Everybody's state before round 0."""
+    num_clients = _num_clients(data)
+    server, client = program.algorithm.init(x0)
+    clients = jax.tree.map(
+        lambda a: jnp.broadcast_to(a, (num_clients, *jnp.shape(a))), client
+    )
+    if program.algorithm.starts_warm:
+        everybody = Round(-1, 0.0, 1, num_clients, num_clients)
+        server, clients = _play(
+            program._replace(local_steps=1), everybody, jnp.arange(num_clients), data,
+            server, clients,
+        )  # fmt: skip
+    state = State(server, clients, jnp.array(True))
+    log = _log(program, state, program.objective.evaluate(server.x, held))
+    return state, jax.tree.map(lambda a: jnp.asarray(a)[None], log)
+
+
+def _chunk(
+    program: Program,
+    state: State,
+    lr: Scalar,
+    limit: Scalar,
+    data: Tree,
+    held: Tree,
+    plan: Plan,
+) -> tuple[State, Log]:
+    algorithm, num_clients = program.algorithm, _num_clients(data)
+
+    def about(row: Plan) -> Round:
+        # Scalars in the dtype of the model: an integer |S| would promote the state.
+        active = row.active.astype(lr.dtype)
+        return Round(row.round, lr, program.local_steps, num_clients, active)
+
+    def nobody(server, clients, row):
+        return server, jax.tree.map(lambda a: a[: program.slots[-1]], clients)
+
+    def somebody(slots, server, clients, row):
+        server, mine = _play(
+            program, about(row), row.ids[:slots], data, server, clients
+        )
+        return server, jax.tree.map(lambda a: _pad(a, program.slots[-1]), mine)
+
+    branches: list[Any] = [
+        nobody,
+        *(partial(somebody, slots) for slots in program.slots),
+    ]
+
+    def one(state: State, row: Plan) -> tuple[State, Log]:
+        # Branches read the memory of clients and give back that of participants: one
+        # that wrote to it would copy all of it, and a round would cost N again.
+        server, mine = jax.lax.switch(
+            row.branch, branches, state.server, state.clients, row
+        )
+        clients = _idle(algorithm, state.clients, about(row), row.round != PADDING)
+        clients = jax.tree.map(
+            lambda a, b: a.at[row.ids].set(b, mode="drop", unique_indices=True),
+            clients,
+            mine,
+        )
+        metrics = program.objective.evaluate(server.x, held)
+        alive = state.alive & sane(metrics, limit)
+        server = jax.tree.map(partial(jnp.where, alive), server, state.server)
+        state = State(server, clients, alive)
+        return state, _log(program, state, metrics)
+
+    return jax.lax.scan(one, state, plan)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def chunk(program, state, lr, limit, data, held, plan):
+    """Run one chunk of rounds."""
+    return _chunk(program, state, lr, limit, data, held, plan)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def chunks(program, state, lrs, limit, data, held, plan):
+    """Run one chunk of rounds at several learning rates; runs are the last axis.
+
+    Last, so that a product with a client's matrix stays a product of matrices.
+    """
+    one = partial(_chunk, program)
+    return jax.vmap(one, in_axes=(-1, 0, None, None, None, None), out_axes=-1)(
+        state, lrs, limit, data, held, plan
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def leave(program: Program, clients: Any, data: Tree) -> Any:
+    """Everybody's memory in the coordinates of the model."""
+
+    def one(client, data):
+        return program.objective.collect(
+            *jax.tree.map(lambda a: a[None], (client, data))
+        )
+
+    return jax.vmap(one, axis_size=_num_clients(data))(clients, data)
+
+
+def _play(
+    program: Program,
+    rd: Round,
+    ids: Int[Array, " slots"],
+    data: Tree,
+    server: Any,
+    clients: Any,
+) -> tuple[Any, Any]:
+    """One round of the clients named; ids of N and above are empty slots.
+
+    With as many slots as clients, slot i is client i's. Gives the server and the
+    participants' new memory, slot by slot.
+    """
+    algorithm, objective = program.algorithm, program.objective
+    down = algorithm.broadcast(server)
+
+    def participant(client, data):
+        def step(local, _):
+            return algorithm.step(
+                local, partial(_grad, objective, data), None, rd
+            ), None
+
+        here = objective.enter(down, data)
+        local = algorithm.pull(client, here)
+        local, _ = jax.lax.scan(
+            step, local, None, length=program.local_steps, unroll=UNROLL
+        )
+        return algorithm.push(client, here, local, rd)
+
+    def settle(client, data):
+        return algorithm.settle(client, objective.enter(answer, data), rd)
+
+    if len(ids) < _num_clients(data):
+        theirs = jax.tree.map(lambda a: a.at[ids].get(mode="clip"), (clients, data))
+    else:
+        theirs = clients, data
+    each = partial(jax.vmap, axis_size=len(ids))
+    mine, ups = each(participant)(*theirs)
+    ups = jax.tree.map(partial(_or_zero, ids < _num_clients(data)), ups)
+    server = algorithm.update(server, objective.collect(ups, theirs[1]), rd)
+    answer = algorithm.broadcast(server)
+    return server, each(settle)(mine, theirs[1])
+
+
+def _grad(objective: Objective, data: Tree, x: Tree, batch: Any) -> Tree:
+    return objective.grad(x, data, batch)
+
+
+def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:
+    """Let everybody idle, unless the row is padding; participants are put over it."""
+    if type(algorithm).idle is Algorithm.idle:
+        return clients
+    idle = jax.vmap(lambda client: algorithm.idle(client, rd))(clients)
+    return jax.tree.map(partial(jnp.where, real), idle, clients)
+
+
+def _log(program: Program, state: State, metrics: dict[str, Any]) -> Log:
+    model = state.server.x if program.record == "model" else None
+    return Log(metrics, state.alive, model)
+
+
+def _num_clients(data: Tree) -> int:
+    return len(jax.tree.leaves(data)[0])
+
+
+def _or_zero(active: Bool[Array, " slots"], a: Array) -> Array:
+    return jnp.where(active.reshape(-1, *[1] * (a.ndim - 1)), a, 0)
+
+
+def _pad(a: Array, slots: int) -> Array:
+    return jnp.pad(a, [(0, slots - len(a)), *[(0, 0)] * (a.ndim - 1)])

@@ -1,0 +1,160 @@
+"""The fast engine: jax, active clients as a batch axis, a scan over rounds.
+
+Rounds run in chunks of one compiled program (program.py), laid out here on the host
+(plan.py) while the chunk before is running.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from focusfl.core import Algorithm
+from focusfl.engines import program as compiled
+from focusfl.engines.plan import CHUNK, plan, slot_sizes
+from focusfl.engines.program import Log, Program, State
+from focusfl.engines.run import (
+    OnEmpty,
+    Progress,
+    Record,
+    Result,
+    check,
+    finish,
+    limit_of,
+    vectors_sent,
+)
+from focusfl.participation import Participation, schedule
+from focusfl.problems import Problem
+from focusfl.tree import Tree
+
+
+def simulate(
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    *,
+    rounds: int,
+    lr: float,
+    local_steps: int = 1,
+    x0: Tree | None = None,
+    seed: int = 0,
+    on_empty: OnEmpty = "skip",
+    record: Record = "metrics",
+    throw: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Run one algorithm on one problem under one law of participation.
+
+    A run that diverges is cut before the round that broke it, which `diverged_at`
+    names; with `throw` it raises instead.
+    """
+    if np.ndim(lr):
+        raise ValueError(f"lr must be one number; got {lr!r}. Use sweep() for several.")
+    (result,) = sweep(
+        algorithm, problem, participation, lrs=[lr], rounds=rounds,
+        local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
+        progress=progress,
+    )  # fmt: skip
+    return finish(result, throw)
+
+
+def sweep(
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    *,
+    lrs: Sequence[float],
+    rounds: int,
+    local_steps: int = 1,
+    x0: Tree | None = None,
+    seed: int = 0,
+    on_empty: OnEmpty = "skip",
+    record: Record = "metrics",
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Run one algorithm at several learning rates side by side, compiled once."""
+    rates = np.atleast_1d(np.asarray(lrs, float))
+    x0 = check(
+        algorithm, problem, participation, rounds, rates, local_steps, x0, on_empty,
+        record,
+    )  # fmt: skip
+    drawn = list(schedule(participation, problem.num_clients, rounds, seed))
+    active = np.array([len(ids) for ids in drawn])
+    slots = slot_sizes(active)
+    objective, data = problem.fast(local_steps)
+    program = Program(algorithm, objective, slots, local_steps, record)
+    with jax.enable_x64(problem.dtype == "float64"):
+        x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
+        data, held = jax.device_put((data, problem.held))
+        state, first = compiled.begin(program, x0, data, held)
+        limit = limit_of({name: a[0] for name, a in first.metrics.items()})
+        run, own = compiled.chunk, rates[0]
+        if len(rates) > 1:
+            run, own = compiled.chunks, rates
+            state, first = jax.tree.map(partial(_repeat, len(rates)), (state, first))
+        lr, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
+        logs, running = [_fetch(first, 1)], []
+        for start in range(0, rounds, CHUNK):
+            now = drawn[start : start + CHUNK]
+            layout = plan(now, start, slots, problem.num_clients, on_empty)
+            state, log = run(program, state, lr, bound, data, held, layout)
+            running.append((log, len(now)))
+            # One chunk may run on while the next is laid out.
+            while len(running) > (start + CHUNK < rounds):
+                logs.append(_fetch(*running.pop(0)))
+                if progress:
+                    progress(sum(len(log.alive) for log in logs) - 1, _best(logs[-1]))
+            if not logs[-1].alive[-1].any():
+                break
+        whole: Log = jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
+        if len(rates) == 1:
+            whole, state = jax.tree.map(lambda a: a[..., None], (whole, state))
+        return [
+            _result(program, problem, data, whole, state, active, k)
+            for k in range(len(rates))
+        ]
+
+
+def _result(
+    program: Program,
+    problem: Problem,
+    data: Tree,
+    log: Log,
+    state: State,
+    active: np.ndarray,
+    k: int,
+) -> Result:
+    """Cut run k out of the runs side by side, and at the round that broke it."""
+    alive = log.alive[:, k]
+    length = int(alive.sum())
+    metrics, model = jax.tree.map(
+        lambda a: a[:length, ..., k], (log.metrics, log.model)
+    )
+    server, clients, _ = jax.tree.map(lambda a: a[..., k], state)
+    clients = compiled.leave(program, clients, data)
+    sent = vectors_sent(program.algorithm, problem.num_clients, active[: length - 1])
+    server, clients = jax.tree.map(np.asarray, (server, clients))
+    return Result(
+        x=server.x,
+        metrics=metrics | sent,
+        trajectory=model,
+        diverged_at=None if alive.all() else length - 1,
+        server=server,
+        clients=clients,
+    )
+
+
+def _repeat(times: int, a: jax.Array) -> jax.Array:
+    return jnp.broadcast_to(a[..., None], (*a.shape, times))
+
+
+def _fetch(log: Log, rows: int) -> Log:
+    """Wait for a chunk and drop its padding."""
+    return jax.tree.map(lambda a: np.asarray(a)[:rows], log)
+
+
+def _best(log: Log) -> dict[str, float]:
+    """The last metrics of the run that is best off."""
+    return {name: float(np.min(a[-1])) for name, a in log.metrics.items()}

@@ -1,0 +1,149 @@
+"""Law 10: all engines, on all array libraries, give the same run."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from helpers import ALL, VECTORS, Diary, Nested, gap, quadratic, same, some_masks
+
+import focusfl as ff
+
+VECTOR_OF = [
+    ("fedavg", ff.FedAvg(), "skip"),
+    ("fedavg_server_lr_half", ff.FedAvg(server_lr=0.5), "skip"),
+    ("focus_skip_on_empty", ff.Focus(), "skip"),
+    ("focus_step_on_empty", ff.Focus(), "step"),
+    ("focus_warm_start", ff.Focus(warm_start=True), "skip"),
+]
+FEDERATED = ["bernoulli_tau3", "cyclic_tau1", "ridge_weighted_tau5"]
+both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
+
+
+@both
+@pytest.mark.parametrize("file", FEDERATED)
+@pytest.mark.parametrize("name, alg, on_empty", VECTOR_OF, ids=lambda v: str(v))
+def test_trajectories_equal_the_independent_ones(file, name, alg, on_empty, run):
+    v = np.load(VECTORS / f"{file}.npz")
+    masks = v["masks"]
+    result = run(
+        alg, ff.problems.Quadratic(v["H"], v["h"]), ff.participation.Replay(masks),
+        rounds=len(masks), lr=float(v["eta"]), local_steps=int(v["tau"]), x0=v["x0"],
+        seed=0, on_empty=on_empty, record="model",
+    )  # fmt: skip
+    assert np.abs(result.trajectory - v[f"traj_{name}"]).max() < 1e-10
+
+
+@pytest.mark.parametrize("alg", [*ALL, Diary()], ids=repr)
+@pytest.mark.parametrize("on_empty", ["skip", "step"])
+@pytest.mark.parametrize("local_steps", [1, 2, 4])
+def test_loop_and_simulate_agree(alg, on_empty, local_steps):
+    problem, masks = quadratic(), some_masks(rounds=300)  # more than one chunk
+    slow, fast = (
+        run(
+            alg, problem, ff.participation.Replay(masks), rounds=300, lr=0.03,
+            local_steps=local_steps, on_empty=on_empty, record="model",
+        )
+        for run in (ff.loop, ff.simulate)
+    )  # fmt: skip
+    assert gap(slow.trajectory, fast.trajectory) < 1e-12
+    assert gap(slow.server, fast.server) < 1e-12
+    assert (
+        gap(slow.clients, fast.clients) < 1e-11
+    )  # gradients: L times the model's error
+    for name in slow.metrics:
+        scale = 1 + np.abs(slow.metrics[name])
+        assert np.max(np.abs(slow.metrics[name] - fast.metrics[name]) / scale) < 1e-12
+
+
+@pytest.mark.parametrize("alg", ALL, ids=repr)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nested_models_run_in_both_engines(alg, dtype):
+    problem = Nested(dtype)
+    slow, fast = (
+        run(
+            alg, problem, ff.participation.Uniform(2), rounds=50, lr=0.02, local_steps=3
+        )
+        for run in (ff.loop, ff.simulate)
+    )
+    assert fast.x["out"]["w"].dtype == slow.x["out"]["w"].dtype == dtype
+    assert gap(slow.x, fast.x) < (1e-12 if dtype == "float64" else 1e-5)
+
+
+@pytest.mark.parametrize("alg", ALL, ids=repr)
+def test_numpy_jax_and_torch_leaves_give_the_same_run(alg):
+    with jax.enable_x64(True):
+        runs = [
+            ff.loop(
+                alg, quadratic(), ff.participation.Uniform(3), rounds=30, lr=0.05,
+                local_steps=3, record="model", array=array,
+            )
+            for array in (np.asarray, jnp.asarray, torch.asarray)
+        ]  # fmt: skip
+    for other in runs[1:]:
+        assert gap(runs[0].trajectory, other.trajectory) < 1e-12
+
+
+def test_a_sweep_equals_its_runs():
+    problem, who = quadratic(), ff.participation.Bernoulli(0.4)
+    lrs = [0.01, 0.05, 50.0]
+    together = ff.sweep(
+        ff.Focus(), problem, who, lrs=lrs, rounds=300, local_steps=3, record="model"
+    )
+    for lr, result in zip(lrs, together, strict=True):
+        alone = ff.simulate(
+            ff.Focus(), problem, who, lr=lr, rounds=300, local_steps=3, record="model"
+        )
+        assert result.diverged_at == alone.diverged_at
+        assert gap(result.clients, alone.clients) < 1e-11 or result.diverged_at
+        scale = 1 + np.abs(alone.trajectory).max()
+        assert gap(result.trajectory, alone.trajectory) < 1e-12 * scale
+
+
+@both
+def test_the_same_seed_gives_the_same_bits(run):
+    a, b = (
+        run(
+            ff.Focus(), quadratic(), ff.participation.Bernoulli(0.3), rounds=30,
+            lr=0.05, local_steps=3, seed=7,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    assert same(a.x, b.x) and same(a.metrics, b.metrics)
+
+
+def test_another_seed_gives_another_run():
+    a, b = (
+        ff.simulate(
+            ff.Focus(),
+            quadratic(),
+            ff.participation.Uniform(2),
+            rounds=5,
+            lr=0.05,
+            seed=s,
+        )
+        for s in (0, 1)
+    )
+    assert not np.array_equal(a.x, b.x)
+
+
+@both
+def test_two_algorithms_under_one_seed_meet_the_same_participants(run):
+    who = ff.participation.Bernoulli(0.3)
+    counts = [
+        run(alg, quadratic(), who, rounds=50, lr=0.01, seed=3).metrics["up"]
+        for alg in (ff.Focus(), ff.FedAvg())
+    ]
+    assert np.array_equal(*counts)
+    drawn = ff.participation.masks(who, 6, 50, seed=3)
+    assert np.array_equal(counts[0][1:], drawn.sum(1))
+
+
+def test_convex_problems_run_in_float64_whatever_the_flag_says():
+    for flag in (False, True):
+        with jax.enable_x64(flag):
+            result = ff.simulate(
+                ff.Focus(), quadratic(), ff.participation.Full(), rounds=3, lr=0.05
+            )
+            assert result.x.dtype == "float64"
+            assert jnp.ones(1).dtype == ("float64" if flag else "float32")

@@ -1,0 +1,133 @@
+"""The simulator's own machinery, and what a user meets at its door."""
+
+import numpy as np
+import pytest
+from helpers import Nested, quadratic, some_masks
+
+import focusfl as ff
+from focusfl.engines.plan import slot_sizes
+from focusfl.participation import Bernoulli, Full, Replay, Uniform
+
+both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
+GOOD = {"rounds": 5, "lr": 0.05, "local_steps": 2}
+
+
+@both
+def test_the_tracker_is_the_sum_of_stored_gradients_after_every_round(run):
+    problem, masks = quadratic(), some_masks()
+    for rounds in range(1, len(masks) + 1):
+        result = run(
+            ff.Focus(), problem, Replay(masks), rounds=rounds, lr=0.05, local_steps=3
+        )
+        seen = masks[:rounds].any(0)
+        assert np.abs(result.server.y - result.clients.grad.sum(0)).max() < 1e-13
+        assert not result.clients.grad[~seen].any()
+
+
+def test_focus_reaches_the_optimum_while_one_client_shows_up_once_in_fifty():
+    p = np.array([0.02, 0.9, 0.5, 0.7, 0.3, 0.6])
+    result = ff.simulate(
+        ff.Focus(), quadratic(), Bernoulli(p), rounds=6000, lr=0.02, local_steps=3
+    )
+    assert result.metrics["distance"][-1] < 1e-13
+    biased = ff.simulate(
+        ff.FedAvg(), quadratic(), Bernoulli(p), rounds=6000, lr=0.02, local_steps=3
+    )
+    assert np.median(biased.metrics["distance"][-600:]) > 1e-2
+
+
+@both
+def test_metrics_begin_at_x0_and_count_vectors(run):
+    problem, masks = quadratic(), some_masks(rounds=10)
+    x0 = np.arange(5.0)
+    result = run(
+        ff.Focus(warm_start=True), problem, Replay(masks), rounds=10, lr=0.01, x0=x0,
+        record="model",
+    )  # fmt: skip
+    H, h, c = problem.mean
+    assert np.array_equal(result.trajectory[0], x0)
+    assert np.array_equal(result.trajectory[-1], result.x)
+    assert result.metrics["loss"][0] == pytest.approx(x0 @ H @ x0 / 2 - h @ x0 + c)
+    assert result.metrics["grad_norm"][0] == pytest.approx(np.linalg.norm(H @ x0 - h))
+    error = np.linalg.norm(x0 - problem.optimum) / np.linalg.norm(problem.optimum)
+    assert result.metrics["distance"][0] == pytest.approx(error)
+    assert result.metrics["up"].tolist() == [6, *masks.sum(1)]
+
+
+@both
+def test_divergence_is_reported_at_its_round_and_nothing_is_nan(run):
+    result = run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, record="model")
+    assert 0 < result.diverged_at < 400
+    assert len(result.trajectory) == result.diverged_at + 1
+    assert np.isfinite(result.x).all() and np.isfinite(result.trajectory).all()
+    assert all(np.isfinite(curve).all() for curve in result.metrics.values())
+    assert all(len(c) == result.diverged_at + 1 for c in result.metrics.values())
+    with pytest.raises(ff.Diverged, match=f"round {result.diverged_at}"):
+        run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, throw=True)
+
+
+@both
+def test_a_run_that_overflows_in_its_first_round_keeps_x0(run):
+    result = run(ff.FedAvg(), quadratic(), Full(), rounds=5, lr=1e308, local_steps=4)
+    assert result.diverged_at == 0
+    assert np.array_equal(result.x, np.zeros(5))
+
+
+@both
+def test_progress_is_told_and_ends_at_the_last_round(run):
+    told = []
+
+    def tell(done, metrics):
+        told.append((done, metrics["distance"]))
+
+    run(ff.Focus(), quadratic(), Full(), rounds=300, lr=0.01, progress=tell)
+    assert told[-1][0] == 300 and told[-1][1] < told[0][1]
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+@pytest.mark.parametrize("law", [Full(), Uniform(7), Bernoulli(0.05), Bernoulli(0.5)])
+def test_slots_waste_little(law):
+    counts = ff.participation.masks(law, 64, 2000, seed=0).sum(1)
+    slots = slot_sizes(counts)
+    used = np.array(slots)[np.searchsorted(slots, counts[counts > 0])].sum()
+    assert len(slots) <= 6 and slots[-1] == counts.max()
+    assert counts.sum() >= 0.85 * used or len(slots) == 6
+
+
+@both
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"lr": 0.0}, "lr must be positive"),
+        ({"lr": float("nan")}, "lr must be positive"),
+        ({"local_steps": 0}, "local_steps must be a whole number of at least 1; got 0"),
+        ({"local_steps": 1.5}, "local_steps must be a whole number"),
+        ({"rounds": 0}, "rounds must be a whole number"),
+        ({"x0": np.zeros(4)}, r"x0 must have shape \(5,\); got \(4,\)"),
+        ({"x0": np.full(5, np.nan)}, "x0 must be finite"),
+        ({"on_empty": "stop"}, "on_empty must be one of"),
+        ({"record": "all"}, "record must be one of"),
+        ({"participation": Replay(np.ones((5, 4), bool))}, "got 4 for 6 clients"),
+        ({"participation": Replay(np.ones((2, 6), bool))}, "masks hold 2 rounds"),
+        ({"participation": Uniform(7)}, "got m = 7 of 6"),
+        ({"participation": Full}, "participation must be a Participation.*call it"),
+        ({"algorithm": "focus"}, "algorithm must be a Algorithm; got 'focus'"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason(as_a_user, run, change, message):
+    arguments = {
+        "algorithm": ff.Focus(), "problem": quadratic(), "participation": Full(),
+        **GOOD, **change,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        run(**arguments)
+
+
+def test_a_model_of_another_structure_is_refused():
+    with pytest.raises(ValueError, match="same names"):
+        ff.simulate(ff.Focus(), Nested(), Full(), **GOOD, x0={"out": np.zeros(2)})
+
+
+def test_several_step_sizes_are_for_sweep(as_a_user):
+    with pytest.raises(ValueError, match="Use sweep"):
+        ff.simulate(ff.Focus(), quadratic(), Full(), rounds=2, lr=[0.1, 0.2])

@@ -1,0 +1,141 @@
+"""Problems, algorithms and schedules that several tests share."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import focusfl as ff
+from focusfl import tree
+from focusfl.core import Algorithm
+from focusfl.problems import Objective, Problem
+
+VECTORS = Path(__file__).parent / "vectors"
+
+ALL = [
+    *(kind() for kind in ff.ALGORITHMS.values()),
+    ff.Focus(warm_start=True),
+    ff.FedAvg(server_lr=0.5),
+]
+
+
+def quadratic(num_clients=6, dim=5, seed=0) -> ff.problems.Quadratic:
+    """A random, well-conditioned, heterogeneous quadratic."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((num_clients, dim, dim))
+    H = A @ A.swapaxes(1, 2) / dim + 0.5 * np.eye(dim)
+    return ff.problems.Quadratic(H, rng.standard_normal((num_clients, dim)))
+
+
+def some_masks(rounds=40, num_clients=6, p=0.35, seed=1) -> np.ndarray:
+    """A schedule with empty rounds in it."""
+    masks = np.random.default_rng(seed).random((rounds, num_clients)) < p
+    masks[[0, rounds // 2]] = False
+    return masks
+
+
+@dataclass(frozen=True)
+class Springs(Objective):
+    """f(x) = stiffness * |x - rest|^2 / 2 over a nested model."""
+
+    def grad(self, x, data, batch):
+        return tree.map(lambda a, rest: data["stiffness"] * (a - rest), x, data["rest"])
+
+    def evaluate(self, x, held):
+        return {"size": (x["out"]["w"] ** 2).sum() + (x["bias"] ** 2).sum()}
+
+
+@dataclass(frozen=True, eq=False)
+class Nested(Problem):
+    """A problem whose model is a nested dict, in a dtype of choice."""
+
+    dtype: str = "float64"
+    num_clients: int = 5
+
+    @property
+    def objective(self):
+        return Springs()
+
+    @property
+    def data(self):
+        rng = np.random.default_rng(0)
+
+        def draw(*shape):
+            return rng.standard_normal((self.num_clients, *shape)).astype(self.dtype)
+
+        rest = {"out": {"w": draw(3, 2)}, "bias": draw(2)}
+        return {"rest": rest, "stiffness": 1 + draw() ** 2}
+
+    @property
+    def held(self):
+        return {}
+
+    @property
+    def x0(self):
+        return {
+            "out": {"w": np.ones((3, 2), self.dtype)},
+            "bias": np.zeros(2, self.dtype),
+        }
+
+
+class Entry(NamedTuple):
+    idle: Any  # sum of (1 + index) over the rounds sat out
+    answer: Any  # the last answer of the server
+
+
+class Model(NamedTuple):
+    x: Any
+
+
+@dataclass(frozen=True)
+class Diary(Algorithm):
+    """Uses every hook: clients write down what they sat out and what they were told."""
+
+    def init(self, params):
+        return Model(params), Entry(0.0, tree.zeros(params))
+
+    def broadcast(self, server):
+        return {"x": server.x}
+
+    def pull(self, client, down):
+        return Model(down["x"])
+
+    def step(self, local, grad_fn, batch, rd):
+        return Model(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
+
+    def push(self, client, down, local, rd):
+        return client, {"x": local.x}
+
+    def update(self, server, total, rd):
+        return Model(tree.axpy(0.5, server.x, tree.scale(0.5, rd.mean(total["x"]))))
+
+    def settle(self, client, down, rd):
+        return client._replace(answer=down["x"])
+
+    def idle(self, client, rd):
+        return client._replace(idle=client.idle + 1 + rd.index)
+
+
+def same(a, b) -> bool:
+    """Whether two trees are equal to the bit, in structure and dtype."""
+    equal = []
+    tree.map(
+        lambda a, b: equal.append(
+            np.asarray(a).dtype == np.asarray(b).dtype and np.array_equal(a, b)
+        ),
+        a,
+        b,
+    )
+    return type(a) is type(b) and all(equal)
+
+
+def gap(a, b) -> float:
+    """The largest absolute difference between two trees."""
+    gaps = [0.0]
+    tree.map(
+        lambda a, b: gaps.append(float(np.max(np.abs(np.asarray(a) - np.asarray(b))))),
+        a,
+        b,
+    )
+    return max(gaps)
