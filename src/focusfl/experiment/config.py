@@ -1,0 +1,176 @@
+"""A study as TOML, parsed once and strictly. Past here there are only dataclasses."""
+
+import difflib
+import inspect
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from focusfl.algorithms import ALGORITHMS
+from focusfl.core import Algorithm
+from focusfl.participation import PARTICIPATION, Participation
+from focusfl.problems import PROBLEMS, Problem
+
+SIMPLE = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An algorithm of a study, with a step size of its own if it wants one."""
+
+    algorithm: Algorithm
+    lr: float
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Algorithms x participation models on one problem."""
+
+    name: str
+    rounds: int
+    local_steps: int
+    seed: int
+    on_empty: str
+    problem: Problem
+    participation: dict[str, Participation]
+    algorithms: dict[str, Contender]
+    source: dict = field(repr=False)  # the parsed TOML, saved with the results
+
+
+def load(path: Path, changes: Collection[str] = ()) -> Study:
+    """Read a study from a TOML file, with `key=value` changes on top."""
+    try:
+        source = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ValueError(f"cannot read {path}: {reason}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}.") from None
+    for change in changes:
+        _set(source, change)
+    return parse(source, name=path.stem)
+
+
+def parse(source: dict, name: str) -> Study:
+    """Turn parsed TOML into a study; ValueError says which key is wrong and why."""
+    defaults = {"name": name, "seed": 0, "local_steps": 1, "on_empty": "skip"}
+    sections = {"problem", "participation", "algorithms"}
+    plain = {key: value for key, value in source.items() if key not in sections}
+    settings = {**defaults, **plain}
+    known = {f.name for f in fields(Study)} - {"source"} | {"lr"}
+    _known("the study", source, known)
+    _present("the study", {**settings, **source}, ["rounds", "lr", *sorted(sections)])
+    for key, kind in {
+        "name": str, "rounds": int, "lr": float, "local_steps": int, "seed": int,
+        "on_empty": str,
+    }.items():  # fmt: skip
+        _typed(key, settings[key], kind)
+    lr = float(settings.pop("lr"))
+    return Study(
+        **settings,
+        problem=_build("problem", source["problem"], PROBLEMS),
+        participation={
+            key: _build(f"participation.{key}", table, PARTICIPATION, key)
+            for key, table in _tables("participation", source).items()
+        },
+        algorithms={
+            key: _contender(f"algorithms.{key}", table, key, lr)
+            for key, table in _tables("algorithms", source).items()
+        },
+        source=source,
+    )
+
+
+def _contender(where: str, table: Any, name: str, lr: float) -> Contender:
+    table = dict(_table(where, table))
+    own = table.pop("lr", lr)
+    _typed(f"{where}.lr", own, float)
+    return Contender(_build(where, table, ALGORITHMS, name), float(own))
+
+
+def _build(
+    where: str, table: Any, kinds: Mapping[str, Callable], name: str | None = None
+) -> Any:
+    """Call what `kind` names, by default the section's name, with the other keys."""
+    options = dict(_table(where, table))
+    kind = options.pop("kind", name)
+    if kind is None:
+        raise ValueError(f"[{where}] must name its kind: one of {_list(kinds)}.")
+    if kind not in kinds:
+        raise ValueError(unknown(f"kind in [{where}]", kind, kinds))
+    parameters = inspect.signature(kinds[kind]).parameters
+    _known(f"[{where}]", options, {*parameters, "kind"})
+    _present(
+        f"[{where}]",
+        options,
+        [p.name for p in parameters.values() if p.default is p.empty],
+    )
+    for key, value in options.items():
+        _typed(f"{where}.{key}", value, parameters[key].annotation)
+    try:
+        return kinds[kind](**options)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"[{where}]: {error}") from None
+
+
+def unknown(what: str, got: Any, known: Collection[str]) -> str:
+    """Say that a name is not known, and which known one is nearest."""
+    near = difflib.get_close_matches(str(got), known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"unknown {what}: {got!r}.{hint} Known: {_list(known)}."
+
+
+def _known(where: str, table: Mapping, known: Collection[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(unknown(f"key in {where}", key, known))
+
+
+def _present(where: str, table: Mapping, needed: Collection[str]) -> None:
+    missing = [key for key in needed if key not in table]
+    if missing:
+        raise ValueError(f"{where} needs {_list(missing)}.")
+
+
+def _typed(key: str, value: Any, kind: Any) -> None:
+    if kind not in SIMPLE:
+        return
+    fits = (int, float) if kind is float else kind
+    if not isinstance(value, fits) or (kind is not bool and isinstance(value, bool)):
+        raise ValueError(f"{key} must be {SIMPLE[kind]}; got {value!r}.")
+
+
+def _tables(section: str, source: Mapping) -> Mapping:
+    tables = _table(section, source[section])
+    if not tables:
+        raise ValueError(f"[{section}] must hold at least one table; it is empty.")
+    return tables
+
+
+def _table(where: str, value: Any) -> Mapping:
+    if not isinstance(value, dict):
+        raise ValueError(f"[{where}] must be a table; got {value!r}.")
+    return value
+
+
+def _list(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _set(source: dict, change: str) -> None:
+    """Apply `a.b=value`; the value is TOML, or else text."""
+    path, equals, text = change.partition("=")
+    if not equals or not all(path.split(".")):
+        raise ValueError(f"--set takes key=value; got {change!r}.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *tables, key = path.strip().split(".")
+    for name in tables:
+        source = source.setdefault(name, {})
+        if not isinstance(source, dict):
+            raise ValueError(f"--set {path}: {name!r} is a value, not a table.")
+    source[key] = value

@@ -1,0 +1,126 @@
+"""Run a study and keep what came out."""
+
+import csv
+import io
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from focusfl.engines.run import Progress, Result
+from focusfl.experiment.config import Study
+from focusfl.experiment.summary import Summary, summarise
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One run of a study: who ran, under which participation, and what came out."""
+
+    participation: str
+    algorithm: str
+    lr: float
+    result: Result
+    summary: Summary
+    seconds: float
+
+    def row(self) -> dict[str, Any]:
+        """One line of the table, for machines."""
+        return {
+            "participation": self.participation,
+            "algorithm": self.algorithm,
+            "lr": self.lr,
+            **self.summary._asdict(),
+            "vectors_sent": int(
+                sum(self.result.metrics[k].sum() for k in ("down", "up"))
+            ),
+            "seconds": round(self.seconds, 4),
+        }
+
+
+def run(
+    study: Study, progress: Callable[[str, str], Progress] | None = None
+) -> Iterator[Cell]:
+    """Run every algorithm under every participation model, yielding as they end."""
+    from focusfl.engines.simulate import simulate
+
+    for scene, participation in study.participation.items():
+        for name, contender in study.algorithms.items():
+            start = time.perf_counter()
+            result = simulate(
+                contender.algorithm,
+                study.problem,
+                participation,
+                rounds=study.rounds,
+                lr=contender.lr,
+                local_steps=study.local_steps,
+                seed=study.seed,
+                on_empty=study.on_empty,  # type: ignore[arg-type]  # checked there
+                progress=progress(scene, name) if progress else None,
+            )
+            seconds = time.perf_counter() - start
+            yield Cell(scene, name, contender.lr, result, summarise(result), seconds)
+
+
+def save(study: Study, cells: list[Cell], folder: Path) -> list[Path]:
+    """Write the curves as tidy CSV and everything about the run as JSON."""
+    return [
+        write(folder / "results.csv", _curves(cells)),
+        write(folder / "manifest.json", json.dumps(_manifest(study, cells), indent=2)),
+    ]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file under a temporary name, then rename it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    if isinstance(content, str):
+        content = content.encode()
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _curves(cells: list[Cell]) -> str:
+    out = io.StringIO()
+    names = list(cells[0].result.metrics)
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(["participation", "algorithm", "round", *names])
+    for cell in cells:
+        columns = [cell.result.metrics[name].tolist() for name in names]
+        for index, values in enumerate(zip(*columns, strict=True)):
+            rows.writerow([cell.participation, cell.algorithm, index, *values])
+    return out.getvalue()
+
+
+def _manifest(study: Study, cells: list[Cell]) -> dict[str, Any]:
+    return {
+        "study": study.source,
+        "name": study.name,
+        "seed": study.seed,
+        "cells": [cell.row() for cell in cells],
+        "environment": environment(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Versions and hardware that a result depends on."""
+    import jax
+
+    names = ("focusfl", "jax", "jaxlib", "numpy")
+    return {
+        **{name: version(name) for name in names},
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "device": jax.devices()[0].device_kind,
+    }

@@ -1,0 +1,59 @@
+"""What a curve says: how far it came, how fast, and whether it will get there."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl.engines.run import Result
+
+EXACT = 1e-10  # a relative error that ends below this is rounding, not bias
+TARGET = 1e-8
+FALLING = 0.8  # the last tenth lies below this share of the tenth before: not done yet
+
+Curve = Float[np.ndarray, " points"]
+
+
+class Summary(NamedTuple):
+    """One run in one line."""
+
+    error: float  # relative distance to the optimum, median of the last tenth
+    rounds_to_target: int | None  # first round with an error of at most TARGET
+    rate: float | None  # fitted factor per round on the way down
+    verdict: Literal["exact", "biased", "diverged", "unfinished"]
+    diverged_at: int | None
+
+
+def summarise(result: Result) -> Summary:
+    """Put one run in one line."""
+    distance = result.metrics["distance"]
+    tenth = max(1, len(distance) // 10)
+    error = float(np.median(distance[-tenth:]))
+    before = float(
+        np.median(distance[-2 * tenth : -tenth] if len(distance) > 1 else error)
+    )
+    reached = np.flatnonzero(distance <= TARGET)
+    verdict: Literal["exact", "biased", "diverged", "unfinished"] = "biased"
+    if result.diverged_at is not None:
+        verdict = "diverged"
+    elif error <= EXACT:
+        verdict = "exact"
+    elif error < FALLING * before:
+        verdict = "unfinished"
+    return Summary(
+        error=error,
+        rounds_to_target=int(reached[0]) if len(reached) else None,
+        rate=None if verdict == "diverged" else fitted_rate(distance, error),
+        verdict=verdict,
+        diverged_at=result.diverged_at,
+    )
+
+
+def fitted_rate(distance: Curve, end: float) -> float | None:
+    """The factor per round of the line through log(distance) until it levels off."""
+    levelled = np.flatnonzero(distance <= max(3 * end, 1e-12))
+    until = int(levelled[0]) if len(levelled) else len(distance)
+    if until < 5:  # too few points for a line
+        return None
+    slope = np.polyfit(np.arange(until), np.log(distance[:until]), 1)[0]
+    return float(np.exp(slope))

@@ -1,0 +1,167 @@
+"""The command line as a user meets it: in a process of its own."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import focusfl as ff
+
+STUDY = """
+rounds = 60
+lr = 2e-3
+local_steps = 3
+
+[problem]
+kind = "ridge"
+num_clients = 4
+dim = 6
+rows = 12
+
+[participation.some]
+kind = "uniform"
+m = 2
+
+[algorithms.focus]
+
+[algorithms.halved]
+kind = "fedavg"
+server_lr = 0.5
+lr = 1e-3
+"""
+
+
+@pytest.fixture
+def focusfl(tmp_path):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "focusfl.cli", *map(str, arguments)],
+            capture_output=True, text=True, cwd=tmp_path, timeout=120,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def test_demo_shows_focus_exact_and_fedavg_biased(focusfl, tmp_path):
+    done = focusfl("demo", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert len(answer["cells"]) == 6
+    for cell in answer["cells"]:
+        if cell["algorithm"] == "focus":
+            assert cell["verdict"] == "exact" and cell["error"] < 1e-12
+        else:
+            assert cell["verdict"] == "biased" and cell["error"] > 1e-2
+    for file in answer["files"]:
+        assert (tmp_path / file).stat().st_size > 1000
+    page = (tmp_path / "runs/demo/index.html").read_text()
+    assert "<svg" in page and "biased" in page and "http" not in page.split("<svg")[0]
+    assert not list((tmp_path / "runs/demo").glob(".*")), "temporary files stay behind"
+
+
+def test_run_writes_curves_that_equal_the_library(focusfl, study, tmp_path):
+    done = focusfl("run", study, "--set", "rounds=40", "--out", "here")
+    assert done.returncode == 0, done.stderr
+    assert "halved" in done.stdout
+    rows = list(csv.DictReader((tmp_path / "here/results.csv").read_text().split("\n")))
+    curve = [float(r["distance"]) for r in rows if r["algorithm"] == "halved"]
+    expected = ff.simulate(
+        ff.FedAvg(server_lr=0.5),
+        ff.problems.ridge(num_clients=4, dim=6, rows=12),
+        ff.participation.Uniform(2),
+        rounds=40, lr=1e-3, local_steps=3,
+    )  # fmt: skip
+    assert np.array_equal(curve, expected.metrics["distance"])
+    manifest = json.loads((tmp_path / "here/manifest.json").read_text())
+    assert manifest["study"]["rounds"] == 40
+    assert manifest["environment"]["jax"]
+
+
+def test_a_diverging_study_says_where_and_still_ends_well(focusfl, study):
+    done = focusfl("run", study, "--set", "algorithms.halved.lr=1.0", "--json")
+    assert done.returncode == 0, done.stderr
+    halved = json.loads(done.stdout)["cells"][1]
+    assert halved["verdict"] == "diverged" and halved["diverged_at"] < 60
+
+
+def test_list_names_everything(focusfl):
+    found = json.loads(focusfl("list", "--json").stdout)
+    assert set(found["algorithms"]) == set(ff.ALGORITHMS)
+    assert "weighted" in found["participation"] and "ridge" in found["problems"]
+    assert "focus" in focusfl("list").stdout
+
+
+def test_help_ends_in_an_example(focusfl):
+    for command in ([], ["demo"], ["run"], ["list"]):
+        last = focusfl(*command, "--help").stdout.strip().split("\n\n")[-1]
+        assert last.startswith("example: focusfl ")
+
+
+@pytest.mark.parametrize(
+    "edit, message",
+    [
+        (("rounds = 60", "rouns = 60"), "Did you mean 'rounds'?"),
+        (("rounds = 60", ""), "needs rounds"),
+        (
+            ("rounds = 60", "rounds = 'many'"),
+            "rounds must be a whole number; got 'many'",
+        ),
+        (("rounds = 60", "rounds = 0"), "rounds must be a whole number of at least 1"),
+        (("lr = 2e-3", "lr = -1"), "lr must be positive"),
+        (
+            ("local_steps = 3", "local_steps = true"),
+            "local_steps must be a whole number",
+        ),
+        (("local_steps = 3", "on_empty = 'halt'"), "on_empty must be one of"),
+        (('kind = "ridge"', 'kind = "rigde"'), "Did you mean 'ridge'?"),
+        (('kind = "ridge"', ""), "[problem] must name its kind"),
+        (("dim = 6", "dim = 'six'"), "problem.dim must be a whole number; got 'six'"),
+        (("dim = 6", "dims = 6"), "Did you mean 'dim'?"),
+        (("m = 2", "m = 9"), "got m = 9 of 4"),
+        (("m = 2", ""), "[participation.some] needs m"),
+        (('kind = "uniform"', 'kind = "bernoulli"\np = 1.5'), "unknown key"),
+        (
+            ('kind = "uniform"\nm = 2', 'kind = "bernoulli"\np = 1.5'),
+            "p must lie in (0, 1]",
+        ),
+        (("server_lr = 0.5", "server_lr = 0"), "server_lr must be positive"),
+        (("[algorithms.focus]", "[algorithms.fcus]"), "Did you mean 'focus'?"),
+        (("[problem]", "[problem"), "is not TOML"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[1][:25],
+)
+def test_a_broken_study_gets_one_line_and_exit_code_2(focusfl, study, edit, message):
+    study.write_text(STUDY.replace(*edit))
+    done = focusfl("run", study)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    assert not (study.parent / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["run", "missing.toml"], "cannot read missing.toml: No such file"),
+        (["run", "."], "cannot read .: Is a directory"),
+        (["run", "study.toml", "--set", "rounds"], "--set takes key=value"),
+        (["run", "study.toml", "--set", "rounds.x=1"], "'rounds' is a value"),
+        (["run", "study.toml", "--out", "study.toml"], "must be a folder"),
+        (["dmeo"], "invalid choice"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_bad_arguments_get_exit_code_2(focusfl, study, arguments, message):
+    done = focusfl(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr and "Traceback" not in done.stderr
