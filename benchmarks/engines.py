@@ -1,0 +1,118 @@
+"""simulate against loop on the demo problem, and the cost of clients who stay at home.
+
+Both sides run here, in one process; compile time is printed apart.
+Usage: python benchmarks/engines.py [--json FILE]
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+import focusfl as ff
+from focusfl.experiment import config
+
+DEMO = Path(config.__file__).parent / "demo.toml"
+RATES = 16
+ROUNDS = 2048
+
+
+def timed(call, repeats=1):
+    """Best wall time of some calls, and what the last one gave."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        out = call()
+        best = min(best, time.perf_counter() - start)
+    return best, out
+
+
+def against_loop() -> list[dict]:
+    """Microseconds per round, for every cell of the demo."""
+    study = config.load(DEMO)
+    return [
+        cell(f"{scene} {name}", study, who, contender)
+        for scene, who in study.participation.items()
+        for name, contender in study.algorithms.items()
+    ]
+
+
+def cell(name: str, study: config.Study, who, contender: config.Contender) -> dict:
+    """Time the three ways to run one cell."""
+    what = (contender.algorithm, study.problem, who)
+    how = {"local_steps": study.local_steps, "rounds": ROUNDS}
+    lr = contender.lr
+    lrs = lr * np.geomspace(0.1, 1, RATES)
+    first, _ = timed(lambda: ff.simulate(*what, lr=lr, **how))
+    fast, a = timed(lambda: ff.simulate(*what, lr=lr, **how), 5)
+    slow, b = timed(lambda: ff.loop(*what, lr=lr, **how))
+    ff.sweep(*what, lrs=lrs, **how)
+    many, _ = timed(lambda: ff.sweep(*what, lrs=lrs, **how), 3)
+    assert np.abs(a.x - b.x).max() < 1e-12
+    return {
+        "cell": name,
+        "compile_s": first - fast,
+        "loop_us": 1e6 * slow / ROUNDS,
+        "simulate_us": 1e6 * fast / ROUNDS,
+        "sweep_us": 1e6 * many / ROUNDS / RATES,
+    }
+
+
+def against_clients() -> list[dict]:
+    """Microseconds per round at |S| = 8 while N doubles.
+
+    From where the data no longer fits a cache: below, a doubling shows the cache.
+    """
+    rows = []
+    for num_clients in (8000, 16000, 32000):
+        problem = ff.problems.ridge(num_clients=num_clients, dim=10, rows=10)
+
+        def run(problem=problem):
+            return ff.simulate(
+                ff.Focus(), problem, ff.participation.Uniform(8), rounds=8 * ROUNDS,
+                lr=1e-6, local_steps=5,
+            )  # fmt: skip
+
+        run()
+        best = timed(run, 5)[0]
+        rows.append({"clients": num_clients, "simulate_us": 1e6 * best / (8 * ROUNDS)})
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the numbers here")
+    options = parser.parse_args()
+    engines, clients = against_loop(), against_clients()
+    print(f"microseconds per round and run, demo problem, {ROUNDS:,} rounds")
+    columns = ("loop", "simulate", "ratio", f"sweep of {RATES}", "ratio", "compile")
+    print(" " * 18 + "".join(f"{name:>12}" for name in columns))
+    for r in engines:
+        loop, one, many = r["loop_us"], r["simulate_us"], r["sweep_us"]
+        print(
+            f"{r['cell']:<18}{loop:>12.1f}{one:>12.1f}{loop / one:>12.1f}"
+            f"{many:>12.1f}{loop / many:>12.1f}{r['compile_s']:>10.2f} s"
+        )
+    loop, one, many = (
+        sum(r[way] for r in engines) for way in ("loop_us", "simulate_us", "sweep_us")
+    )
+    print(
+        f"whole demo: one run {loop / one:.1f} times as fast as loop, "
+        f"{RATES} side by side {loop / many:.1f} times\n"
+    )
+    print("microseconds per round at |S| = 8")
+    before = None
+    for r in clients:
+        now = r["simulate_us"]
+        change = f"{now / before - 1:>+8.0%}" if before else ""
+        print(f"{r['clients']:>6,} clients {now:>8.1f}{change}")
+        before = now
+    if options.json:
+        numbers = {"engines": engines, "clients": clients}
+        options.json.write_text(json.dumps(numbers, indent=2))
+
+
+if __name__ == "__main__":
+    main()
