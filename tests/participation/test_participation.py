@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 from focusfl.participation import (
+    PARTICIPATION,
+    Adversarial,
     Bernoulli,
+    Correlated,
+    Cyclic,
+    Diurnal,
     Full,
+    Markov,
     Replay,
+    Trace,
     Uniform,
     Weighted,
     masks,
@@ -41,6 +48,33 @@ def outcomes_uniform(n, m):
         yield list(ids), 1 / len(sets)
 
 
+def outcomes_weighted_with_replacement(w, m):
+    w = w / w.sum()
+    for draws in product(range(len(w)), repeat=m):
+        yield sorted(set(draws)), np.prod(w[list(draws)])
+
+
+def outcomes_diurnal(p, amplitude, period, phase):
+    for r in range(period):
+        chance = p * (1 + amplitude * np.sin(2 * np.pi * r / period + phase))
+        for ids, weight in outcomes_bernoulli(chance):
+            yield ids, weight / period
+
+
+def outcomes_correlated(p, outage, group):
+    names = sorted(set(group))
+    for up in product([0, 1], repeat=len(names)):
+        chance = np.prod(np.where(up, 1 - outage, outage))
+        alive = np.array(up)[[names.index(g) for g in group]]
+        for ids, weight in outcomes_bernoulli(p * alive):
+            yield ids, chance * weight
+
+
+def outcomes_listed(sets):
+    for ids in sets:
+        yield ids, 1 / len(sets)
+
+
 def enumerate_marginals(outcomes, n):
     p, q = np.zeros(n), np.zeros(n)
     for ids, chance in outcomes:
@@ -64,6 +98,55 @@ LAWS = [
     (Weighted(5, W), 6, outcomes_weighted(W, 5)),
     (Weighted(6, W), 6, outcomes_weighted(W, 6)),
     (Weighted(2, W ** np.array([9, 1, 1, 9, 1, 1])), 6, None),
+    *(
+        (Weighted(m, W, replace=True), 6, outcomes_weighted_with_replacement(W, m))
+        for m in (1, 2, 5)
+    ),
+    (
+        Weighted(9, W[:3], replace=True),
+        3,
+        outcomes_weighted_with_replacement(W[:3], 9),
+    ),
+    (Weighted(4, W[:1], replace=True), 1, [([0], 1.0)]),
+    (Markov(P, 0.2), 4, outcomes_bernoulli(P)),
+    (Markov(0.3, [0.1, 0.2, 0.3, 0.4]), 4, outcomes_bernoulli(np.full(4, 0.3))),
+    (Cyclic(2), 4, outcomes_listed([[0, 1], [2, 3]])),
+    (Cyclic(3), 8, outcomes_listed([[0, 1, 2], [3, 4, 5], [6, 7]])),
+    (Cyclic(3), 3, [([0, 1, 2], 1.0)]),
+    (Cyclic(2, 1), 4, outcomes_listed([[0, 1], [1, 2], [2, 3], [0, 3]])),
+    # m - overlap = 2 divides N = 6 but not m = 3: even clients are seen twice as often
+    (Cyclic(3, 1), 6, outcomes_listed([[0, 1, 2], [2, 3, 4], [0, 4, 5]])),
+    (
+        Cyclic(3, 1),
+        5,
+        outcomes_listed([[0, 1, 2], [2, 3, 4], [0, 1, 4], [1, 2, 3], [0, 3, 4]]),
+    ),
+    (
+        Diurnal(P / 2, 0.8, 5),
+        4,
+        outcomes_diurnal(P / 2, 0.8, 5, np.arange(4) * np.pi / 2),
+    ),
+    (Diurnal(0.5, 1, 2, 0.3), 8, outcomes_diurnal(np.full(8, 0.5), 1, 2, 0.3)),
+    (
+        Diurnal(P / 2, 0.4, 7, [0.0, 1.0, 5.0, -2.0]),
+        4,
+        outcomes_diurnal(P / 2, 0.4, 7, np.array([0.0, 1.0, 5.0, -2.0])),
+    ),
+    (Correlated(P, 0.25, 2), 4, outcomes_correlated(P, 0.25, [0, 0, 1, 1])),
+    (Correlated(P, 0.25, [7, 3, 7, 7]), 4, outcomes_correlated(P, 0.25, [7, 3, 7, 7])),
+    (
+        Correlated(1, 0.5, 3),
+        8,
+        outcomes_correlated(np.ones(8), 0.5, [0, 0, 0, 1, 1, 1, 2, 2]),
+    ),
+    (Correlated(P, 0, 2), 4, outcomes_bernoulli(P)),
+    (Adversarial(3, 2), 5, outcomes_listed([[0, 1, 2]] * 2 + [[0, 1, 2, 3, 4]])),
+    (Adversarial(2, [1, 0]), 3, outcomes_listed([[2], [0, 1, 2]])),
+    (
+        Trace([[1, 1, 0], [0, 0, -1], [1, 0, 1]]),
+        3,
+        outcomes_listed([[0, 1], [], [0, 2]]),
+    ),
 ]
 
 
@@ -90,11 +173,17 @@ def test_the_example_of_the_specification():
         (Uniform(300), 2000),
         (Bernoulli(P), 4),
         (Weighted(3, W), 6),
+        (Weighted(9, W, replace=True), 6),
+        (Cyclic(3), 8),
+        (Cyclic(3, 1), 5),
+        (Diurnal(P / 2, 0.9, 20), 4),
+        (Correlated(P, 0.3, 2), 4),
+        (Adversarial(20, 3), 5),
     ],
     ids=lambda v: str(v)[:20],
 )
 def test_draws_follow_the_marginals(law, n):
-    rounds = 4000
+    rounds = 12_000  # a multiple of all periods
     drawn = masks(law, n, rounds, seed=5)
     p, q, *_ = law.marginals(n)
     weights = drawn / np.maximum(drawn.sum(1, keepdims=True), 1)
@@ -114,16 +203,76 @@ def test_marginals_that_are_sampled_state_their_error():
     assert abs(stated.p.sum() - exact_sum) < 1e-9
 
 
-def test_participants_come_sorted_and_once():
-    for law in (Uniform(5), Weighted(5, np.arange(1.0, 2001)), Bernoulli(0.01)):
+def test_shares_with_replacement_are_exact_or_state_their_error(monkeypatch):
+    law = Weighted(30, np.arange(1.0, 41), replace=True)
+    exact = law.marginals(40)
+    assert abs(exact.q.sum() - 1) < 1e-12  # no round is empty
+    monkeypatch.setattr("focusfl.participation.weighted.EXACT_SHARES", 0)
+    sampled = law.marginals(40)
+    assert np.array_equal(sampled.p, exact.p) and sampled.p_error == 0
+    # the largest of 40 deviations: 4 standard errors for one, a little more for many
+    assert np.all(np.abs(sampled.q - exact.q) <= 4.8 * sampled.q_error)
+    assert np.all(sampled.q_error > 0)
+
+
+ONE_OF_EACH = {
+    "full": Full(),
+    "uniform": Uniform(2),
+    "bernoulli": Bernoulli(0.3),
+    "weighted": Weighted(2, W),
+    "weighted with replacement": Weighted(5, W, replace=True),
+    "markov": Markov(0.3, 0.05),
+    "cyclic": Cyclic(4),
+    "cyclic with overlap": Cyclic(4, 1),
+    "diurnal": Diurnal(0.3, 0.9, 17),
+    "correlated": Correlated(0.3, 0.2, 3),
+    "adversarial": Adversarial(7, [4, 1]),
+    "trace": Trace(masks(Bernoulli(0.3), 6, 50, seed=3).astype(int)),
+    "replay": Replay(masks(Bernoulli(0.3), 6, 4 * BLOCK, seed=3)),
+}
+
+
+def test_no_model_is_left_out():
+    assert {name.split()[0] for name in ONE_OF_EACH} == set(PARTICIPATION)
+    assert all(type(ONE_OF_EACH[name]) is kind for name, kind in PARTICIPATION.items())
+
+
+@pytest.mark.parametrize("law", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
+def test_participants_come_sorted_and_once(law):
+    for ids in schedule(law, 6, 3 * BLOCK, seed=0):
+        assert np.all(np.diff(ids) > 0)
+        assert np.all((ids >= 0) & (ids < 6)) and ids.dtype.kind == "i"
+
+
+def test_participants_come_sorted_and_once_among_many():
+    w = np.arange(1.0, 2001)
+    for law in (
+        Uniform(5), Weighted(5, w), Weighted(50, w, replace=True), Bernoulli(0.01),
+        Markov(0.01, 0.001), Cyclic(300, 7), Diurnal(0.01, 1, 48),
+        Correlated(0.01, 0.5, 30), Adversarial(9, 1990),
+    ):  # fmt: skip
         for ids in schedule(law, 2000, 70, seed=0):
             assert np.all(np.diff(ids) > 0)
 
 
-def test_a_longer_schedule_begins_like_a_shorter_one():
-    for law in (Uniform(2), Bernoulli(0.3), Weighted(2, W)):
-        long = masks(law, 6, 3 * BLOCK + 7, seed=1)
-        assert np.array_equal(long[: BLOCK + 5], masks(law, 6, BLOCK + 5, seed=1))
+@pytest.mark.parametrize("law", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
+def test_a_longer_schedule_begins_like_a_shorter_one(law):
+    long = masks(law, 6, 3 * BLOCK + 7, seed=1)
+    for rounds in (5, BLOCK, BLOCK + 5):
+        assert np.array_equal(long[:rounds], masks(law, 6, rounds, seed=1))
+
+
+def test_many_clients_are_drawn_a_few_rounds_at_a_time(monkeypatch):
+    laws = (
+        Bernoulli(0.3),
+        Markov(0.3, 0.1),
+        Diurnal(0.3, 1, 9),
+        Correlated(0.3, 0.2, 2),
+    )
+    at_once = [masks(law, 6, 100, seed=2) for law in laws]
+    monkeypatch.setattr("focusfl.participation.model.DRAWS", 50)
+    for law, expected in zip(laws, at_once, strict=True):
+        assert np.array_equal(masks(law, 6, 100, seed=2), expected)
 
 
 def test_replay_gives_back_what_it_was_given():
@@ -131,25 +280,3 @@ def test_replay_gives_back_what_it_was_given():
     assert np.array_equal(masks(Replay(given), 7, 100, seed=9), given)
     stated = Replay(given).marginals(7)
     assert np.allclose(stated.p, given.mean(0))
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: Bernoulli(0.0), r"p must lie in \(0, 1\]; got 0.0"),
-        (lambda: Bernoulli([0.5, 1.2]), r"got 1.2"),
-        (lambda: Bernoulli([0.5, float("nan")]), "got nan"),
-        (lambda: Uniform(0), "m must be a whole number of at least 1; got 0"),
-        (lambda: Uniform(2.5), "got 2.5"),
-        (lambda: Weighted(2, [1, -1]), "positive weights"),
-        (lambda: Weighted(2, []), "positive weights"),
-        (lambda: Weighted(3, [1, 2]).check(2), "got m = 3 of 2"),
-        (lambda: Weighted(1, [1, 2]).check(3), "got 2 for 3 clients"),
-        (lambda: Bernoulli([0.5, 0.5]).check(3), "got 2 for 3 clients"),
-        (lambda: Replay(np.ones(4, bool)), r"got shape \(4,\)"),
-        (lambda: Replay(np.full((2, 2), 0.5)), "true and false"),
-    ],
-)
-def test_impossible_laws_are_refused(as_a_user, make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

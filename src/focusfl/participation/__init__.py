@@ -1,9 +1,17 @@
 """Who takes part in a round: one file per model, with its marginals."""
 
+from focusfl.participation.adversarial import Adversarial
 from focusfl.participation.bernoulli import Bernoulli
+from focusfl.participation.correlated import Correlated
+from focusfl.participation.cyclic import Cyclic
+from focusfl.participation.diurnal import Diurnal
+from focusfl.participation.events import from_events
 from focusfl.participation.full import Full
+from focusfl.participation.markov import Markov
 from focusfl.participation.model import Marginals, Participation, masks, schedule
+from focusfl.participation.rarity import by_rarity, rarity
 from focusfl.participation.replay import Replay
+from focusfl.participation.trace import Trace
 from focusfl.participation.uniform import Uniform
 from focusfl.participation.weighted import Weighted
 
@@ -12,18 +20,33 @@ PARTICIPATION: dict[str, type[Participation]] = {
     "uniform": Uniform,
     "bernoulli": Bernoulli,
     "weighted": Weighted,
+    "markov": Markov,
+    "cyclic": Cyclic,
+    "diurnal": Diurnal,
+    "correlated": Correlated,
+    "adversarial": Adversarial,
+    "trace": Trace,
     "replay": Replay,
 }
 
 __all__ = [
     "PARTICIPATION",
+    "Adversarial",
     "Bernoulli",
+    "Correlated",
+    "Cyclic",
+    "Diurnal",
     "Full",
     "Marginals",
+    "Markov",
     "Participation",
     "Replay",
+    "Trace",
     "Uniform",
     "Weighted",
+    "by_rarity",
+    "from_events",
     "masks",
+    "rarity",
     "schedule",
 ]

@@ -1,51 +1,44 @@
 """Each client tosses its own coin. Rounds may be empty."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.participation.model import Marginals, Participation, PerClient, ids_of
-
-DRAWS = 1 << 24  # random numbers held at once
+from focusfl.participation.model import (
+    Marginals,
+    Numbers,
+    Participation,
+    PerClient,
+    chances,
+    check_each,
+    ids_of,
+    uniforms,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Bernoulli(Participation):
     """Each client tosses its own coin: p for all, or one p per client."""
 
-    p: float | PerClient
+    p: Numbers
 
     def __post_init__(self):
-        p = np.asarray(self.p, float)
-        if p.ndim > 1:
-            raise ValueError(
-                f"p must be a number or one per client; got shape {p.shape}."
-            )
-        bad = p[~((p > 0) & (p <= 1))]
-        if bad.size:
-            raise ValueError(
-                f"p must lie in (0, 1]; got {bad.flat[0]}. "
-                "Leave clients that never take part out of the problem."
-            )
-        object.__setattr__(self, "p", p)
+        object.__setattr__(self, "p", chances("p", self.p))
 
     def check(self, num_clients):
-        if np.ndim(self.p) and np.size(self.p) != num_clients:
-            raise ValueError(
-                f"p must have one entry per client; got {np.size(self.p)} "
-                f"for {num_clients} clients."
-            )
+        check_each("p", self.p, num_clients)
 
     def draw(self, state, rounds, num_clients, rng):
+        p = np.asarray(self.p)
         drawn = []
-        at_once = max(1, DRAWS // num_clients)
-        for start in range(0, len(rounds), at_once):
-            size = (min(at_once, len(rounds) - start), num_clients)
-            drawn += ids_of(rng.random(size) < self.p)
+        for _, coins in uniforms(rng, rounds, num_clients):
+            drawn += ids_of(coins < p)
         return state, drawn
 
     def marginals(self, num_clients):
+        self.check(num_clients)
         p = np.broadcast_to(self.p, num_clients).copy()
         return Marginals(p, p * mean_reciprocal(p))
 
@@ -56,8 +49,14 @@ def mean_reciprocal(p: PerClient) -> Float[np.ndarray, " clients"]:
     The integral of s^K over [0, 1] is 1 / (1 + K), and E[s^K] is a product: a
     polynomial of degree N - 1, which Gauss-Legendre integrates exactly.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(len(p) // 2 + 1)
-    s = (nodes[:, None] + 1) / 2
-    log_factors = np.log1p(p * (s - 1))  # (nodes, N)
+    s, weights = unit_gauss(len(p) - 1)
+    log_factors = np.log1p(p * (s[:, None] - 1))  # (nodes, N)
     others = log_factors.sum(1, keepdims=True) - log_factors
-    return (weights / 2) @ np.exp(others)
+    return weights @ np.exp(others)
+
+
+@lru_cache(maxsize=8)  # finding the nodes costs more than using them once
+def unit_gauss(degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find nodes and weights that integrate such polynomials over [0, 1] exactly."""
+    nodes, weights = np.polynomial.legendre.leggauss(degree // 2 + 1)
+    return (nodes + 1) / 2, weights / 2

@@ -12,8 +12,10 @@ from focusfl import keys
 
 Ids = Int[np.ndarray, "_"]  # the participants of one round, in increasing order
 PerClient = Float[np.ndarray, " clients"]
+Numbers = float | int | list | PerClient  # one for all clients, or one per client
 
 BLOCK = 64  # rounds drawn from one random stream; part of what a seed means
+DRAWS = 1 << 24  # random numbers held at once
 
 
 class Marginals(NamedTuple):
@@ -53,7 +55,7 @@ def schedule(
 ) -> Iterator[Ids]:
     """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone."""
     participation.check(num_clients)
-    state = participation.begin(num_clients, keys.rng(seed, "participation"))
+    state = participation.begin(num_clients, keys.rng(seed, "participation", "begin"))
     for start in range(0, rounds, BLOCK):
         block = range(start, min(start + BLOCK, rounds))
         rng = keys.rng(seed, "participation", start // BLOCK)
@@ -84,6 +86,50 @@ def first_to_ring(clocks: Float[np.ndarray, "rounds clients"], m: int) -> list[I
     """The m clients whose clocks ring first, in every row."""
     last = np.partition(clocks, m - 1, axis=1)[:, m - 1, None]
     return ids_of(clocks <= last)
+
+
+def uniforms(
+    rng: np.random.Generator, rounds: range, width: int
+) -> Iterator[tuple[range, np.ndarray]]:
+    """Yield runs of rounds, each with a (rounds, width) matrix of random numbers.
+
+    A row after the other: the numbers of a round do not depend on how many follow.
+    """
+    at_once = max(1, DRAWS // width)
+    for start in range(0, len(rounds), at_once):
+        run = rounds[start : start + at_once]
+        yield run, rng.random((len(run), width))
+
+
+def numbers(name: str, value: Any) -> Float[np.ndarray, "..."]:
+    """Make an array of one number, or of a list with one per client."""
+    array = np.asarray(value, float)
+    if array.ndim > 1 or not array.size:
+        raise ValueError(
+            f"{name} must be a number or one per client; got shape {array.shape}."
+        )
+    return array
+
+
+def chances(name: str, value: Any) -> Float[np.ndarray, "..."]:
+    """Make an array of one probability, or of a list; none of them may be 0."""
+    array = numbers(name, value)
+    bad = array[~((array > 0) & (array <= 1))]
+    if bad.size:
+        raise ValueError(
+            f"{name} must lie in (0, 1]; got {bad.flat[0]}. "
+            "Leave clients that never take part out of the problem."
+        )
+    return array
+
+
+def check_each(name: str, value: Any, num_clients: int) -> None:
+    """Raise if value is a list that has not one entry per client."""
+    if np.ndim(value) and np.size(value) != num_clients:
+        raise ValueError(
+            f"{name} must have one entry per client; got {np.size(value)} "
+            f"for {num_clients} clients."
+        )
 
 
 def check_size(num_clients: int, m: int) -> None:

@@ -1,0 +1,87 @@
+"""Clients share outages: a group is down as a whole, or its clients toss coins."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from focusfl.participation.bernoulli import unit_gauss
+from focusfl.participation.model import (
+    Marginals,
+    Numbers,
+    Participation,
+    chances,
+    check_count,
+    check_each,
+    ids_of,
+    uniforms,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Correlated(Participation):
+    """Coins with chance p, and groups that are down together with chance `outage`.
+
+    Groups are a number of neighbourhoods of near equal size, in the order of the
+    clients, or a list with the group of every client. Outages of different groups and
+    rounds are independent. Rounds may be empty.
+    """
+
+    p: Numbers
+    outage: float | int
+    groups: int | list | np.ndarray
+
+    def __post_init__(self):
+        object.__setattr__(self, "p", chances("p", self.p))
+        if not 0 <= self.outage < 1:
+            raise ValueError(
+                f"outage must lie in [0, 1); got {self.outage}. "
+                "At 1 nobody would ever take part."
+            )
+        if np.ndim(self.groups) == 0:
+            check_count("groups", self.groups)
+        elif np.ndim(self.groups) > 1 or np.asarray(self.groups).dtype.kind not in "iu":
+            raise ValueError(
+                "groups must be a number of groups or a list with the group of every "
+                f"client, as a whole number; got {self.groups!r}."
+            )
+
+    def check(self, num_clients):
+        check_each("p", self.p, num_clients)
+        check_each("groups", self.groups, num_clients)
+        if np.ndim(self.groups) == 0 and self.groups > num_clients:
+            raise ValueError(
+                "groups must not be more than the clients; "
+                f"got {self.groups} for {num_clients} clients."
+            )
+
+    def draw(self, state, rounds, num_clients, rng):
+        p, group = np.asarray(self.p), self._group(num_clients)
+        # One row holds the coins of the clients, then those of the groups.
+        width = num_clients + int(group.max()) + 1
+        drawn = []
+        for _, coins in uniforms(rng, rounds, width):
+            up = coins[:, num_clients:] >= self.outage
+            drawn += ids_of((coins[:, :num_clients] < p) & up[:, group])
+        return state, drawn
+
+    def marginals(self, num_clients):
+        """State them exactly: E[s^|S|] is a product over groups, as in Bernoulli."""
+        self.check(num_clients)
+        p, group = np.broadcast_to(self.p, num_clients), self._group(num_clients)
+        s, weights = unit_gauss(num_clients - 1)
+        log_client = np.log1p(p * (s[:, None] - 1))  # (nodes, N)
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(group.max() + 1))
+        log_coins = np.add.reduceat(log_client[:, order], starts, axis=1)  # per group
+        with np.errstate(divide="ignore"):  # no outage: log 0
+            log_group = np.logaddexp(
+                np.log(self.outage), np.log1p(-self.outage) + log_coins
+            )
+        others = log_group.sum(1, keepdims=True) + (log_coins - log_group)[:, group]
+        p = (1 - self.outage) * p
+        return Marginals(p, p * (weights @ np.exp(others - log_client)))
+
+    def _group(self, num_clients):
+        if np.ndim(self.groups) == 0:
+            return np.arange(num_clients) * self.groups // num_clients
+        return np.unique(self.groups, return_inverse=True)[1]

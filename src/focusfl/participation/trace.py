@@ -1,0 +1,115 @@
+"""Who was there in a recorded trace: real phones, real gaps."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from focusfl.participation.model import Marginals, Participation, check_count, ids_of
+
+UNKNOWN = ("away", "hold", "error")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace(Participation):
+    """A recorded availability: everybody who was there at that time takes part.
+
+    `avail` is a (times, devices) matrix with 1 there, 0 not and -1 unknown, or the path
+    of an .npz file that holds one by this name; $VARIABLES in a path are replaced. The
+    clients are the first devices of the trace; `drop_absent` skips those that are never
+    there. Each time lasts `rounds_per_step` rounds, and after the last comes the first.
+
+    `unknown` is what to make of -1: "away", "hold" the last known state (away if there
+    is none), or "error".
+    """
+
+    avail: str | Path | list | np.ndarray
+    unknown: str = "away"
+    rounds_per_step: int = 1
+    wrap: bool = True
+    drop_absent: bool = False
+
+    def __post_init__(self):
+        check_count("rounds_per_step", self.rounds_per_step)
+        if self.unknown not in UNKNOWN:
+            raise ValueError(
+                f"unknown must be one of {', '.join(UNKNOWN)}; got {self.unknown!r}."
+            )
+        is_path = isinstance(self.avail, str | Path)
+        avail = _read(self.avail) if is_path else np.asarray(self.avail)
+        if avail.ndim != 2 or not avail.size or not np.all(np.isin(avail, (-1, 0, 1))):
+            raise ValueError(
+                "avail must be a (times, devices) matrix of 1 (there), 0 (not) and -1 "
+                f"(unknown); got shape {avail.shape} of {avail.dtype}."
+            )
+        object.__setattr__(self, "avail", avail.astype(np.int8))
+        holes = np.argwhere(avail == -1)
+        if self.unknown == "error" and len(holes):
+            raise ValueError(
+                f"avail has {len(holes)} unknown entries; the first is time "
+                f'{holes[0, 0]}, device {holes[0, 1]}. Use unknown = "away" or "hold".'
+            )
+
+    def check(self, num_clients):
+        there = self._there()
+        present = there.any(0)
+        devices = present.sum() if self.drop_absent else len(present)
+        if devices < num_clients:
+            what = "devices that are ever there" if self.drop_absent else "devices"
+            raise ValueError(
+                f"the trace must have at least one device per client; got {devices} "
+                f"{what} for {num_clients} clients."
+            )
+        absent = np.flatnonzero(~present[:num_clients])
+        if len(absent) and not self.drop_absent:
+            named = ", ".join(map(str, absent[:8])) + ", ..." * (len(absent) > 8)
+            raise ValueError(
+                f"{len(absent)} of the first {num_clients} devices are never there: "
+                f"{named}. Use drop_absent = true to take the next ones instead."
+            )
+
+    def draw(self, state, rounds, num_clients, rng):
+        del rng  # deterministic
+        there = self._clients(num_clients)
+        last = len(there) * self.rounds_per_step
+        if not self.wrap and rounds.stop > last:
+            raise ValueError(
+                f"the trace holds {last} rounds; round {last} was asked for. "
+                "Run fewer rounds, raise rounds_per_step or use wrap = true."
+            )
+        times = np.array(rounds) // self.rounds_per_step % len(there)
+        return state, ids_of(there[times])
+
+    def marginals(self, num_clients):
+        """Average over the trace."""
+        self.check(num_clients)
+        there = self._clients(num_clients)
+        active = np.maximum(there.sum(1, keepdims=True), 1)
+        return Marginals(there.mean(0), (there / active).mean(0))
+
+    def _clients(self, num_clients):
+        there = self._there()
+        if self.drop_absent:
+            there = there[:, there.any(0)]
+        return there[:, :num_clients]
+
+    def _there(self):
+        avail = np.asarray(self.avail)
+        if self.unknown == "hold":
+            times = np.arange(len(avail))[:, None]
+            last_known = np.maximum.accumulate(np.where(avail >= 0, times, 0))
+            avail = np.take_along_axis(avail, last_known, 0)
+        return avail == 1
+
+
+def _read(path):
+    path = os.path.expandvars(path)
+    try:
+        with np.load(path) as file:
+            return file["avail"]
+    except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
+        raise ValueError(
+            f"cannot read {path} as an .npz file that holds avail: {error}."
+        ) from None
