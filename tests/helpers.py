@@ -17,6 +17,11 @@ ALL = [
     *(kind() for kind in ff.ALGORITHMS.values()),
     ff.Focus(warm_start=True),
     ff.FedAvg(server_lr=0.5),
+    ff.FedAU(cutoff=3),
+    ff.FedAWE(server_lr=0.7),
+    ff.MIFA(server_lr=0.5),
+    ff.Scaffold(option=1),
+    ff.ProxSkip(p=0.5, period=2),
 ]
 
 

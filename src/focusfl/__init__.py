@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from focusfl import mixing, participation, problems
-from focusfl.algorithms import ALGORITHMS, FedAvg, Focus
+from focusfl.algorithms import *  # noqa: F403
+from focusfl.algorithms import ALGORITHMS
 from focusfl.core import Algorithm, Round
 from focusfl.engines.loop import loop
 from focusfl.engines.run import Diverged, Result
@@ -16,8 +17,6 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Diverged",
-    "FedAvg",
-    "Focus",
     "Result",
     "Round",
     "loop",
@@ -26,6 +25,7 @@ __all__ = [
     "problems",
     "simulate",
     "sweep",
+    *(kind.__name__ for kind in ALGORITHMS.values()),
 ]
 
 

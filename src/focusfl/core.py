@@ -24,9 +24,11 @@ class Round(NamedTuple):
     num_clients: Any  # N
     num_active: Any  # |S_r|
 
-    def mean(self, total: Tree) -> Tree:
-        """Turn a sum over the participants into their mean; of nobody, zero."""
-        return tree.scale(1 / (self.num_active + (self.num_active == 0)), total)
+    def mean(self, total: Tree, of_nobody: Tree = None) -> Tree:
+        """Turn a sum over the participants into their mean; of nobody, zero or this."""
+        nobody = self.num_active == 0
+        mean = tree.scale(1 / (self.num_active + nobody), total)
+        return mean if of_nobody is None else tree.axpy(1 * nobody, of_nobody, mean)
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,12 @@ class Algorithm(abc.ABC):
         return False
 
     @property
-    def cost(self) -> tuple[int, int]:
+    def cost(self) -> tuple[int | float, int | float]:
         """Vectors of the model's size that a participant receives and sends."""
         return 1, 1
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise unless a constant is a positive number."""
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be positive and finite; got {value}.")

@@ -12,7 +12,6 @@ import numpy as np
 
 def rng(seed: int, *names: str | int) -> np.random.Generator:
     """Make the generator of one named stream, e.g. rng(0, "participation", 3)."""
-    words = [
-        name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names
-    ]
-    return np.random.default_rng([seed, *words])
+    words = [n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names]
+    # The length last: numpy pads with zeros, and ("a",) would be the stream of ("a", 0).
+    return np.random.default_rng([seed, *words, len(words)])

@@ -1,12 +1,28 @@
 """Federated algorithms, one file each."""
 
+from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.fedavg import FedAvg
+from focusfl.algorithms.fedawe import FedAWE
+from focusfl.algorithms.fedvarp import FedVARP
 from focusfl.algorithms.focus import Focus
+from focusfl.algorithms.local_sgd import LocalSGD
+from focusfl.algorithms.mifa import MIFA
+from focusfl.algorithms.proxskip import ProxSkip
+from focusfl.algorithms.scaffnew import Scaffnew
+from focusfl.algorithms.scaffold import Scaffold
 from focusfl.core import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "focus": Focus,
+    "scaffold": Scaffold,
+    "scaffnew": Scaffnew,
+    "proxskip": ProxSkip,
+    "mifa": MIFA,
+    "fedvarp": FedVARP,
+    "fedawe": FedAWE,
+    "fedau": FedAU,
+    "local_sgd": LocalSGD,
     "fedavg": FedAvg,
 }
 
-__all__ = ["ALGORITHMS", "FedAvg", "Focus"]
+__all__ = ["ALGORITHMS", *(kind.__name__ for kind in ALGORITHMS.values())]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl import tree
-from focusfl.core import Algorithm
+from focusfl.core import Algorithm, check_positive
 from focusfl.tree import Tree
 
 
@@ -27,8 +27,7 @@ class FedAvg(Algorithm):
     server_lr: float = 1.0
 
     def __post_init__(self):
-        if not self.server_lr > 0:
-            raise ValueError(f"server_lr must be positive; got {self.server_lr}.")
+        check_positive("server_lr", self.server_lr)
 
     def init(self, params):
         return Server(params), Client()

@@ -83,7 +83,7 @@ def loop(
         trajectory=_stack(models) if record == "model" else None,
         diverged_at=diverged_at,
         server=tree.map(np.asarray, state.server),
-        clients=_stack(state.clients),
+        clients=_stack(state.clients) if diverged_at is None else None,
     )
     return finish(result, throw)
 

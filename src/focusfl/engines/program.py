@@ -52,9 +52,12 @@ def begin(program: Program, x0: Tree, data: Tree, held: Tree) -> tuple[State, Lo
     """Everybody's state before round 0."""
     num_clients = _num_clients(data)
     server, client = program.algorithm.init(x0)
+    # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
+    client = jax.tree.map(lambda a: jnp.int32(a) if isinstance(a, int) else a, client)
     clients = jax.tree.map(
         lambda a: jnp.broadcast_to(a, (num_clients, *jnp.shape(a))), client
     )
+    clients = jax.vmap(program.objective.enter, axis_size=num_clients)(clients, data)
     if program.algorithm.starts_warm:
         everybody = Round(-1, 0.0, 1, num_clients, num_clients)
         server, clients = _play(

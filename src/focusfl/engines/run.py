@@ -29,7 +29,7 @@ class Result:
     trajectory: Tree | None  # (rounds + 1, ...) with record="model"
     diverged_at: int | None  # the round that broke it; everything else ends before it
     server: Any
-    clients: Any  # every client's memory, stacked
+    clients: Any  # every client's memory, stacked; None if the run diverged
 
 
 class Diverged(ArithmeticError):

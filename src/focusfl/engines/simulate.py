@@ -133,7 +133,7 @@ def _result(
         lambda a: a[:length, ..., k], (log.metrics, log.model)
     )
     server, clients, _ = jax.tree.map(lambda a: a[..., k], state)
-    clients = compiled.leave(program, clients, data)
+    clients = compiled.leave(program, clients, data) if alive.all() else None
     sent = vectors_sent(program.algorithm, problem.num_clients, active[: length - 1])
     server, clients = jax.tree.map(np.asarray, (server, clients))
     return Result(

@@ -1,0 +1,76 @@
+"""FedAU: weight a client by how long it stays away, on average.
+
+Wang, Ji. ICLR 2024. https://arxiv.org/abs/2306.03401
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from focusfl import tree
+from focusfl.core import Algorithm, check_positive
+from focusfl.tree import Tree
+
+
+class Server(NamedTuple):
+    x: Tree
+
+
+class Client(NamedTuple):
+    weight: Any  # mean length of the intervals closed so far; 1 before the first
+    closed: Any  # how many those are
+    last: Any  # the round that closed the last of them
+
+
+class Local(NamedTuple):
+    x: Tree
+
+
+@dataclass(frozen=True)
+class FedAU(Algorithm):
+    """Estimate 1/p from the gaps; an absence of `cutoff` rounds counts as an interval.
+
+    Divided by N, not by the sum of the weights: that ratio would be biased.
+    """
+
+    cutoff: int = 50
+    server_lr: float = 1.0
+
+    def __post_init__(self):
+        if not self.cutoff >= 1:
+            raise ValueError(f"cutoff must be at least 1; got {self.cutoff}.")
+        check_positive("server_lr", self.server_lr)
+
+    def init(self, params):
+        return Server(params), Client(weight=1.0, closed=0, last=-1)
+
+    def broadcast(self, server):
+        return {"x": server.x}
+
+    def pull(self, client, down):
+        return Local(down["x"])
+
+    def step(self, local, grad_fn, batch, rd):
+        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
+
+    def push(self, client, down, local, rd):
+        client = self.catch_up(client, rd.index)
+        dx = tree.sub(local.x, down["x"])
+        # The weight from earlier rounds: it must not see this one.
+        up = {"dx": tree.scale(client.weight, dx)}
+        return self.close(client, rd.index - client.last, 1), up
+
+    def update(self, server, total, rd):
+        return Server(tree.axpy(self.server_lr / rd.num_clients, total["dx"], server.x))
+
+    def catch_up(self, client, index):
+        """Close the intervals that reached the cutoff while the client was away."""
+        return self.close(client, self.cutoff, (index - 1 - client.last) // self.cutoff)
+
+    def close(self, client, length, times):
+        """Take `times` intervals of one length into the mean."""
+        closed = client.closed + times
+        weighed = client.closed * client.weight + times * length
+        # Before anything is closed the weight is 1, whatever the mean of nothing is.
+        nothing = closed == 0
+        weight = (weighed + nothing) / (closed + nothing)
+        return Client(weight, closed, client.last + times * length)

@@ -1,0 +1,58 @@
+"""FedVARP, with the memory on the clients. Jhunjhunwala et al. UAI 2022.
+
+https://arxiv.org/abs/2207.14130
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from focusfl import tree
+from focusfl.core import Algorithm, check_positive
+from focusfl.tree import Tree
+
+
+class Server(NamedTuple):
+    x: Tree
+    y: Tree  # mean over all clients of their last update
+
+
+class Client(NamedTuple):
+    y: Tree  # the last update this client computed
+
+
+class Local(NamedTuple):
+    x: Tree
+
+
+@dataclass(frozen=True)
+class FedVARP(Algorithm):
+    """Correct the participants' updates by everybody's last ones."""
+
+    server_lr: float = 1.0
+
+    def __post_init__(self):
+        check_positive("server_lr", self.server_lr)
+
+    def init(self, params):
+        zero = tree.zeros(params)
+        return Server(params, zero), Client(zero)
+
+    def broadcast(self, server):
+        return {"x": server.x}
+
+    def pull(self, client, down):
+        return Local(down["x"])
+
+    def step(self, local, grad_fn, batch, rd):
+        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
+
+    def push(self, client, down, local, rd):
+        y = tree.sub(down["x"], local.x)
+        return Client(y), {"dy": tree.sub(y, client.y)}
+
+    def update(self, server, total, rd):
+        v = tree.add(server.y, rd.mean(total["dy"]))
+        return Server(
+            tree.axpy(-self.server_lr, v, server.x),
+            tree.axpy(1 / rd.num_clients, total["dy"], server.y),
+        )

@@ -1,0 +1,59 @@
+"""MIFA, with the memory on the clients. Gu et al. NeurIPS 2021.
+
+https://arxiv.org/abs/2106.04159
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from focusfl import tree
+from focusfl.core import Algorithm, check_positive
+from focusfl.tree import Tree
+
+
+class Server(NamedTuple):
+    x: Tree
+    g: Tree  # mean over all clients of their last update, in units of a gradient
+
+
+class Client(NamedTuple):
+    g: Tree  # the last update this client computed
+
+
+class Local(NamedTuple):
+    x: Tree
+
+
+@dataclass(frozen=True)
+class MIFA(Algorithm):
+    """Move by everybody's last update, however old; absent clients count too.
+
+    In the paper an empty round still moves the model: run it with on_empty="step".
+    """
+
+    server_lr: float = 1.0
+
+    def __post_init__(self):
+        check_positive("server_lr", self.server_lr)
+
+    def init(self, params):
+        zero = tree.zeros(params)
+        return Server(params, zero), Client(zero)
+
+    def broadcast(self, server):
+        return {"x": server.x}
+
+    def pull(self, client, down):
+        return Local(down["x"])
+
+    def step(self, local, grad_fn, batch, rd):
+        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
+
+    def push(self, client, down, local, rd):
+        # Measured from the pulled model: from the one before, it would telescope.
+        g = tree.scale(1 / rd.lr, tree.sub(down["x"], local.x))
+        return Client(g), {"dg": tree.sub(g, client.g)}
+
+    def update(self, server, total, rd):
+        g = tree.axpy(1 / rd.num_clients, total["dg"], server.g)
+        return Server(tree.axpy(-self.server_lr * rd.lr, g, server.x), g)

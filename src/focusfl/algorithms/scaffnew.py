@@ -1,0 +1,66 @@
+"""Scaffnew with a fixed number of local steps, corrected at the end of the round.
+
+Mishchenko et al. ICML 2022. https://arxiv.org/abs/2202.09357
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from focusfl import tree
+from focusfl.core import Algorithm
+from focusfl.tree import Tree
+
+
+class Server(NamedTuple):
+    x: Tree
+
+
+class Client(NamedTuple):
+    h: Tree  # what this client's gradient is at the optimum; sums to 0 over clients
+    z: Tree  # the model it pushed, until the server answers
+
+
+class Local(NamedTuple):
+    z: Tree
+    h: Tree
+
+
+@dataclass(frozen=True)
+class Scaffnew(Algorithm):
+    """Shift local gradients by h; correct h by how far the average was from one's own.
+
+    Exact if and only if the clients that take part together connect everybody: under
+    disjoint blocks h sums to 0 in each block, and each block solves its own problem.
+    """
+
+    @property
+    def cost(self):
+        return (
+            2,
+            1,
+        )  # x at the start and the average at the end; 1 down if all take part
+
+    def init(self, params):
+        zero = tree.zeros(params)
+        return Server(params), Client(zero, zero)
+
+    def broadcast(self, server):
+        return {"x": server.x}
+
+    def pull(self, client, down):
+        return Local(down["x"], client.h)
+
+    def step(self, local, grad_fn, batch, rd):
+        grad = tree.sub(grad_fn(local.z, batch), local.h)
+        return Local(tree.axpy(-rd.lr, grad, local.z), local.h)
+
+    def push(self, client, down, local, rd):
+        return Client(client.h, local.z), {"z": local.z}
+
+    def update(self, server, total, rd):
+        return Server(rd.mean(total["z"], of_nobody=server.x))
+
+    def settle(self, client, down, rd):
+        gap = tree.sub(down["x"], client.z)
+        h = tree.axpy(1 / (rd.lr * rd.local_steps), gap, client.h)
+        return Client(h, tree.zeros(h))

@@ -1,0 +1,85 @@
+"""SCAFFOLD, options I and II. Karimireddy et al. ICML 2020.
+
+https://arxiv.org/abs/1910.06378
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from focusfl import tree
+from focusfl.core import Algorithm, check_positive
+from focusfl.tree import Tree
+
+
+class Server(NamedTuple):
+    x: Tree
+    c: Tree  # mean over all clients of their control variates
+
+
+class Client(NamedTuple):
+    c: Tree  # what this client's gradient is at the optimum, as far as it knows
+
+
+class Local(NamedTuple):
+    x: Tree
+    drift: Tree  # c - c_i, added to every gradient
+    anchor: Tree  # the first gradient, at the pulled model
+    steps: Any
+
+
+@dataclass(frozen=True)
+class Scaffold(Algorithm):
+    """Correct every local step by the difference between one's own gradient and all.
+
+    Option 1 renews a client's control variate with its gradient at the pulled model;
+    option 2 with the mean of its local gradients, which the server can work out from
+    the change of the model: nothing more is sent.
+    """
+
+    option: int = 2
+    server_lr: float = 1.0
+
+    def __post_init__(self):
+        if self.option not in (1, 2):
+            raise ValueError(f"option must be 1 or 2; got {self.option}.")
+        check_positive("server_lr", self.server_lr)
+
+    @property
+    def cost(self):
+        return (2, 2) if self.option == 1 else (2, 1)
+
+    def init(self, params):
+        zero = tree.zeros(params)
+        return Server(params, zero), Client(zero)
+
+    def broadcast(self, server):
+        return {"x": server.x, "c": server.c}
+
+    def pull(self, client, down):
+        drift = tree.sub(down["c"], client.c)
+        return Local(down["x"], drift, tree.zeros(drift), 0)
+
+    def step(self, local, grad_fn, batch, rd):
+        grad = grad_fn(local.x, batch)
+        x = tree.axpy(-rd.lr, tree.add(grad, local.drift), local.x)
+        anchor = tree.axpy(1 * (local.steps == 0), grad, local.anchor)
+        return Local(x, local.drift, anchor, local.steps + 1)
+
+    def push(self, client, down, local, rd):
+        dx = tree.sub(local.x, down["x"])
+        if self.option == 1:
+            dc = tree.sub(local.anchor, client.c)
+            return Client(local.anchor), {"dx": dx, "dc": dc}
+        dc = tree.axpy(-1 / (rd.local_steps * rd.lr), dx, tree.scale(-1, down["c"]))
+        return Client(tree.add(client.c, dc)), {"dx": dx}
+
+    def update(self, server, total, rd):
+        if self.option == 1:
+            dc = total["dc"]
+        else:  # the sum over S of what `push` has added
+            mean = tree.scale(-1 / (rd.local_steps * rd.lr), total["dx"])
+            dc = tree.axpy(-rd.num_active, server.c, mean)
+        return Server(
+            tree.axpy(self.server_lr, rd.mean(total["dx"]), server.x),
+            tree.axpy(1 / rd.num_clients, dc, server.c),
+        )
