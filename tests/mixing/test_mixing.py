@@ -1,4 +1,6 @@
-"""The matrices, and the paper's matrix form against the engines."""
+"""The matrices, their means, and the paper's matrix forms against the engines."""
+
+from itertools import product
 
 import numpy as np
 import pytest
@@ -52,3 +54,40 @@ def test_matrix_form_equals_message_passing(alg, matrix_form, local_steps, run):
         local_steps=local_steps, x0=x0, on_empty="step", record="model",
     )  # fmt: skip
     assert np.abs(result.trajectory - expected).max() < 1e-12
+
+
+@pytest.mark.parametrize("local_steps", [1, 2, 5])
+def test_the_swapped_form_of_the_proof_is_focus(local_steps):
+    problem, masks, x0 = quadratic(), some_masks(), np.linspace(-1, 1, 5)
+    masks[-1] = False  # nobody is there to be collected from at the end
+    given = problem, masks, 0.05, local_steps, x0
+    swapped, plain = mixing.rounds.focus_swapped(*given), mixing.rounds.focus(*given)
+    assert np.abs(swapped - plain).max() < 1e-12
+    result = ff.loop(
+        ff.Focus(), problem, ff.participation.Replay(masks), rounds=len(masks), lr=0.05,
+        local_steps=local_steps, x0=x0, on_empty="step", record="model",
+    )  # fmt: skip
+    assert np.abs(swapped - result.trajectory).max() < 1e-12
+
+
+def test_the_means_are_the_means_over_all_sets():
+    p = np.array([0.9, 0.5, 0.3, 0.6])
+    expected = dict.fromkeys((mixing.pull, mixing.average, mixing.collect), 0.0)
+    for mask in product([False, True], repeat=4):
+        chance = np.where(mask, p, 1 - p).prod()
+        for matrix in expected:
+            expected[matrix] += chance * matrix(np.flatnonzero(mask), 4)
+    marginals = ff.participation.Bernoulli(p).marginals(4)
+    got = (mixing.mean_pull, mixing.mean_average, mixing.mean_collect)
+    for mean, matrix in zip(got, expected.values(), strict=True):
+        assert np.allclose(mean(marginals), matrix, rtol=0, atol=1e-15)
+    empty = mixing.mean_average(marginals)[0, 0]
+    assert empty == pytest.approx(np.prod(1 - p), rel=1e-12)  # 0.014
+
+
+def test_where_nobody_stays_away_the_mean_average_has_no_server_weight():
+    marginals = ff.participation.Uniform(3).marginals(7)
+    assert mixing.mean_average(marginals)[0, 0] < 1e-15
+    mixing.check_row_stochastic(mixing.mean_average(marginals))
+    mixing.check_row_stochastic(mixing.mean_pull(marginals))
+    mixing.check_column_stochastic(mixing.mean_collect(marginals))

@@ -6,7 +6,9 @@ from typing import SupportsIndex
 import numpy as np
 from jaxtyping import Float
 
-Mixing = Float[np.ndarray, "nodes nodes"]  # nodes = clients + 1
+from focusfl.participation.model import Marginals
+
+Mixing = Float[np.ndarray, "nodes nodes"]  # nodes = clients + 1 where there is a server
 
 
 def _members(active: Iterable[SupportsIndex], num_clients: int) -> list[int]:
@@ -48,3 +50,26 @@ def gossip(active: Iterable[SupportsIndex], num_clients: int) -> Mixing:
     if members:
         W[np.ix_(members, members)] = 1 / len(members)
     return W
+
+
+def mean_pull(marginals: Marginals) -> Mixing:
+    """E R(S): client i takes the server's value with probability p_i, not q_i."""
+    R = np.diag(1 - np.concatenate([[0], marginals.p]))
+    R[1:, 0] = marginals.p
+    return R
+
+
+def mean_collect(marginals: Marginals) -> Mixing:
+    """E C(S), which is E R(S) transposed."""
+    return mean_pull(marginals).T
+
+
+def mean_average(marginals: Marginals) -> Mixing:
+    """E A(S): row 0 holds q, and on its diagonal the probability of an empty round.
+
+    A(S) = I when nobody comes: what q lacks of 1 is the server keeping its value.
+    """
+    A = np.eye(len(marginals.q) + 1)
+    A[0, 0] = max(0.0, 1 - marginals.q.sum())  # rounding must not make it negative
+    A[0, 1:] = marginals.q
+    return A

@@ -11,16 +11,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from focusfl.mixing.matrices import average, collect, pull
+from focusfl.mixing.stacked import Stacked, gradients
 from focusfl.problems import Quadratic
 
-Stacked = Float[np.ndarray, "nodes dim"]
 Trajectory = Float[np.ndarray, "rounds_and_one dim"]
 
 
 def _gradients(problem: Quadratic, x: Stacked) -> Stacked:
     """Everybody's gradient at their own row; the server holds no data."""
-    grads = np.einsum("nij,nj->ni", problem.H, x[1:]) - problem.h
-    return np.concatenate([np.zeros_like(x[:1]), grads])
+    return np.concatenate([np.zeros_like(x[:1]), gradients(problem)(x[1:])])
 
 
 def _only(
@@ -81,4 +80,34 @@ def focus(
             before, grads = grads, _gradients(problem, x)
             y = C @ (y + grads - before)
         out.append((x - lr * y)[0])  # what the next round begins with
+    return np.array(out)
+
+
+def focus_swapped(
+    problem: Quadratic,
+    masks: Bool[np.ndarray, "rounds clients"],
+    lr: float,
+    local_steps: int,
+    x0: Float[np.ndarray, " dim"],
+) -> Trajectory:
+    """y <- C (y + grad(x) - grad(x before)); x <- R (x - lr D y): the proof's order.
+
+    Both matrices act at the first iteration of round r: C = C(S_{r-1}), R = R(S_r).
+    """
+    n, identity = problem.num_clients, np.eye(problem.num_clients + 1)
+    x = np.tile(x0, (n + 1, 1))
+    y = grads = _gradients(problem, x)
+    out = []
+    previous = nobody = np.zeros(0, int)
+    for active in [*map(np.flatnonzero, masks), nobody]:  # one more, to collect in
+        for t in range(local_steps):
+            first = t == 0
+            C = collect(previous, n) if first else identity
+            R = pull(active, n) if first else identity
+            before, grads = grads, _gradients(problem, x)
+            y = C @ (y + grads - before)
+            x = R @ (x - lr * _only(active, n, server=first) * y)
+            if first:
+                out.append(x[0])
+        previous = active
     return np.array(out)

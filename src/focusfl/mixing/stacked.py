@@ -1,0 +1,30 @@
+"""Everybody's variables in the rows of one matrix."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl.problems import Problem
+
+Stacked = Float[np.ndarray, "nodes dim"]
+Gradients = Callable[[Stacked], Stacked]  # row i is the gradient of f_i at row i
+
+
+def coefficients(
+    problem: Problem,
+) -> tuple[Float[np.ndarray, "clients dim dim"], Float[np.ndarray, "clients dim"]]:
+    """H and h of a problem with f_i(x) = x·H_i x / 2 - h_i·x."""
+    try:
+        return problem.data["H"], problem.data["h"]
+    except (IndexError, KeyError, TypeError):
+        raise ValueError(
+            "matrix forms need a problem whose data are H and h; "
+            f"got {type(problem).__name__}. Use Quadratic(H, h)."
+        ) from None
+
+
+def gradients(problem: Problem) -> Gradients:
+    """Make the function that takes every row to its own client's gradient there."""
+    H, h = coefficients(problem)
+    return lambda Z: np.einsum("nij,nj->ni", H, Z) - h
