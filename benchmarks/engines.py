@@ -14,7 +14,7 @@ import numpy as np
 import focusfl as ff
 from focusfl.experiment import config
 
-DEMO = Path(config.__file__).parent / "demo.toml"
+DEMO = config.STUDIES / "demo.toml"
 RATES = 16
 ROUNDS = 2048
 
@@ -33,17 +33,18 @@ def against_loop() -> list[dict]:
     """Microseconds per round, for every cell of the demo."""
     study = config.load(DEMO)
     return [
-        cell(f"{scene} {name}", study, who, contender)
-        for scene, who in study.participation.items()
-        for name, contender in study.algorithms.items()
+        cell(study, scene, name)
+        for scene in study.participation
+        for name in study.algorithms
     ]
 
 
-def cell(name: str, study: config.Study, who, contender: config.Contender) -> dict:
+def cell(study: config.Study, scene: str, name: str) -> dict:
     """Time the three ways to run one cell."""
-    what = (contender.algorithm, study.problem, who)
+    who = study.participation[scene].participation
+    what = (study.algorithms[name].algorithm, study.problem, who)
     how = {"local_steps": study.local_steps, "rounds": ROUNDS}
-    lr = contender.lr
+    lr = study.step_size(scene, name)
     lrs = lr * np.geomspace(0.1, 1, RATES)
     first, _ = timed(lambda: ff.simulate(*what, lr=lr, **how))
     fast, a = timed(lambda: ff.simulate(*what, lr=lr, **how), 5)
@@ -52,7 +53,7 @@ def cell(name: str, study: config.Study, who, contender: config.Contender) -> di
     many, _ = timed(lambda: ff.sweep(*what, lrs=lrs, **how), 3)
     assert np.abs(a.x - b.x).max() < 1e-12
     return {
-        "cell": name,
+        "cell": f"{scene} {name}",
         "compile_s": first - fast,
         "loop_us": 1e6 * slow / ROUNDS,
         "simulate_us": 1e6 * fast / ROUNDS,

@@ -94,6 +94,65 @@ def test_a_diverging_study_says_where_and_still_ends_well(focusfl, study):
     assert halved["verdict"] == "diverged" and halved["diverged_at"] < 60
 
 
+def test_reproduce_shows_what_is_exact_and_what_only_looked_divergent(
+    focusfl, tmp_path
+):
+    who = "focus,scaffnew,scaffnew_as_published,fedavg"
+    done = focusfl("reproduce", "ridge-public-code", "--algorithms", who, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    verdicts = {
+        (cell["algorithm"], cell["participation"]): cell["verdict"]
+        for cell in answer["cells"]
+    }
+    for scene in ("full", "uniform", "weighted"):
+        assert verdicts["focus", scene] == verdicts["scaffnew", scene] == "exact"
+        assert verdicts["fedavg", scene] == "biased"
+        wrong = "exact" if scene == "full" else "diverged"
+        assert verdicts["scaffnew_as_published", scene] == wrong
+    names = {cell["algorithm"] for cell in answer["tuned"]}
+    assert names == {"focus", "scaffnew", "fedavg"}  # published ones are not tuned
+    ours = {(c["algorithm"], c["participation"]): c for c in answer["cells"]}
+    for cell in answer["tuned"]:
+        key = cell["algorithm"], cell["participation"]
+        if cell["rounds_to_target"]:
+            assert cell["rounds_to_target"] <= ours[key]["rounds_to_target"]
+    table = (tmp_path / "runs/reproduce-ridge-public-code/table.md").read_text()
+    assert "| scaffnew_as_published | E(" in table and "∞" in table
+
+
+def test_regimes_put_measured_next_to_predicted(focusfl, tmp_path):
+    done = focusfl("reproduce", "regimes", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["regime"] for row in rows} >= {"strongly convex"} and len(rows) >= 4
+    for row in rows:
+        assert row["measured"] == pytest.approx(row["predicted"], rel=0.15)
+    assert (tmp_path / "runs/reproduce-regimes/figure.png").exists()
+
+
+def test_theory_prints_a_report_for_every_participation_model(focusfl, study):
+    done = focusfl("theory", study, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["some"]
+    assert found["constants"]["N"]["value"] == 4
+    assert "largest step" in focusfl("theory", study).stdout
+
+
+def test_a_problem_without_a_known_optimum_is_judged_by_its_gradient(focusfl, study):
+    text = STUDY.replace('"ridge"', '"robust"').replace("lr = 2e-3", "lr = 2e-2")
+    study.write_text(text.replace("\nlr = 1e-3", ""))
+    done = focusfl("run", study, "--set", "rounds=1500", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cells"][0]["error"] < 0.1
+
+
+def test_graph_draws_a_round(focusfl, tmp_path):
+    done = focusfl("graph", "--clients", 4, "--active", "1,3", "--out", "round.png")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "round.png").read_bytes()[:4] == b"\x89PNG"
+
+
 def test_list_names_everything(focusfl):
     found = json.loads(focusfl("list", "--json").stdout)
     assert set(found["algorithms"]) == set(ff.ALGORITHMS)
@@ -102,7 +161,15 @@ def test_list_names_everything(focusfl):
 
 
 def test_help_ends_in_an_example(focusfl):
-    for command in ([], ["demo"], ["run"], ["list"]):
+    for command in (
+        [],
+        ["demo"],
+        ["run"],
+        ["reproduce"],
+        ["theory"],
+        ["graph"],
+        ["list"],
+    ):
         last = focusfl(*command, "--help").stdout.strip().split("\n\n")[-1]
         assert last.startswith("example: focusfl ")
 
@@ -158,6 +225,10 @@ def test_a_broken_study_gets_one_line_and_exit_code_2(focusfl, study, edit, mess
         (["run", "study.toml", "--set", "rounds.x=1"], "'rounds' is a value"),
         (["run", "study.toml", "--out", "study.toml"], "must be a folder"),
         (["dmeo"], "invalid choice"),
+        (["reproduce", "rigde"], "Did you mean 'ridge'?"),
+        (["demo", "--algorithms", "focsu"], "Did you mean 'focus'?"),
+        (["graph", "--clients", "4", "--active", "1,x"], "numbers between commas"),
+        (["graph", "--clients", "4", "--active", "5"], "got"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
 )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from focusfl import mixing, participation, problems
+from focusfl import mixing, participation, problems, theory
 from focusfl.algorithms import *  # noqa: F403
 from focusfl.algorithms import ALGORITHMS
 from focusfl.core import Algorithm, Round
@@ -25,6 +25,7 @@ __all__ = [
     "problems",
     "simulate",
     "sweep",
+    "theory",
     *(kind.__name__ for kind in ALGORITHMS.values()),
 ]
 

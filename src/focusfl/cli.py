@@ -6,8 +6,15 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from focusfl import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from focusfl.experiment.config import Study
+    from focusfl.experiment.study import Cell
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -59,12 +66,45 @@ def _parser() -> argparse.ArgumentParser:
         "focusfl run study.toml --set rounds=500 --set algorithms.fedavg.server_lr=0.5",
     )  # fmt: skip
     run.add_argument("study", type=Path, help="TOML file of the study")
-    for sub in (demo, run):
+    reproduce = command(
+        "reproduce", _reproduce, "run an experiment of the paper again, done right",
+        "focusfl reproduce ridge",
+    )  # fmt: skip
+    reproduce.add_argument(
+        "experiment", help="ridge, ridge-public-code, quadratics or regimes"
+    )
+    for sub in (demo, run, reproduce):
         sub.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE",
             help="change one setting of the study; may be repeated",
         )  # fmt: skip
+        sub.add_argument(
+            "--algorithms", type=_words, default=[], metavar="A,B",
+            help="run only these algorithms of the study",
+        )  # fmt: skip
         sub.add_argument("--out", type=Path, help="folder for results (runs/NAME)")
+    theory = command(
+        "theory", _theory, "print what theory predicts for the study in a TOML file",
+        "focusfl theory study.toml --set lr=1e-4",
+    )  # fmt: skip
+    theory.add_argument("study", type=Path, help="TOML file of the study")
+    theory.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE",
+        help="change one setting of the study; may be repeated",
+    )  # fmt: skip
+    graph = command(
+        "graph", _graph, "draw the graphs and matrices of one round",
+        "focusfl graph --clients 4 --active 1,3",
+    )  # fmt: skip
+    graph.add_argument("--clients", type=int, required=True, help="how many there are")
+    graph.add_argument(
+        "--active",
+        type=_words,
+        default=[],
+        metavar="I,J",
+        help="who takes part, from 1",
+    )
+    graph.add_argument("--out", type=Path, help="PNG file (graph.png)")
     command(
         "list", _list, "list algorithms, participation models and problems",
         "focusfl list --json",
@@ -72,42 +112,169 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def _demo(options: argparse.Namespace) -> int:
-    options.study = Path(__file__).parent / "experiment" / "demo.toml"
+    from focusfl.experiment.config import STUDIES
+
+    options.study = STUDIES / "demo.toml"
     return _run(options)
 
 
 def _run(options: argparse.Namespace) -> int:
     from focusfl.experiment import config, study
-    from focusfl.report import figure, page, table
+    from focusfl.report import figure, table
 
-    plan = config.load(options.study, options.set)
-    folder = options.out or Path("runs") / plan.name
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out must be a folder; {folder} is a file.")
-    total = len(plan.participation) * len(plan.algorithms) * plan.rounds
-    with _progress(total) as watch:
+    plan = config.load(options.study, options.set, options.algorithms)
+    folder = _folder(options, plan.name)
+    with _progress(_total(plan)) as watch:
         cells = list(study.run(plan, watch))
-    drawing = figure.convergence(cells)
-    problem = plan.source["problem"]
-    lead = (
-        f"{problem['kind']}, {plan.problem.num_clients} clients, "
-        f"{plan.local_steps} local steps, {plan.rounds:,} rounds, seed {plan.seed}"
-    )
     files = study.save(plan, cells, folder)
-    files.append(study.write(folder / "figure.png", figure.render(drawing, "png")))
-    html = page.page(
-        plan.name, lead, cells, figure.render(drawing, "svg").decode(), plan.source,
-        study.environment(),
-    )  # fmt: skip
-    files.append(study.write(folder / "index.html", html))
+    files += _pages(plan, cells, folder, {"figure": figure.convergence(cells)})
     if options.json:
-        rows = [cell.row() for cell in cells]
-        print(json.dumps({"cells": rows, "files": [str(f) for f in files]}, indent=2))
+        _print_json(cells, files)
     else:
-        _print_table(lead, table.HEADERS, table.lines(cells))
+        _print_table(_lead(plan), table.HEADERS, table.lines(cells))
         print("written: " + "  ".join(str(f) for f in files))
     return 0
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from focusfl.experiment import config, reproduce, study
+    from focusfl.report import figure, table
+
+    if options.experiment == "regimes":
+        return _regimes(options)
+    study_file = reproduce.path(options.experiment)
+    plan = config.load(study_file, options.set, options.algorithms)
+    folder = _folder(options, f"reproduce-{plan.name}")
+    with _progress(_total(plan)) as watch:
+        cells = list(study.run(plan, watch))
+    with _progress(len(reproduce.fair(plan)) * plan.rounds) as watch:
+        best = list(reproduce.tuned(plan, watch))
+    shown = [cell for cell in cells if cell.participation in reproduce.FIGURE]
+    figures = {
+        "figure": figure.convergence(shown),
+        "tuned": figure.convergence(best, ("rounds", "vectors sent")),
+    }
+    matrix, tuned = table.matrix(cells), table.matrix(best)
+    files = study.save(plan, cells, folder)
+    text = table.markdown(*matrix) + "\n" + table.markdown(*tuned)
+    files.append(study.write(folder / "table.md", text))
+    files += _pages(plan, cells, folder, figures)
+    if options.json:
+        _print_json(cells, files, tuned=[cell.row() for cell in best])
+    else:
+        _print_table(_lead(plan), *matrix)
+        _print_table("each at its own best step of a grid", *tuned)
+        print("E(k): exact, at 1e-8 in round k. ∞: diverged. ↓: still falling.")
+        print("written: " + "  ".join(str(f) for f in files))
+    return 0
+
+
+def _regimes(options: argparse.Namespace) -> int:
+    """The theorem in its three regimes: a figure and its numbers."""
+    from focusfl.experiment import study
+    from focusfl.report import figure, regimes
+
+    if options.set or options.algorithms:
+        raise ValueError("regimes has no settings; leave --set and --algorithms out.")
+    drawing, rows = regimes.regimes_figure()
+    folder = _folder(options, "reproduce-regimes")
+    file = study.write(folder / "figure.png", figure.render(drawing, "png"))
+    if options.json:
+        found = [row._asdict() for row in rows]
+        print(json.dumps({"rows": found, "files": [str(file)]}, indent=2))
+        return 0
+    texts = [
+        (row.regime, row.what, *(f"{value:.4g}" for value in row[2:])) for row in rows
+    ]
+    _print_table("FOCUS, measured and predicted", regimes.Row._fields, texts)
+    print(f"written: {file}")
+    return 0
+
+
+def _theory(options: argparse.Namespace) -> int:
+    from focusfl import theory
+    from focusfl.experiment import config
+
+    plan = config.load(options.study, options.set)
+    if isinstance(plan.lr, str):
+        raise ValueError(f"theory needs a number for lr; got {plan.lr!r}.")
+    reports = {
+        name: theory.report(
+            plan.problem, scene.participation, lr=plan.lr, local_steps=plan.local_steps
+        )
+        for name, scene in plan.participation.items()
+    }
+    if options.json:
+        found = {name: report.as_dict() for name, report in reports.items()}
+        print(json.dumps(found, indent=2))
+    else:
+        print("\n\n".join(f"{name}: {report}" for name, report in reports.items()))
+    return 0
+
+
+def _graph(options: argparse.Namespace) -> int:
+    from focusfl.experiment import study
+    from focusfl.report import figure
+    from focusfl.report.graph import mixing_figure
+
+    try:
+        active = [int(word) for word in options.active]
+    except ValueError:
+        raise ValueError(
+            f"--active takes numbers between commas, as in 1,3; got {options.active}."
+        ) from None
+    picture = figure.render(mixing_figure(options.clients, active), "png")
+    file = study.write(options.out or Path("graph.png"), picture)
+    print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
+    return 0
+
+
+def _total(plan: "Study") -> int:
+    return len(plan.participation) * len(plan.algorithms) * plan.rounds
+
+
+def _folder(options: argparse.Namespace, name: str) -> Path:
+    folder = options.out or Path("runs") / name
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out must be a folder; {folder} is a file.")
+    return folder
+
+
+def _lead(plan: "Study") -> str:
+    """What was run, in a line."""
+    return (
+        f"{plan.source['problem']['kind']}, {plan.problem.num_clients} clients, "
+        f"{plan.local_steps} local steps, {plan.rounds:,} rounds, seed {plan.seed}"
+    )
+
+
+def _pages(
+    plan: "Study", cells: "list[Cell]", folder: Path, figures: "dict[str, Figure]"
+) -> list[Path]:
+    """Write figures as PNG, and all of them on one page."""
+    from focusfl.experiment import study
+    from focusfl.report import figure, page
+
+    files = [
+        study.write(folder / f"{name}.png", figure.render(drawing, "png"))
+        for name, drawing in figures.items()
+    ]
+    pictures = [figure.render(drawing, "svg").decode() for drawing in figures.values()]
+    html = page.page(
+        plan.name, _lead(plan), cells, pictures, plan.source, study.environment()
+    )
+    return [*files, study.write(folder / "index.html", html)]
+
+
+def _print_json(cells: "list[Cell]", files: list[Path], **more) -> None:
+    rows = [cell.row() for cell in cells]
+    out = {"cells": rows, **more, "files": [str(file) for file in files]}
+    print(json.dumps(out, indent=2))
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -191,15 +358,15 @@ def _progress(total: int) -> Iterator[Callable]:
         task = bars.add_task("compiling", total=total)
 
         def watch(scene: str, name: str):
-            before = bars.tasks[0].completed
-            bars.update(task, description=f"{scene} · {name}")
+            before = 0
 
-            def update(done: int, metrics) -> None:
+            def update(done: int, metrics: Mapping[str, float]) -> None:
+                nonlocal before
                 error = metrics.get("distance")
                 note = "" if error is None else f" · error {error:.0e}"
-                bars.update(
-                    task, completed=before + done, description=f"{scene} · {name}{note}"
-                )
+                bars.update(task, description=f"{scene} · {name}{note}")
+                bars.advance(task, done - before)
+                before = done
 
             return update
 

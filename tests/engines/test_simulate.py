@@ -5,6 +5,7 @@ import pytest
 from helpers import Nested, quadratic, some_masks
 
 import focusfl as ff
+from focusfl.engines import plan
 from focusfl.engines.plan import slot_sizes
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 
@@ -86,12 +87,24 @@ def test_progress_is_told_and_ends_at_the_last_round(run):
 
 
 @pytest.mark.parametrize("law", [Full(), Uniform(7), Bernoulli(0.05), Bernoulli(0.5)])
-def test_slots_waste_little(law):
-    counts = ff.participation.masks(law, 64, 2000, seed=0).sum(1)
-    slots = slot_sizes(counts)
-    used = np.array(slots)[np.searchsorted(slots, counts[counts > 0])].sum()
-    assert len(slots) <= 6 and slots[-1] == counts.max()
-    assert counts.sum() >= 0.85 * used or len(slots) == 6
+@pytest.mark.parametrize("rounds", [500, 20_000])
+def test_slots_waste_little(law, rounds):
+    active = ff.participation.masks(law, 64, rounds, seed=0).sum(1)
+    slots = slot_sizes(active, 64)
+    used = np.array(slots)[np.searchsorted(slots, active[active > 0])].sum()
+    assert len(slots) <= 6 and active.max() <= slots[-1] <= 64
+    assert used - active.sum() <= max(0.15 * used, 50_000) or len(slots) == 6
+
+
+def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
+    monkeypatch.setattr(plan, "WORTH", 0)
+    masks = some_masks(rounds=60)
+    assert len(slot_sizes(masks.sum(1), 6)) > 1
+    slow, fast = (
+        run(ff.Focus(), quadratic(), Replay(masks), rounds=60, lr=0.05, local_steps=3)
+        for run in (ff.loop, ff.simulate)
+    )
+    assert np.abs(slow.x - fast.x).max() < 1e-12
 
 
 @both
@@ -131,3 +144,19 @@ def test_a_model_of_another_structure_is_refused():
 def test_several_step_sizes_are_for_sweep(as_a_user):
     with pytest.raises(ValueError, match="Use sweep"):
         ff.simulate(ff.Focus(), quadratic(), Full(), rounds=2, lr=[0.1, 0.2])
+
+
+@both
+def test_auto_chooses_a_step_that_works_and_says_how(run):
+    result = run(
+        ff.Focus(), quadratic(), Bernoulli(0.3), rounds=600, lr="auto", local_steps=3
+    )
+    assert result.metrics["distance"][-1] < 1e-8
+    assert result.lr > 0 and result.why_lr.endswith(".")
+    with pytest.raises(ValueError, match="Focus only"):
+        run(ff.FedAvg(), quadratic(), Full(), rounds=5, lr="auto")
+
+
+def test_an_unknown_word_for_lr_is_refused(as_a_user):
+    with pytest.raises(ValueError, match="one number or \"auto\"; got 'fast'"):
+        ff.simulate(ff.Focus(), quadratic(), Full(), rounds=5, lr="fast")

@@ -10,7 +10,9 @@ ROUNDS = np.arange(1001)
 
 
 def run_with(distance, diverged_at=None) -> Result:
-    return Result(None, {"distance": distance}, None, diverged_at, None, None)
+    return Result(
+        None, {"distance": distance}, None, diverged_at, 0.1, None, None, None
+    )
 
 
 @pytest.mark.parametrize(

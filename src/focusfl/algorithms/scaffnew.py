@@ -13,11 +13,12 @@ from focusfl.tree import Tree
 
 class Server(NamedTuple):
     x: Tree
+    dx: Tree  # how far the last round moved it
 
 
 class Client(NamedTuple):
     h: Tree  # what this client's gradient is at the optimum; sums to 0 over clients
-    z: Tree  # the model it pushed, until the server answers
+    dz: Tree  # how far it moved itself, until the server answers
 
 
 class Local(NamedTuple):
@@ -31,21 +32,21 @@ class Scaffnew(Algorithm):
 
     Exact if and only if the clients that take part together connect everybody: under
     disjoint blocks h sums to 0 in each block, and each block solves its own problem.
+
+    Written in differences, which vanish at the optimum: with models, rounding would
+    make the sum of the h drift.
     """
 
     @property
     def cost(self):
-        return (
-            2,
-            1,
-        )  # x at the start and the average at the end; 1 down if all take part
+        return 2, 1  # x at the start and dx at the end
 
     def init(self, params):
         zero = tree.zeros(params)
-        return Server(params), Client(zero, zero)
+        return Server(params, zero), Client(zero, zero)
 
     def broadcast(self, server):
-        return {"x": server.x}
+        return {"x": server.x, "dx": server.dx}
 
     def pull(self, client, down):
         return Local(down["x"], client.h)
@@ -55,12 +56,14 @@ class Scaffnew(Algorithm):
         return Local(tree.axpy(-rd.lr, grad, local.z), local.h)
 
     def push(self, client, down, local, rd):
-        return Client(client.h, local.z), {"z": local.z}
+        dz = tree.sub(local.z, down["x"])
+        return Client(client.h, dz), {"dz": dz}
 
     def update(self, server, total, rd):
-        return Server(rd.mean(total["z"], of_nobody=server.x))
+        dx = rd.mean(total["dz"])
+        return Server(tree.add(server.x, dx), dx)
 
     def settle(self, client, down, rd):
-        gap = tree.sub(down["x"], client.z)
+        gap = tree.sub(down["dx"], client.dz)
         h = tree.axpy(1 / (rd.lr * rd.local_steps), gap, client.h)
         return Client(h, tree.zeros(h))

@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl import tree
+from focusfl import keys, tree
 from focusfl.core import Algorithm, Round
 from focusfl.engines.run import (
     OnEmpty,
     Progress,
     Record,
     Result,
+    StepSize,
+    batch_key,
     check,
+    choose_lr,
     finish,
     limit_of,
     sane,
@@ -39,7 +42,7 @@ def loop(
     participation: Participation,
     *,
     rounds: int,
-    lr: float,
+    lr: StepSize,
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
@@ -50,6 +53,7 @@ def loop(
     array: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Result:
     """Run one algorithm in plain Python; `array` makes the leaves."""
+    lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     x0 = check(
         algorithm, problem, participation, rounds, np.atleast_1d(lr), local_steps, x0,
         on_empty, record,
@@ -61,7 +65,8 @@ def loop(
     diverged_at, limit = None, float("inf")
     for now, active in states(
         algorithm, problem, schedule(participation, problem.num_clients, rounds, seed),
-        lr=lr, local_steps=local_steps, x0=x0, on_empty=on_empty, array=array,
+        lr=lr, local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty,
+        array=array,
     ):  # fmt: skip
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
             row = {k: float(v) for k, v in evaluate(now.server.x, held).items()}
@@ -82,6 +87,8 @@ def loop(
         | vectors_sent(algorithm, problem.num_clients, np.array(counts, int)),
         trajectory=_stack(models) if record == "model" else None,
         diverged_at=diverged_at,
+        lr=lr,
+        why_lr=why,
         server=tree.map(np.asarray, state.server),
         clients=_stack(state.clients) if diverged_at is None else None,
     )
@@ -96,11 +103,13 @@ def states(
     lr: float,
     local_steps: int,
     x0: Tree,
+    seed: int = 0,
     on_empty: OnEmpty = "skip",
     array: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Iterator[tuple[State, int | None]]:
     """Yield the state before round 0 and after each round, with the round's |S|."""
     num_clients, objective = problem.num_clients, problem.objective
+    key = keys.stream(seed, "batch") if objective.stochastic else None
     grads = [
         partial(
             _grad, objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data)
@@ -118,8 +127,9 @@ def states(
         total = tree.zeros(idle_push[1])
         for i in ids:
             local = algorithm.pull(clients[i], down)
-            for _ in range(rd.local_steps):
-                local = algorithm.step(local, grads[i], None, rd)
+            for number in range(rd.local_steps):
+                batch = batch_key(objective, key, rd.index, i, number)
+                local = algorithm.step(local, grads[i], batch, rd)
             clients[i], up = algorithm.push(clients[i], down, local, rd)
             total = tree.add(total, up)
         if len(ids) or on_empty == "step":

@@ -11,6 +11,7 @@ from focusfl.participation.model import Ids
 
 CHUNK = 256  # rounds per call of the compiled program
 WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
+WORTH = 50_000  # empty slots that cost about as much as compiling a branch
 MOST_BRANCHES = 6
 NOBODY = 0  # the branch before those with slots
 PADDING = -1  # the round number of a row that is no round
@@ -27,10 +28,11 @@ class Plan(NamedTuple):
     ids: Int[Array | np.ndarray, "*rounds slots"]  # who has a slot; N and above: nobody
 
 
-def slot_sizes(active: Int[np.ndarray, " rounds"]) -> tuple[int, ...]:
+def slot_sizes(active: Int[np.ndarray, " rounds"], num_clients: int) -> tuple[int, ...]:
     """Choose the few numbers of slots that waste little on rounds of these sizes.
 
-    The fewest with at most WASTE of all slots empty; among equally few, the best.
+    The fewest with at most WASTE of all slots empty, or fewer if the run is so short
+    that a branch would not pay; among equally few, the best.
     """
     sizes, often = np.unique(active[active > 0], return_counts=True)
     if not len(sizes):
@@ -40,7 +42,9 @@ def slot_sizes(active: Int[np.ndarray, " rounds"]) -> tuple[int, ...]:
     # For every j: the slots that rounds of up to sizes[j] take, and their branches.
     cost = sizes * below[1:]
     chosen: list[tuple[int, ...]] = [(int(size),) for size in sizes]
-    while cost[-1] * (1 - WASTE) > work and len(chosen[-1]) < MOST_BRANCHES:
+    while len(chosen[-1]) < MOST_BRANCHES:
+        if cost[-1] - work <= max(WASTE * cost[-1], WORTH):
+            break
         more, best = cost.copy(), list(chosen)
         for j in range(1, len(sizes)):
             options = cost[:j] + sizes[j] * (below[j + 1] - below[1 : j + 1])
@@ -48,7 +52,9 @@ def slot_sizes(active: Int[np.ndarray, " rounds"]) -> tuple[int, ...]:
             if options[i] < more[j]:
                 more[j], best[j] = options[i], (*chosen[i], int(sizes[j]))
         cost, chosen = more, best
-    return chosen[-1]
+    *smaller, largest = chosen[-1]
+    # A slot for everybody needs no gathering, and is what full participation runs on.
+    return (*smaller, num_clients if largest > 2 / 3 * num_clients else largest)
 
 
 def plan(

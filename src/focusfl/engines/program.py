@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
 from focusfl.engines.plan import PADDING, Plan
-from focusfl.engines.run import Record, sane
+from focusfl.engines.run import Record, batch_key, sane
 from focusfl.problems import Objective
 from focusfl.tree import Tree
 
@@ -48,7 +48,9 @@ class Log(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def begin(program: Program, x0: Tree, data: Tree, held: Tree) -> tuple[State, Log]:
+def begin(
+    program: Program, x0: Tree, data: Tree, held: Tree, key: Any
+) -> tuple[State, Log]:
     """Everybody's state before round 0."""
     num_clients = _num_clients(data)
     server, client = program.algorithm.init(x0)
@@ -62,7 +64,7 @@ def begin(program: Program, x0: Tree, data: Tree, held: Tree) -> tuple[State, Lo
         everybody = Round(-1, 0.0, 1, num_clients, num_clients)
         server, clients = _play(
             program._replace(local_steps=1), everybody, jnp.arange(num_clients), data,
-            server, clients,
+            key, server, clients,
         )  # fmt: skip
     state = State(server, clients, jnp.array(True))
     log = _log(program, state, program.objective.evaluate(server.x, held))
@@ -76,6 +78,7 @@ def _chunk(
     limit: Scalar,
     data: Tree,
     held: Tree,
+    key: Any,
     plan: Plan,
 ) -> tuple[State, Log]:
     algorithm, num_clients = program.algorithm, _num_clients(data)
@@ -90,7 +93,7 @@ def _chunk(
 
     def somebody(slots, server, clients, row):
         server, mine = _play(
-            program, about(row), row.ids[:slots], data, server, clients
+            program, about(row), row.ids[:slots], data, key, server, clients
         )
         return server, jax.tree.map(lambda a: _pad(a, program.slots[-1]), mine)
 
@@ -121,20 +124,20 @@ def _chunk(
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def chunk(program, state, lr, limit, data, held, plan):
+def chunk(program, state, lr, limit, data, held, key, plan):
     """Run one chunk of rounds."""
-    return _chunk(program, state, lr, limit, data, held, plan)
+    return _chunk(program, state, lr, limit, data, held, key, plan)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def chunks(program, state, lrs, limit, data, held, plan):
+def chunks(program, state, lrs, limit, data, held, key, plan):
     """Run one chunk of rounds at several learning rates; runs are the last axis.
 
     Last, so that a product with a client's matrix stays a product of matrices.
     """
     one = partial(_chunk, program)
-    return jax.vmap(one, in_axes=(-1, 0, None, None, None, None), out_axes=-1)(
-        state, lrs, limit, data, held, plan
+    return jax.vmap(one, in_axes=(-1, 0, *[None] * 5), out_axes=-1)(
+        state, lrs, limit, data, held, key, plan
     )
 
 
@@ -155,6 +158,7 @@ def _play(
     rd: Round,
     ids: Int[Array, " slots"],
     data: Tree,
+    key: Any,
     server: Any,
     clients: Any,
 ) -> tuple[Any, Any]:
@@ -166,17 +170,17 @@ def _play(
     algorithm, objective = program.algorithm, program.objective
     down = algorithm.broadcast(server)
 
-    def participant(client, data):
-        def step(local, _):
-            return algorithm.step(
-                local, partial(_grad, objective, data), None, rd
-            ), None
+    def participant(client, data, id):
+        grad_fn = partial(_grad, objective, data)
+
+        def step(local, number):
+            batch = batch_key(objective, key, rd.index, id, number)
+            return algorithm.step(local, grad_fn, batch, rd), None
 
         here = objective.enter(down, data)
         local = algorithm.pull(client, here)
-        local, _ = jax.lax.scan(
-            step, local, None, length=program.local_steps, unroll=UNROLL
-        )
+        steps = jnp.arange(program.local_steps)
+        local, _ = jax.lax.scan(step, local, steps, unroll=UNROLL)
         return algorithm.push(client, here, local, rd)
 
     def settle(client, data):
@@ -186,8 +190,8 @@ def _play(
         theirs = jax.tree.map(lambda a: a.at[ids].get(mode="clip"), (clients, data))
     else:
         theirs = clients, data
-    each = partial(jax.vmap, axis_size=len(ids))
-    mine, ups = each(participant)(*theirs)
+    each: Any = partial(jax.vmap, axis_size=len(ids))
+    mine, ups = each(participant)(*theirs, ids)
     ups = jax.tree.map(partial(_or_zero, ids < _num_clients(data)), ups)
     server = algorithm.update(server, objective.collect(ups, theirs[1]), rd)
     answer = algorithm.broadcast(server)

@@ -6,15 +6,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from focusfl import tree
+from focusfl import keys, tree
 from focusfl.core import Algorithm
 from focusfl.participation import Participation
 from focusfl.participation.model import check_count
-from focusfl.problems import Problem
+from focusfl.problems import Objective, Problem
 from focusfl.tree import Tree
 
 OnEmpty = Literal["skip", "step"]
 Record = Literal["metrics", "model"]
+StepSize = float | int | Literal["auto"]
 Progress = Callable[[int, Mapping[str, float]], None]  # (rounds done, metrics by then)
 
 BLOWN_UP = 1e8  # a relative distance past this, times the first one, is divergence
@@ -28,6 +29,8 @@ class Result:
     metrics: dict[str, np.ndarray]  # distance, loss, grad_norm; down, up: vectors sent
     trajectory: Tree | None  # (rounds + 1, ...) with record="model"
     diverged_at: int | None  # the round that broke it; everything else ends before it
+    lr: float
+    why_lr: str | None  # how it was chosen, where it was not given
     server: Any
     clients: Any  # every client's memory, stacked; None if the run diverged
 
@@ -70,6 +73,25 @@ def check(
     return _start(problem, x0)
 
 
+def choose_lr(
+    lr: StepSize,
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    local_steps: int,
+) -> tuple[float, str | None]:
+    """Give the step size and, where "auto" has chosen it, how."""
+    if lr == "auto":
+        from focusfl.theory.auto import auto_lr
+
+        return auto_lr(algorithm, problem, participation, local_steps)
+    if np.ndim(lr) or isinstance(lr, str):
+        raise ValueError(
+            f'lr must be one number or "auto"; got {lr!r}. Use sweep() for several.'
+        )
+    return float(lr), None
+
+
 def _start(problem: Problem, x0: Tree | None) -> Tree:
     if x0 is None:
         return problem.x0
@@ -88,6 +110,15 @@ def _start(problem: Problem, x0: Tree | None) -> Tree:
         raise ValueError(
             "x0 must be a model of this problem: nested dicts with the same names."
         ) from None
+
+
+def batch_key(
+    objective: Objective, key: Any, index: Any, client: Any, step: Any
+) -> Any:
+    """The key of one gradient; none for an objective that draws nothing."""
+    if not objective.stochastic:
+        return None
+    return keys.fold(key, index + 1, client, step)  # the warm start is round -1
 
 
 def sane(metrics: Mapping[str, Any], limit: Any) -> Any:

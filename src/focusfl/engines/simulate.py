@@ -5,12 +5,14 @@ Rounds run in chunks of one compiled program (program.py), laid out here on the 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from focusfl import keys
 from focusfl.core import Algorithm
 from focusfl.engines import program as compiled
 from focusfl.engines.plan import CHUNK, plan, slot_sizes
@@ -20,7 +22,9 @@ from focusfl.engines.run import (
     Progress,
     Record,
     Result,
+    StepSize,
     check,
+    choose_lr,
     finish,
     limit_of,
     vectors_sent,
@@ -36,7 +40,7 @@ def simulate(
     participation: Participation,
     *,
     rounds: int,
-    lr: float,
+    lr: StepSize,
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
@@ -48,16 +52,16 @@ def simulate(
     """Run one algorithm on one problem under one law of participation.
 
     A run that diverges is cut before the round that broke it, which `diverged_at`
-    names; with `throw` it raises instead.
+    names; with `throw` it raises instead. With lr="auto" FOCUS gets a step size chosen
+    for this problem and participation; `why_lr` says how.
     """
-    if np.ndim(lr):
-        raise ValueError(f"lr must be one number; got {lr!r}. Use sweep() for several.")
+    lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     (result,) = sweep(
         algorithm, problem, participation, lrs=[lr], rounds=rounds,
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
         progress=progress,
     )  # fmt: skip
-    return finish(result, throw)
+    return finish(replace(result, why_lr=why), throw)
 
 
 def sweep(
@@ -82,24 +86,26 @@ def sweep(
     )  # fmt: skip
     drawn = list(schedule(participation, problem.num_clients, rounds, seed))
     active = np.array([len(ids) for ids in drawn])
-    slots = slot_sizes(active)
+    slots = slot_sizes(active, problem.num_clients)
     objective, data = problem.fast(local_steps)
     program = Program(algorithm, objective, slots, local_steps, record)
     with jax.enable_x64(problem.dtype == "float64"):
         x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
         data, held = jax.device_put((data, problem.held))
-        state, first = compiled.begin(program, x0, data, held)
+        key = keys.stream(seed, "batch") if objective.stochastic else None
+        anywhere = program._replace(slots=())  # what comes first and last has no slots
+        state, first = compiled.begin(anywhere, x0, data, held, key)
         limit = limit_of({name: a[0] for name, a in first.metrics.items()})
         run, own = compiled.chunk, rates[0]
         if len(rates) > 1:
             run, own = compiled.chunks, rates
             state, first = jax.tree.map(partial(_repeat, len(rates)), (state, first))
-        lr, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
+        step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
         logs, running = [_fetch(first, 1)], []
         for start in range(0, rounds, CHUNK):
             now = drawn[start : start + CHUNK]
             layout = plan(now, start, slots, problem.num_clients, on_empty)
-            state, log = run(program, state, lr, bound, data, held, layout)
+            state, log = run(program, state, step, bound, data, held, key, layout)
             running.append((log, len(now)))
             # One chunk may run on while the next is laid out.
             while len(running) > (start + CHUNK < rounds):
@@ -112,8 +118,8 @@ def sweep(
         if len(rates) == 1:
             whole, state = jax.tree.map(lambda a: a[..., None], (whole, state))
         return [
-            _result(program, problem, data, whole, state, active, k)
-            for k in range(len(rates))
+            _result(anywhere, problem, data, whole, state, active, float(lr), k)
+            for k, lr in enumerate(rates)
         ]
 
 
@@ -124,6 +130,7 @@ def _result(
     log: Log,
     state: State,
     active: np.ndarray,
+    lr: float,
     k: int,
 ) -> Result:
     """Cut run k out of the runs side by side, and at the round that broke it."""
@@ -141,6 +148,8 @@ def _result(
         metrics=metrics | sent,
         trajectory=model,
         diverged_at=None if alive.all() else length - 1,
+        lr=lr,
+        why_lr=None,
         server=server,
         clients=clients,
     )

@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from focusfl.algorithms import ALGORITHMS
+from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.core import Algorithm
+from focusfl.engines.run import StepSize
 from focusfl.participation import PARTICIPATION, Participation
 from focusfl.problems import PROBLEMS, Problem
 
 SIMPLE = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+STUDIES = Path(__file__).parent / "studies"  # those that come with the package
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,16 @@ class Contender:
     """An algorithm of a study, with a step size of its own if it wants one."""
 
     algorithm: Algorithm
-    lr: float
+    lr: StepSize | None
+    noise: float  # of the gradients it sees
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A participation model of a study, with a step size of its own likewise."""
+
+    participation: Participation
+    lr: StepSize | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +44,28 @@ class Study:
 
     name: str
     rounds: int
+    lr: StepSize
     local_steps: int
     seed: int
     on_empty: str
     problem: Problem
-    participation: dict[str, Participation]
+    participation: dict[str, Scene]
     algorithms: dict[str, Contender]
     source: dict = field(repr=False)  # the parsed TOML, saved with the results
 
+    def step_size(self, scene: str, name: str) -> StepSize:
+        """What an algorithm runs at: its own, else the scene's, else everybody's."""
+        own = self.algorithms[name].lr, self.participation[scene].lr, self.lr
+        return next(lr for lr in own if lr is not None)
 
-def load(path: Path, changes: Collection[str] = ()) -> Study:
-    """Read a study from a TOML file, with `key=value` changes on top."""
+
+def load(
+    path: Path, changes: Collection[str] = (), only: Collection[str] = ()
+) -> Study:
+    """Read a study from a TOML file, with `key=value` changes on top.
+
+    `only` names the algorithms to keep, if not all.
+    """
     try:
         source = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -50,6 +75,12 @@ def load(path: Path, changes: Collection[str] = ()) -> Study:
         raise ValueError(f"{path} is not TOML: {error}.") from None
     for change in changes:
         _set(source, change)
+    if only:
+        everybody = _table("algorithms", source.get("algorithms", {}))
+        for name in only:
+            if name not in everybody:
+                raise ValueError(unknown("algorithm of this study", name, everybody))
+        source["algorithms"] = {name: everybody[name] for name in only}
     return parse(source, name=path.stem)
 
 
@@ -59,35 +90,50 @@ def parse(source: dict, name: str) -> Study:
     sections = {"problem", "participation", "algorithms"}
     plain = {key: value for key, value in source.items() if key not in sections}
     settings = {**defaults, **plain}
-    known = {f.name for f in fields(Study)} - {"source"} | {"lr"}
+    known = {f.name for f in fields(Study)} - {"source"}
     _known("the study", source, known)
     _present("the study", {**settings, **source}, ["rounds", "lr", *sorted(sections)])
     for key, kind in {
         "name": str, "rounds": int, "lr": float, "local_steps": int, "seed": int,
         "on_empty": str,
     }.items():  # fmt: skip
-        _typed(key, settings[key], kind)
-    lr = float(settings.pop("lr"))
+        if (key, settings[key]) != ("lr", "auto"):
+            _typed(key, settings[key], kind)
     return Study(
         **settings,
         problem=_build("problem", source["problem"], PROBLEMS),
         participation={
-            key: _build(f"participation.{key}", table, PARTICIPATION, key)
+            key: _scene(f"participation.{key}", table, key)
             for key, table in _tables("participation", source).items()
         },
         algorithms={
-            key: _contender(f"algorithms.{key}", table, key, lr)
+            key: _contender(f"algorithms.{key}", table, key)
             for key, table in _tables("algorithms", source).items()
         },
         source=source,
     )
 
 
-def _contender(where: str, table: Any, name: str, lr: float) -> Contender:
+def _contender(where: str, table: Any, name: str) -> Contender:
+    table, lr = _own_lr(where, table)
+    published, noise = table.pop("as_published", False), table.pop("noise", 0.0)
+    _typed(f"{where}.as_published", published, bool)
+    _typed(f"{where}.noise", noise, float)
+    kinds = AS_PUBLISHED if published else ALGORITHMS
+    return Contender(_build(where, table, kinds, name), lr, float(noise))
+
+
+def _scene(where: str, table: Any, name: str) -> Scene:
+    table, lr = _own_lr(where, table)
+    return Scene(_build(where, table, PARTICIPATION, name), lr)
+
+
+def _own_lr(where: str, table: Any) -> tuple[dict, StepSize | None]:
     table = dict(_table(where, table))
-    own = table.pop("lr", lr)
-    _typed(f"{where}.lr", own, float)
-    return Contender(_build(where, table, ALGORITHMS, name), float(own))
+    lr = table.pop("lr", None)
+    if lr not in (None, "auto"):
+        _typed(f"{where}.lr", lr, float)
+    return table, lr
 
 
 def _build(

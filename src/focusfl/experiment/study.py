@@ -6,7 +6,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from typing import Any
 from focusfl.engines.run import Progress, Result
 from focusfl.experiment.config import Study
 from focusfl.experiment.summary import Summary, summarise
+from focusfl.problems import Noisy
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,6 @@ class Cell:
 
     participation: str
     algorithm: str
-    lr: float
     result: Result
     summary: Summary
     seconds: float
@@ -34,7 +35,8 @@ class Cell:
         return {
             "participation": self.participation,
             "algorithm": self.algorithm,
-            "lr": self.lr,
+            "lr": self.result.lr,
+            "why_lr": self.result.why_lr,
             **self.summary._asdict(),
             "vectors_sent": int(
                 sum(self.result.metrics[k].sum() for k in ("down", "up"))
@@ -49,22 +51,45 @@ def run(
     """Run every algorithm under every participation model, yielding as they end."""
     from focusfl.engines.simulate import simulate
 
-    for scene, participation in study.participation.items():
-        for name, contender in study.algorithms.items():
-            start = time.perf_counter()
-            result = simulate(
-                contender.algorithm,
-                study.problem,
-                participation,
-                rounds=study.rounds,
-                lr=contender.lr,
-                local_steps=study.local_steps,
-                seed=study.seed,
-                on_empty=study.on_empty,  # type: ignore[arg-type]  # checked there
-                progress=progress(scene, name) if progress else None,
-            )
-            seconds = time.perf_counter() - start
-            yield Cell(scene, name, contender.lr, result, summarise(result), seconds)
+    def one(scene: str, name: str) -> Cell:
+        contender = study.algorithms[name]
+        noisy = contender.noise > 0
+        start = time.perf_counter()
+        result = simulate(
+            contender.algorithm,
+            Noisy(study.problem, contender.noise) if noisy else study.problem,
+            study.participation[scene].participation,
+            rounds=study.rounds,
+            lr=study.step_size(scene, name),
+            local_steps=study.local_steps,
+            seed=study.seed,
+            on_empty=study.on_empty,  # type: ignore[arg-type]  # checked there
+            progress=progress(scene, name) if progress else None,
+        )
+        seconds = time.perf_counter() - start
+        return Cell(scene, name, result, summarise(result), seconds)
+
+    return side_by_side(one, run_cells(study))
+
+
+def side_by_side(
+    one: Callable[[str, str], Cell], cells: Iterable[tuple[str, str]]
+) -> Iterator[Cell]:
+    """Run cells in a few threads, in order: compiling takes one core each."""
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        waiting = [pool.submit(one, *cell) for cell in cells]
+        try:
+            for cell in waiting:
+                yield cell.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def run_cells(study: Study) -> Iterator[tuple[str, str]]:
+    """Who runs where: the names of participation model and algorithm, in order."""
+    for scene in study.participation:
+        for name in study.algorithms:
+            yield scene, name
 
 
 def save(study: Study, cells: list[Cell], folder: Path) -> list[Path]:

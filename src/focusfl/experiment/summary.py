@@ -17,16 +17,25 @@ Curve = Float[np.ndarray, " points"]
 class Summary(NamedTuple):
     """One run in one line."""
 
-    error: float  # relative distance to the optimum, median of the last tenth
+    error: float  # relative distance to the optimum, or norm of the gradient to the
+    # first where the optimum is not known; median of the last tenth
     rounds_to_target: int | None  # first round with an error of at most TARGET
     rate: float | None  # fitted factor per round on the way down
     verdict: Literal["exact", "biased", "diverged", "unfinished"]
     diverged_at: int | None
 
 
+def errors(result: Result) -> tuple[str, Curve]:
+    """What a run is judged by, and its name: the distance to x*, where x* is known."""
+    if "distance" in result.metrics:
+        return "relative error", result.metrics["distance"]
+    norm = result.metrics["grad_norm"]
+    return "relative gradient", norm / (norm[0] or 1.0)
+
+
 def summarise(result: Result) -> Summary:
     """Put one run in one line."""
-    distance = result.metrics["distance"]
+    _, distance = errors(result)
     tenth = max(1, len(distance) // 10)
     error = float(np.median(distance[-tenth:]))
     before = float(

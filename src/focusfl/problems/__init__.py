@@ -2,13 +2,36 @@
 
 from collections.abc import Callable
 
+from focusfl.problems.noisy import Noisy
+from focusfl.problems.nonconvex import Robust, Wavy, robust, wavy
 from focusfl.problems.problem import Objective, Problem
-from focusfl.problems.quadratic import LeastSquares, Quadratic, ridge
+from focusfl.problems.quadratic import (
+    LeastSquares,
+    Quadratic,
+    random_quadratic,
+    ridge,
+)
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,
     "least_squares": LeastSquares,
     "quadratic": Quadratic,
+    "random_quadratic": random_quadratic,
+    "wavy": wavy,
+    "robust": robust,
 }
 
-__all__ = ["PROBLEMS", "LeastSquares", "Objective", "Problem", "Quadratic", "ridge"]
+__all__ = [
+    "PROBLEMS",
+    "LeastSquares",
+    "Noisy",
+    "Objective",
+    "Problem",
+    "Quadratic",
+    "Robust",
+    "Wavy",
+    "random_quadratic",
+    "ridge",
+    "robust",
+    "wavy",
+]

@@ -2,7 +2,7 @@
 
 import abc
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from focusfl import tree
 from focusfl.tree import Tree
@@ -14,6 +14,8 @@ class Objective(abc.ABC):
 
     Written with operators only where it can be, so that it runs on any array library.
     """
+
+    stochastic: ClassVar[bool] = False  # whether `grad` wants a random key as batch
 
     @abc.abstractmethod
     def grad(self, x: Tree, data: Tree, batch: Any) -> Tree:

@@ -2,23 +2,32 @@
 
 import io
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from focusfl.experiment.study import Cell
+from focusfl.experiment.summary import errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, told apart by colour-blind readers; FOCUS comes first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STYLES = ("-", "--", "-.", ":")
-FLOOR = 1e-17
+STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours
+PUBLISHED = "_as_published"
+FLOOR, CEILING = 1e-17, 1e4
+LABELS = {
+    "relative error": r"relative error  $\|x-x^\star\|\,/\,\|x^\star\|$",
+    "relative gradient": r"gradient  $\|\nabla F(x)\|\,/\,\|\nabla F(x_0)\|$",
+}
 
 
-def convergence(cells: list[Cell], title: str = "") -> "Figure":
-    """Draw relative error against rounds."""
+def convergence(cells: list[Cell], axes: tuple[str, ...] = ("rounds",)) -> "Figure":
+    """Draw relative error against rounds, or vectors sent; one row for each axis.
+
+    Algorithms as published are dotted, in the colour of the algorithm itself.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -28,49 +37,65 @@ def convergence(cells: list[Cell], title: str = "") -> "Figure":
 
     scenes = list(dict.fromkeys(cell.participation for cell in cells))
     names = list(dict.fromkeys(cell.algorithm for cell in cells))
-    look = {
-        name: {"color": colour, "linestyle": style}
-        for name, colour, style in zip(
-            names, cycle(COLOURS), cycle(STYLES), strict=False
-        )
-    }
-    figure = Figure(figsize=(0.8 + 3.1 * len(scenes), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(scenes), sharey=True, squeeze=False)[0]
-    for panel, scene in zip(panels, scenes, strict=True):
-        for cell in (c for c in cells if c.participation == scene):
-            distance = cell.result.metrics["distance"]
-            panel.plot(
-                np.arange(len(distance)),
-                np.maximum(distance, FLOOR),
-                label=cell.algorithm,
-                linewidth=1.6,
-                **look[cell.algorithm],
-            )
-            if cell.result.diverged_at is not None:
-                panel.plot(
-                    len(distance) - 1,
-                    distance[-1],
-                    "x",
-                    color=look[cell.algorithm]["color"],
-                )
-        panel.set_yscale("log")
+    look = looks(names)
+    crowd = len(names) > 4
+    figure = Figure(
+        figsize=(0.8 + 3.1 * len(scenes) + 1.9 * crowd, 0.4 + 3 * len(axes)),
+        layout="constrained",
+    )
+    grid = figure.subplots(len(axes), len(scenes), sharey=True, squeeze=False)
+    for row, axis in zip(grid, axes, strict=True):
+        for panel, scene in zip(row, scenes, strict=True):
+            for cell in (c for c in cells if c.participation == scene):
+                _curve(panel, cell, axis, look[cell.algorithm])
+            panel.set_yscale("log")
+            panel.set_xlabel(axis)
+            panel.grid(alpha=0.25, linewidth=0.6)
+            panel.spines[["top", "right"]].set_visible(False)
+        row[0].set_ylabel(LABELS[errors(cells[0].result)[0]])
+    for panel, scene in zip(grid[0], scenes, strict=True):
         panel.set_title(scene, fontsize=11)
-        panel.set_xlabel("rounds")
-        panel.grid(alpha=0.25, linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel(r"relative error  $\|x-x^\star\|\,/\,\|x^\star\|$")
-    panels[0].legend(frameon=False)
-    if title:
-        figure.suptitle(title, fontsize=12)
+    if crowd:
+        handles = {line.get_label(): line for p in grid[0] for line in p.get_lines()}
+        shown = [handles[name] for name in names]
+        figure.legend(shown, names, loc="outside right center", frameon=False)
+    else:
+        grid[0][0].legend(frameon=False)
     return figure
+
+
+def looks(names: list[str]) -> dict[str, dict[str, Any]]:
+    """Choose colour and line of every algorithm."""
+    bases = list(dict.fromkeys(name.removesuffix(PUBLISHED) for name in names))
+    styles = (style for style in STYLES for _ in COLOURS)
+    own = dict(zip(bases, zip(cycle(COLOURS), styles, strict=False), strict=False))
+    return {
+        name: {
+            "color": own[name.removesuffix(PUBLISHED)][0],
+            "linestyle": ":" if name.endswith(PUBLISHED) else own[name][1],
+            "linewidth": 2.0 if name == names[0] else 1.4,
+        }
+        for name in names
+    }
+
+
+def _curve(panel, cell: Cell, axis: str, look: dict[str, Any]) -> None:
+    metrics = cell.result.metrics
+    distance = np.clip(errors(cell.result)[1], FLOOR, CEILING)
+    place = np.arange(len(distance))
+    if axis == "vectors sent":
+        place = np.cumsum(metrics["down"] + metrics["up"])
+    panel.plot(place, distance, label=cell.algorithm, **look)
+    if cell.result.diverged_at is not None:
+        panel.plot(place[-1], distance[-1], "x", color=look["color"], label="_")
 
 
 def render(figure: "Figure", kind: str) -> bytes:
     """Turn a figure into the bytes of a PNG or SVG."""
-    out = io.BytesIO()
-    # No date and fixed ids: the same results give the same file.
     from matplotlib import rc_context
 
+    out = io.BytesIO()
+    # No date and fixed ids: the same results give the same file.
     with rc_context({"svg.hashsalt": "focusfl", "svg.fonttype": "none"}):
         metadata = {"Date": None} if kind == "svg" else {}
         figure.savefig(out, format=kind, dpi=160, metadata=metadata)

@@ -15,7 +15,12 @@ NUMBERS = {2, 3, 4}  # columns of the table that hold numbers
 
 
 def page(
-    title: str, lead: str, cells: list[Cell], svg: str, study: dict, environment: dict
+    title: str,
+    lead: str,
+    cells: list[Cell],
+    pictures: list[str],
+    study: dict,
+    environment: dict,
 ) -> str:
     """Fill the page."""
 
@@ -32,12 +37,16 @@ def page(
     return Template(PAGE.read_text("utf-8")).substitute(
         title=escape(title),
         lead=escape(lead),
-        figure=svg[svg.index("<svg") :],
+        figures="\n".join(f'<div class="plot">{_bare(p)}</div>' for p in pictures),
         headers=line("th", HEADERS),
         rows="\n".join(f"<tr>{line('td', texts)}</tr>" for texts in lines(cells)),
         study=_pretty(study),
         environment=_pretty(environment),
     )
+
+
+def _bare(svg: str) -> str:
+    return svg[svg.index("<svg") :]
 
 
 def _pretty(table: Mapping[str, Any]) -> str:

@@ -1,0 +1,71 @@
+"""The paper's experiments, run again: the algorithms as they are, and as published."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from focusfl.engines.run import Progress, Result
+from focusfl.experiment.config import STUDIES, Study, unknown
+from focusfl.experiment.study import Cell, run_cells, side_by_side
+from focusfl.experiment.summary import summarise
+
+NAMES = ("ridge", "ridge-public-code", "quadratics")
+FIGURE = ("full", "uniform", "weighted")  # the scenes of the paper's figure
+GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # step sizes tried, times that of the study
+
+
+def path(name: str):
+    """Where the study of an experiment is."""
+    if name not in NAMES:
+        raise ValueError(unknown("experiment", name, (*NAMES, "regimes")))
+    return STUDIES / f"{name}.toml"
+
+
+def tuned(
+    study: Study, progress: Callable[[str, str], Progress] | None = None
+) -> Iterator[Cell]:
+    """Run every algorithm at the best step of a grid, in the scenes of the figure."""
+    from focusfl.engines.simulate import sweep
+
+    def one(scene: str, name: str) -> Cell:
+        lr = study.step_size(scene, name)
+        if isinstance(lr, str):
+            raise ValueError(
+                f"a step size to tune around must be a number; got {lr!r}."
+            )
+        results = sweep(
+            study.algorithms[name].algorithm,
+            study.problem,
+            study.participation[scene].participation,
+            lrs=(lr * GRID).tolist(),
+            rounds=study.rounds,
+            local_steps=study.local_steps,
+            seed=study.seed,
+            progress=progress(scene, name) if progress else None,
+        )
+        best = min(results, key=partial(_merit, study.rounds))
+        return Cell(scene, name, best, summarise(best), 0.0)
+
+    return side_by_side(one, fair(study))
+
+
+def fair(study: Study) -> list[tuple[str, str]]:
+    """The cells to tune: those of the figure, as they are, with exact gradients."""
+    return [
+        (scene, name)
+        for scene, name in run_cells(study)
+        if scene in FIGURE
+        and not study.source["algorithms"][name].get("as_published")
+        and not study.algorithms[name].noise
+    ]
+
+
+def _merit(rounds: int, result: Result) -> float:
+    """Rank runs: the fewest rounds to the target, else the smallest error."""
+    if result.diverged_at is not None:
+        return np.inf
+    summary = summarise(result)
+    if summary.rounds_to_target is not None and summary.error < 1e-8:
+        return summary.rounds_to_target / rounds - 1  # always before those that fail
+    return summary.error

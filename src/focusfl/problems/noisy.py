@@ -1,0 +1,69 @@
+"""Any problem with noise on its gradients: where SG-FOCUS lives."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from focusfl import keys
+from focusfl.problems.problem import Objective, Problem
+
+
+@dataclass(frozen=True)
+class NoisyObjective(Objective):
+    """Another objective, whose gradients carry noise that is new in every step."""
+
+    exact: Objective
+    scale: float
+
+    stochastic: ClassVar[bool] = True
+
+    def grad(self, x, data, batch):
+        import jax
+
+        grad = self.exact.grad(x, data, None)
+        leaves, structure = jax.tree.flatten(grad)
+        noisy = []
+        for number, leaf in enumerate(leaves):
+            with jax.enable_x64(leaf.dtype == "float64"):
+                key = keys.fold(batch, number)
+                noise = jax.random.normal(key, leaf.shape, leaf.dtype)
+            # Stay in the library of the model.
+            own = np.asarray(noise) if isinstance(leaf, np.ndarray) else noise
+            noisy.append(leaf + self.scale * own)
+        return jax.tree.unflatten(structure, noisy)
+
+    def evaluate(self, x, held):
+        return self.exact.evaluate(x, held)
+
+
+@dataclass(frozen=True, eq=False)
+class Noisy(Problem):
+    """A problem whose clients see their gradients plus scale times normal noise."""
+
+    exact: Problem
+    scale: float
+
+    def __post_init__(self):
+        if not 0 <= self.scale < np.inf:
+            raise ValueError(f"scale must be 0 or more, and finite; got {self.scale}.")
+
+    @property
+    def num_clients(self):
+        return self.exact.num_clients
+
+    @property
+    def objective(self):
+        return NoisyObjective(self.exact.objective, self.scale)
+
+    @property
+    def data(self):
+        return self.exact.data
+
+    @property
+    def held(self):
+        return self.exact.held
+
+    @property
+    def x0(self):
+        return self.exact.x0

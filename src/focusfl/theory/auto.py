@@ -1,0 +1,199 @@
+"""A step size for FOCUS that one need not tune.
+
+The printed theorem asks for steps hundreds of times too small. On quadratics FOCUS is
+linear, and cheap to run in the eigenbasis of every client: a race between a few
+candidates on a drawn schedule costs less than one careful run.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl.algorithms.focus import Focus
+from focusfl.core import Algorithm
+from focusfl.participation import Participation, Replay, schedule
+from focusfl.participation.model import Ids, check_count, ids_of
+from focusfl.problems import LeastSquares, Problem, Quadratic
+from focusfl.problems.quadratic import EIGEN_DIM
+from focusfl.theory.constants import Constants, Quadratics, constants, exact
+from focusfl.theory.limits import eigen
+
+TARGET = 1e-6  # relative error at which the race is over
+TIE = 1.1  # whoever gets there in so many times the winner's rounds did as well
+LOST = 1e3  # so many times the best error: a candidate that will not win any more
+SPREAD = 2.0 ** (np.arange(-5, 6) / 2)  # candidates around a centre, as factors
+MOVES = 4  # races at most: the next is around a winner that stood at the edge
+ROUNDS = 4000
+WORK = 10**10  # multiplications and additions that a race may cost
+FEWEST = 64  # rounds; if the work does not last for these there is no race
+SEED = 250320117  # of the schedule: not one that somebody will run by chance
+
+
+class Choice(NamedTuple):
+    lr: float
+    why: str  # one sentence
+
+
+def auto_lr(
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    local_steps: int = 1,
+) -> Choice:
+    """Choose a stable and fast step size for FOCUS; the same for the same arguments."""
+    if not isinstance(algorithm, Focus):
+        raise ValueError(
+            f"auto_lr knows the dynamics of Focus only; got {algorithm!r}. "
+            "Use sweep() with a few lrs for other algorithms."
+        )
+    check_count("local_steps", local_steps)
+    problem = exact(problem)
+    known, p = constants(problem), participation.marginals(problem.num_clients).p
+    guess = closed_form(known, p)
+    if isinstance(problem, Quadratic | LeastSquares):
+        rounds = _affordable(problem, float(p.sum()))
+        if rounds >= FEWEST:
+            warm = algorithm.warm_start
+            course = _course(problem, participation, rounds, local_steps, warm)
+            return _search(course, guess.lr)
+    return guess
+
+
+def closed_form(known: Constants, p: Float[np.ndarray, " clients"]) -> Choice:
+    """Choose from the constants and the chances to take part alone.
+
+    A round moves x by lr N times a mean of gradients: no step past 1/(N L_F). Those of
+    the rarest client are 1/min p rounds old, and past min p / L they feed back. And
+    there is no use in outrunning the memory: lr N mu_F > mean p / 2 is for nothing.
+    Without a mu_F the first bound is cautious and takes mean p for it.
+    """
+    least, mean = float(p.min()), float(p.mean())
+    smooth, outrun = 1 / (known.N * known.L_F), math.inf
+    if known.mu_F:
+        outrun = mean / (2 * known.N * known.mu_F)
+        form = "min(1/(N L_F), min p/L, mean p/(2 N mu_F))"
+    else:
+        smooth *= mean
+        form = "min(mean p/(N L_F), min p/L)"
+    why = (
+        f"the closed form {form} with N = {known.N}, L_F = {known.L_F:.3g}, L = "
+        f"{known.L:.3g}, min p = {least:.3g}, mean p = {mean:.3g}"
+    )
+    why += f", mu_F = {known.mu_F:.3g}." if known.mu_F else "."
+    return Choice(min(smooth, least / known.L, outrun), why)
+
+
+class Course(NamedTuple):
+    """What a race is run on: the problem in every client's eigenbasis, and the sets."""
+
+    values: Float[np.ndarray, "clients dim"]
+    enter: Float[np.ndarray, "clients dim dim"]  # model -> eigenbasis
+    leave: Float[np.ndarray, "clients dim dim"]
+    h: Float[np.ndarray, "clients dim"]
+    optimum: Float[np.ndarray, " dim"]
+    unit: float  # what errors are relative to
+    x0: Float[np.ndarray, " dim"]
+    sets: list[Ids]
+    local_steps: int
+    warm: bool
+
+    def gradient(self, ids: Any, x: Float[np.ndarray, "dim runs"]) -> np.ndarray:
+        """The gradients of some clients, each in its basis."""
+        inside = self.enter[ids] @ x
+        return self.values[ids][..., None] * inside - self.h[ids][..., None]
+
+
+def _course(
+    problem: Quadratics,
+    participation: Participation,
+    rounds: int,
+    local_steps: int,
+    warm: bool,
+) -> Course:
+    values, vectors, h = eigen(problem)
+    unit, x0 = float(problem.held["unit"]), np.asarray(problem.x0)
+    if np.linalg.norm(x0 - problem.optimum) <= TARGET * unit:
+        x0 = x0 + unit  # a run that begins at its end shows nothing
+    return Course(
+        values, vectors.swapaxes(1, 2), vectors, h,
+        problem.optimum, unit, x0,
+        _sets(participation, problem.num_clients, rounds), local_steps, warm,
+    )  # fmt: skip
+
+
+def _sets(participation: Participation, num_clients: int, rounds: int) -> list[Ids]:
+    if isinstance(participation, Replay):  # over and over: a recording may be short
+        recorded = ids_of(participation.masks)
+        return [recorded[r % len(recorded)] for r in range(rounds)]
+    return list(schedule(participation, num_clients, rounds, SEED))
+
+
+class Finish(NamedTuple):
+    rounds: Float[np.ndarray, " runs"]  # until the target; inf if it was not reached
+    error: Float[np.ndarray, " runs"]  # the last one seen; inf for who fell behind
+
+
+def _race(course: Course, lrs: Float[np.ndarray, " runs"]) -> Finish:
+    """Run FOCUS at several step sizes until some have won and the rest has lost.
+
+    In its basis a participant's local steps are one product per coordinate: the stored
+    gradient moves towards the new one by the factor 1 - (1 - lr values)^(steps - 1).
+    """
+    rounds, error = np.full(len(lrs), np.inf), np.full(len(lrs), np.inf)
+    runs = np.arange(len(lrs))  # who is still running
+    damp = (1 - lrs * course.values[..., None]) ** (course.local_steps - 1)
+    x = np.tile(course.x0[:, None], len(lrs))
+    g = np.zeros((*course.values.shape, len(lrs)))
+    if course.warm:
+        g = course.gradient(slice(None), x)
+    y = (course.leave @ g).sum(0)
+    for done, ids in enumerate(course.sets, start=1):
+        if not len(ids):
+            continue
+        move = damp[ids] * (course.gradient(ids, x) - g[ids])
+        g[ids] += move
+        y += np.tensordot(course.leave[ids], move, ([0, 2], [0, 1]))
+        x -= lrs[runs] * y
+        now = np.linalg.norm(x - course.optimum[:, None], axis=0) / course.unit
+        there = runs[now <= TARGET]
+        rounds[there] = np.minimum(rounds[there], done)
+        if done >= TIE * rounds.min():
+            break
+        keep = now <= LOST * now.min()
+        if not keep.all():
+            runs, now, x, y = runs[keep], now[keep], x[:, keep], y[:, keep]
+            g, damp = g[..., keep], damp[..., keep]
+    error[runs] = now
+    return Finish(rounds, error)
+
+
+def _search(course: Course, centre: float) -> Choice:
+    for _ in range(MOVES):
+        lrs = centre * SPREAD
+        finish = _race(course, lrs)
+        won = np.isfinite(finish.rounds)
+        best = won if won.any() else finish.error == finish.error.min()
+        lr = float(np.exp(np.log(lrs[best]).mean()))  # in the middle of those that tie
+        if not (best[0] or best[-1]):
+            break
+        centre = lr
+    end = (
+        f"reached {TARGET:.0e} first, after {int(finish.rounds.min())} rounds"
+        if won.any()
+        else f"had the smallest error after {len(course.sets)} rounds"
+    ).replace("e-0", "e-")
+    why = (
+        f"the fastest of {len(lrs)} steps from {lrs[0]:.3g} to {lrs[-1]:.3g}: it {end} "
+        "on a schedule drawn from this participation."
+    )
+    return Choice(lr, why)
+
+
+def _affordable(problem: Quadratics, active: float) -> int:
+    """Rounds of a race that WORK pays for."""
+    dim = len(problem.mean[1])
+    if dim > EIGEN_DIM:
+        return 0
+    return int(min(ROUNDS, WORK / (4 * active * dim**2 * len(SPREAD))))

@@ -1,0 +1,157 @@
+"""Where algorithms with a constant step end: fixed points, biases, noise floors.
+
+Closed forms on quadratics, f_i(x) = x·H_i x / 2 - h_i·x.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl.core import check_positive
+from focusfl.participation import Participation
+from focusfl.participation.model import PerClient, check_count
+from focusfl.problems import LeastSquares, Problem
+from focusfl.problems.quadratic import Diagonal
+from focusfl.theory.constants import Quadratics, check_quadratic
+
+MANY_STEPS = 100  # local steps for which a problem gladly turns to its eigenbasis
+
+Vector = Float[np.ndarray, " dim"]
+
+
+def fedavg_fixed_point(
+    problem: Problem,
+    lr: float,
+    local_steps: int,
+    weights: list | PerClient | None = None,
+) -> Vector:
+    """Solve x = sum of w_i GD_i(x), GD_i being local steps on f_i; w_i = 1/N if None.
+
+    With everybody there FedAvg ends here; MIFA and FedVARP do whoever takes part.
+    """
+    problem = check_quadratic(problem, "the fixed point")
+    w = _weights(weights, problem.num_clients)
+    values, vectors, h = eigen(problem)
+    check_positive("lr", lr)
+    check_count("local_steps", local_steps)
+    # The gradient that local steps add up to is P_i (H_i x - h_i), P_i in this basis:
+    P = lr * sum((1 - lr * values) ** j for j in range(local_steps))
+    left = np.einsum("n,nij,nj,nkj->ik", w, vectors, P * values, vectors)
+    right = np.einsum("n,nij,nj->i", w, vectors, P * h)
+    return np.linalg.solve(left, right)
+
+
+def fedavg_limit(
+    problem: Problem, participation: Participation, lr: float, local_steps: int
+) -> Vector:
+    """The mean of FedAvg's stationary iterates: the fixed point for weights q / sum q.
+
+    Exact where rounds are independent; single iterates scatter around it.
+    """
+    q = participation.marginals(problem.num_clients).q
+    return fedavg_fixed_point(problem, lr, local_steps, q / q.sum())
+
+
+def fedau_weights(
+    participation: Participation, num_clients: int, cutoff: int = 50
+) -> PerClient:
+    """The weights FedAU ends up with, summing to 1: 1 - (1 - p)^cutoff, normalised.
+
+    Intervals between visits are cut at `cutoff`, so that their mean is this over p.
+    """
+    check_count("cutoff", cutoff)
+    p = participation.marginals(num_clients).p
+    w = 1 - (1 - p) ** cutoff
+    return w / w.sum()
+
+
+def fedau_limit(
+    problem: Problem,
+    participation: Participation,
+    lr: float,
+    local_steps: int,
+    cutoff: int = 50,
+) -> Vector:
+    """The mean of FedAU's stationary iterates, for clients that toss coins."""
+    w = fedau_weights(participation, problem.num_clients, cutoff)
+    return fedavg_fixed_point(problem, lr, local_steps, w)
+
+
+def weighted_optimum(problem: Problem, weights: list | PerClient | None) -> Vector:
+    """The minimiser of the sum of w_i f_i; x* if None."""
+    problem = check_quadratic(problem, "the weighted optimum")
+    w = _weights(weights, problem.num_clients)
+    H, h = hessians(problem)
+    return np.linalg.solve(np.tensordot(w, H, 1), w @ h)
+
+
+def first_order_bias(
+    problem: Problem,
+    lr: float,
+    local_steps: int,
+    weights: list | PerClient | None = None,
+) -> Vector:
+    """The fixed point of FedAvg minus the weighted optimum, to first order in lr.
+
+    It vanishes iff there is one local step, or the H_i are equal, or the f_i share
+    their minimiser.
+    """
+    problem = check_quadratic(problem, "the bias")
+    w = _weights(weights, problem.num_clients)
+    H, h = hessians(problem)
+    grads = H @ weighted_optimum(problem, w) - h
+    drift = np.einsum("n,nij,nj->i", w, H, grads)
+    return lr * (local_steps - 1) / 2 * np.linalg.solve(np.tensordot(w, H, 1), drift)
+
+
+def noise_floor(
+    problem: Problem, participation: Participation, lr: float, scale: float
+) -> float:
+    """E|x - x*|^2 at which FOCUS stalls under N(0, scale^2 I) on every gradient.
+
+    To first order in lr. A noisy gradient is used again until its client returns, which
+    is the factor 2/p - 1.
+    """
+    problem = check_quadratic(problem, "the noise floor")
+    check_positive("lr", lr)
+    p = participation.marginals(problem.num_clients).p
+    trace = np.trace(np.linalg.inv(problem.mean[0]))
+    return float(lr * scale**2 / 2 * trace * np.mean(2 / p - 1))
+
+
+def hessians(
+    problem: Quadratics,
+) -> tuple[Float[np.ndarray, "clients dim dim"], Float[np.ndarray, "clients dim"]]:
+    """Give H_i and h_i of every client, whatever the problem is stored as."""
+    if isinstance(problem, LeastSquares) and problem.through_rows:
+        At = problem.A.swapaxes(1, 2)
+        ridge = 2 * problem.penalty * np.eye(problem.A.shape[2])
+        return 2 * At @ problem.A + ridge, 2 * (At @ problem.b[..., None])[..., 0]
+    return problem.data["H"], problem.data["h"]
+
+
+def eigen(
+    problem: Quadratics,
+) -> tuple[
+    Float[np.ndarray, "clients dim"],
+    Float[np.ndarray, "clients dim dim"],
+    Float[np.ndarray, "clients dim"],
+]:
+    """Give every H_i as eigenvalues and vectors (in columns), and h_i in that basis."""
+    objective, data = problem.fast(MANY_STEPS)
+    if objective == Diagonal():  # found once per problem, and what runs will use
+        return data["values"], data["basis"].swapaxes(1, 2), data["h"]
+    H, h = hessians(problem)
+    values, vectors = np.linalg.eigh(H)
+    return values, vectors, np.einsum("nij,ni->nj", vectors, h)
+
+
+def _weights(weights: list | PerClient | None, num_clients: int) -> PerClient:
+    if weights is None:
+        return np.full(num_clients, 1 / num_clients)
+    w = np.asarray(weights, float)
+    if w.shape != (num_clients,) or not np.all(w >= 0) or not w.sum() > 0:
+        raise ValueError(
+            f"weights must be {num_clients} numbers, none negative, not all 0; "
+            f"got {np.array2string(w, threshold=8)}."
+        )
+    return w / w.sum()

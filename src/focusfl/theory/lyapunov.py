@@ -1,0 +1,122 @@
+"""The Lyapunov function of Theorem 1 along runs, in the text's and the proof's reading.
+
+With X[r] the server's model before round r and z_i the point of client i's stored
+gradient, in the indices of the proof: x_{r tau + 1, 0} = X[r], x_{r tau, i} = z_i
+before round r.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl.algorithms.focus import Focus
+from focusfl.core import Algorithm
+from focusfl.engines.loop import states
+from focusfl.participation import Participation, schedule
+from focusfl.participation.model import check_count
+from focusfl.problems import Problem
+from focusfl.theory.constants import constants, exact
+from focusfl.tree import Tree
+
+PerRound = Float[np.ndarray, " rounds_and_one"]
+
+
+class Lyapunov(NamedTuple):
+    """Means over runs; entry r is before round r."""
+
+    square: PerRound  # |X[r] - x*|^2
+    spread: PerRound  # B_r: sum over clients of |X[r] - z_i|^2
+    as_printed: PerRound  # coefficient 1 - 8 lr tau L N, on |X[r - 1] - z_i|^2
+    as_proved: PerRound  # coefficient 1 - 8 lr L^2 N / mu, on B_{r-1}
+    bound: PerRound  # (1 - lr mu N / 2)^r times Psi_0, which is |x0 - x*|^2
+
+
+def lyapunov(
+    problem: Problem,
+    participation: Participation,
+    *,
+    rounds: int,
+    lr: float,
+    local_steps: int = 1,
+    warm_start: bool = True,
+    x0: Tree | None = None,
+    runs: int = 1,
+    seed: int = 0,
+) -> Lyapunov:
+    """Run FOCUS and follow Psi; run k has the seed `seed` + k. Empty rounds step.
+
+    A client not seen yet stores no gradient; it counts with the point it has, x0.
+    """
+    problem = exact(problem)
+    known = constants(problem)
+    if not known.mu:
+        raise ValueError(
+            "Psi needs strongly convex f_i, mu > 0; "
+            f"{type(problem).__name__} has mu = {known.mu}."
+        )
+    check_count("runs", runs)
+    optimum = np.asarray(problem.held["optimum"])
+    rows = np.zeros((3, rounds + 1))
+    start = problem.x0 if x0 is None else np.asarray(x0, float)
+    for k in range(runs):
+        before = start
+        history = states(
+            _Watched(Focus(warm_start)), problem,
+            schedule(participation, known.N, rounds, seed + k),
+            lr=lr, local_steps=local_steps, x0=start, on_empty="step",
+        )  # fmt: skip
+        for r, (state, _) in enumerate(history):
+            x, points = state.server.x, np.stack([c.point for c in state.clients])
+            rows[:, r] += [
+                ((a - b) ** 2).sum()
+                for a, b in [(x, optimum), (x, points), (before, points)]
+            ]
+            before = x
+    square, spread, late = rows / runs
+    earlier = np.concatenate([[0.0], spread[:-1]])  # before round 0 all are at x0
+    contraction = 1 - lr * known.mu * known.N / 2
+    return Lyapunov(
+        square,
+        spread,
+        as_printed=square + (1 - 8 * lr * local_steps * known.L * known.N) * late,
+        as_proved=square + (1 - 8 * lr * known.L**2 * known.N / known.mu) * earlier,
+        bound=square[0] * contraction ** np.arange(rounds + 1),
+    )
+
+
+class Seen(NamedTuple):
+    client: Any
+    point: Tree  # where the stored gradient was taken
+
+
+@dataclass(frozen=True)
+class _Watched(Algorithm):
+    """FOCUS, with clients that remember where they took their gradient."""
+
+    inner: Focus
+
+    @property
+    def starts_warm(self):
+        return self.inner.starts_warm
+
+    def init(self, params):
+        server, client = self.inner.init(params)
+        return server, Seen(client, params)
+
+    def broadcast(self, server):
+        return self.inner.broadcast(server)
+
+    def pull(self, client, down):
+        return self.inner.pull(client.client, down)
+
+    def step(self, local, grad_fn, batch, rd):
+        return self.inner.step(local, grad_fn, batch, rd)
+
+    def push(self, client, down, local, rd):
+        pushed, up = self.inner.push(client.client, down, local, rd)
+        return Seen(pushed, local.x), up
+
+    def update(self, server, total, rd):
+        return self.inner.update(server, total, rd)
