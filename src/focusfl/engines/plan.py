@@ -54,7 +54,8 @@ def slot_sizes(active: Int[np.ndarray, " rounds"], num_clients: int) -> tuple[in
         cost, chosen = more, best
     *smaller, largest = chosen[-1]
     # A slot for everybody needs no gathering, and is what full participation runs on.
-    return (*smaller, num_clients if largest > 2 / 3 * num_clients else largest)
+    everybody = not smaller and largest > 2 / 3 * num_clients
+    return (*smaller, num_clients if everybody else largest)
 
 
 def plan(
