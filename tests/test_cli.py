@@ -87,6 +87,24 @@ def test_run_writes_curves_that_equal_the_library(focusfl, study, tmp_path):
     assert manifest["environment"]["jax"]
 
 
+def test_participation_can_follow_the_data(focusfl, study):
+    """Correlated with the data the bias is there; against the data it is another."""
+    rare = (
+        'kind = "bernoulli"\nby_rarity = { p_min = 0.05, p_max = 0.9, strength = 1.0 }'
+    )
+    study.write_text(STUDY.replace('kind = "uniform"\nm = 2', rare))
+    set_rounds = ["--set", "rounds=3000", "--json"]
+    ends = []
+    for strength in ("1.0", "0.0", "-1.0"):
+        change = ["--set", f"participation.some.by_rarity.strength={strength}"]
+        done = focusfl("run", study, *set_rounds, *change)
+        assert done.returncode == 0, done.stderr
+        focus, fedavg = json.loads(done.stdout)["cells"]
+        assert focus["verdict"] == "exact" and fedavg["verdict"] == "biased"
+        ends.append(fedavg["error"])
+    assert len(set(ends)) == 3
+
+
 def test_a_diverging_study_says_where_and_still_ends_well(focusfl, study):
     done = focusfl("run", study, "--set", "algorithms.halved.lr=1.0", "--json")
     assert done.returncode == 0, done.stderr
@@ -204,6 +222,7 @@ def test_help_ends_in_an_example(focusfl):
         (("server_lr = 0.5", "server_lr = 0"), "server_lr must be positive"),
         (("[algorithms.focus]", "[algorithms.fcus]"), "Did you mean 'focus'?"),
         (("[problem]", "[problem"), "is not TOML"),
+        (("m = 2", "by_rarity = { p_mim = 0.1 }"), "Did you mean 'p_min'?"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[1][:25],
 )

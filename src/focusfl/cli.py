@@ -1,10 +1,9 @@
 """The command line: parse, call, print. Results to stdout, progress to stderr."""
 
 import argparse
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +64,6 @@ def _parser() -> argparse.ArgumentParser:
         "run", _run, "run the study in a TOML file",
         "focusfl run study.toml --set rounds=500 --set algorithms.fedavg.server_lr=0.5",
     )  # fmt: skip
-    run.add_argument("study", type=Path, help="TOML file of the study")
     reproduce = command(
         "reproduce", _reproduce, "run an experiment of the paper again, done right",
         "focusfl reproduce ridge",
@@ -73,25 +71,23 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "experiment", help="ridge, ridge-public-code, quadratics or regimes"
     )
-    for sub in (demo, run, reproduce):
+    theory = command(
+        "theory", _theory, "print what theory predicts for the study in a TOML file",
+        "focusfl theory study.toml --set lr=1e-4",
+    )  # fmt: skip
+    for sub in (run, theory):
+        sub.add_argument("study", type=Path, help="TOML file of the study")
+    for sub in (demo, run, reproduce, theory):
         sub.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE",
             help="change one setting of the study; may be repeated",
         )  # fmt: skip
+    for sub in (demo, run, reproduce):
         sub.add_argument(
             "--algorithms", type=_words, default=[], metavar="A,B",
             help="run only these algorithms of the study",
         )  # fmt: skip
         sub.add_argument("--out", type=Path, help="folder for results (runs/NAME)")
-    theory = command(
-        "theory", _theory, "print what theory predicts for the study in a TOML file",
-        "focusfl theory study.toml --set lr=1e-4",
-    )  # fmt: skip
-    theory.add_argument("study", type=Path, help="TOML file of the study")
-    theory.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE",
-        help="change one setting of the study; may be repeated",
-    )  # fmt: skip
     graph = command(
         "graph", _graph, "draw the graphs and matrices of one round",
         "focusfl graph --clients 4 --active 1,3",
@@ -125,34 +121,34 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from focusfl.experiment import config, study
-    from focusfl.report import figure, table
+    from focusfl.report import figure, table, terminal
 
     plan = config.load(options.study, options.set, options.algorithms)
     folder = _folder(options, plan.name)
-    with _progress(_total(plan)) as watch:
+    with terminal.progress(_total(plan)) as watch:
         cells = list(study.run(plan, watch))
     files = study.save(plan, cells, folder)
     files += _pages(plan, cells, folder, {"figure": figure.convergence(cells)})
     if options.json:
         _print_json(cells, files)
     else:
-        _print_table(_lead(plan), table.HEADERS, table.lines(cells))
+        terminal.print_table(_lead(plan), table.HEADERS, table.lines(cells))
         print("written: " + "  ".join(str(f) for f in files))
     return 0
 
 
 def _reproduce(options: argparse.Namespace) -> int:
     from focusfl.experiment import config, reproduce, study
-    from focusfl.report import figure, table
+    from focusfl.report import figure, table, terminal
 
     if options.experiment == "regimes":
         return _regimes(options)
     study_file = reproduce.path(options.experiment)
     plan = config.load(study_file, options.set, options.algorithms)
     folder = _folder(options, f"reproduce-{plan.name}")
-    with _progress(_total(plan)) as watch:
+    with terminal.progress(_total(plan)) as watch:
         cells = list(study.run(plan, watch))
-    with _progress(len(reproduce.fair(plan)) * plan.rounds) as watch:
+    with terminal.progress(len(reproduce.fair(plan)) * plan.rounds) as watch:
         best = list(reproduce.tuned(plan, watch))
     shown = [cell for cell in cells if cell.participation in reproduce.FIGURE]
     figures = {
@@ -167,8 +163,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(cells, files, tuned=[cell.row() for cell in best])
     else:
-        _print_table(_lead(plan), *matrix)
-        _print_table("each at its own best step of a grid", *tuned)
+        terminal.print_table(_lead(plan), *matrix)
+        terminal.print_table("each at its own best step of a grid", *tuned)
         print("E(k): exact, at 1e-8 in round k. ∞: diverged. ↓: still falling.")
         print("written: " + "  ".join(str(f) for f in files))
     return 0
@@ -177,7 +173,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 def _regimes(options: argparse.Namespace) -> int:
     """The theorem in its three regimes: a figure and its numbers."""
     from focusfl.experiment import study
-    from focusfl.report import figure, regimes
+    from focusfl.report import figure, regimes, terminal
 
     if options.set or options.algorithms:
         raise ValueError("regimes has no settings; leave --set and --algorithms out.")
@@ -191,7 +187,7 @@ def _regimes(options: argparse.Namespace) -> int:
     texts = [
         (row.regime, row.what, *(f"{value:.4g}" for value in row[2:])) for row in rows
     ]
-    _print_table("FOCUS, measured and predicted", regimes.Row._fields, texts)
+    terminal.print_table("FOCUS, measured and predicted", regimes.Row._fields, texts)
     print(f"written: {file}")
     return 0
 
@@ -283,6 +279,7 @@ def _list(options: argparse.Namespace) -> int:
     from focusfl.algorithms import ALGORITHMS
     from focusfl.participation import PARTICIPATION
     from focusfl.problems import PROBLEMS
+    from focusfl.report import terminal
 
     def describe(kind: Callable) -> dict:
         parameters = inspect.signature(kind).parameters.values()
@@ -310,67 +307,8 @@ def _list(options: argparse.Namespace) -> int:
             (name, about["what"], ", ".join(about["options"]))
             for name, about in kinds.items()
         ]
-        _print_table("", (section, "", "options"), rows)
+        terminal.print_table("", (section, "", "options"), rows)
     return 0
-
-
-COLOURS = {"exact": "green", "biased": "yellow", "diverged": "red"}
-
-
-def _print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]):
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
-    for header, *column in zip(headers, *rows, strict=True):
-        numeric = all(text[:1] in "0123456789–" for text in column)
-        table.add_column(header, justify="right" if numeric else "left")
-    for row in rows:
-        table.add_row(
-            *(Text(text, COLOURS.get(text.split(" ")[0], "")) for text in row)
-        )
-    Console(width=None if sys.stdout.isatty() else 110).print(table)
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable]:
-    """Show a live bar on a terminal, and a line per run elsewhere."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-
-        def lines(scene: str, name: str):
-            print(f"running {scene} · {name}", file=sys.stderr)
-            return lambda done, metrics: None
-
-        yield lines
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(),
-        TextColumn("{task.completed:,}/{task.total:,} rounds"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task("compiling", total=total)
-
-        def watch(scene: str, name: str):
-            before = 0
-
-            def update(done: int, metrics: Mapping[str, float]) -> None:
-                nonlocal before
-                error = metrics.get("distance")
-                note = "" if error is None else f" · error {error:.0e}"
-                bars.update(task, description=f"{scene} · {name}{note}")
-                bars.advance(task, done - before)
-                before = done
-
-            return update
-
-        yield watch
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import inspect
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.core import Algorithm
 from focusfl.engines.run import StepSize
-from focusfl.participation import PARTICIPATION, Participation
+from focusfl.participation import PARTICIPATION, Participation, by_rarity
 from focusfl.problems import PROBLEMS, Problem
 
 SIMPLE = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -99,11 +100,12 @@ def parse(source: dict, name: str) -> Study:
     }.items():  # fmt: skip
         if (key, settings[key]) != ("lr", "auto"):
             _typed(key, settings[key], kind)
+    problem = _build("problem", source["problem"], PROBLEMS)
     return Study(
         **settings,
-        problem=_build("problem", source["problem"], PROBLEMS),
+        problem=problem,
         participation={
-            key: _scene(f"participation.{key}", table, key)
+            key: _scene(f"participation.{key}", table, key, problem)
             for key, table in _tables("participation", source).items()
         },
         algorithms={
@@ -123,9 +125,20 @@ def _contender(where: str, table: Any, name: str) -> Contender:
     return Contender(_build(where, table, kinds, name), lr, float(noise))
 
 
-def _scene(where: str, table: Any, name: str) -> Scene:
+def _scene(where: str, table: Any, name: str, problem: Problem) -> Scene:
     table, lr = _own_lr(where, table)
+    if "by_rarity" in table:
+        chances = _chances(f"{where}.by_rarity", table.pop("by_rarity"), problem)
+        table["w" if table.get("kind", name) == "weighted" else "p"] = chances
     return Scene(_build(where, table, PARTICIPATION, name), lr)
+
+
+def _chances(where: str, table: Any, problem: Problem) -> Any:
+    """Chances that follow the data: who disagrees most with the optimum is rarest."""
+    scores = problem.unusual
+    if scores is None:
+        raise ValueError(f"[{where}] needs a problem whose optimum is known exactly.")
+    return _build(where, table, {"by_rarity": partial(by_rarity, scores)}, "by_rarity")
 
 
 def _own_lr(where: str, table: Any) -> tuple[dict, StepSize | None]:

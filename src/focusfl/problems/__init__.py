@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 
+from focusfl.problems.drawn import random_quadratic, ridge
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.nonconvex import Robust, Wavy, robust, wavy
 from focusfl.problems.problem import Objective, Problem
-from focusfl.problems.quadratic import (
-    LeastSquares,
-    Quadratic,
-    random_quadratic,
-    ridge,
-)
+from focusfl.problems.quadratic import LeastSquares, Quadratic
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,

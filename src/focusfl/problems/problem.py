@@ -72,3 +72,8 @@ class Problem(abc.ABC):
     @abc.abstractmethod
     def x0(self) -> Tree:
         """The model to start from when the user names none."""
+
+    @property
+    def unusual(self) -> Any:
+        """How much each client disagrees with the optimum; None where that is unknown."""
+        return None

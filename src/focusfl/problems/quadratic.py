@@ -1,4 +1,4 @@
-"""Quadratics, and the ridge regression of the paper: their optimum is known exactly."""
+"""Quadratics and least squares: their optimum is known exactly."""
 
 import abc
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from focusfl import keys, tree
+from focusfl import tree
 from focusfl.problems.problem import Objective, Problem
 
 Matrix = Float[np.ndarray, "dim dim"]
@@ -79,6 +79,16 @@ class _Quadratics(Problem):
                 norm if norm > 0 else 1.0
             ),  # what errors are relative to
         }
+
+    @cached_property
+    def unusual(self) -> Float[np.ndarray, " clients"]:
+        """How far each client is from agreeing with x*: the norm of its gradient."""
+
+        def norm(i: int) -> float:
+            data = {name: leaf[i] for name, leaf in self.data.items()}
+            return float(np.linalg.norm(self.objective.grad(self.optimum, data, None)))
+
+        return np.array([norm(i) for i in range(self.num_clients)])
 
     @property
     def x0(self):
@@ -260,60 +270,6 @@ class LeastSquares(_Quadratics):
         singular = np.linalg.svd(self.A, compute_uv=False) ** 2
         smallest = 0.0 if rows < dim else float(singular.min())
         return 2 * (smallest + self.penalty), 2 * (float(singular.max()) + self.penalty)
-
-
-def ridge(
-    num_clients: int = 16,
-    dim: int = 100,
-    rows: int = 100,
-    penalty: float = 0.01,
-    heterogeneity: float = 1.0,
-    noise: float = 0.1,
-    smallest_row: float = 1.0,
-    seed: int = 0,
-) -> LeastSquares:
-    """Draw the ridge regression of the paper's text: a sum over rows, not a mean.
-
-    Rows are standard normal, times a number drawn from [smallest_row, 1] each; client i
-    fits a model of its own, x_o plus `heterogeneity` times a standard normal, seen
-    through `noise`.
-    """
-    for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
-        if not count >= 1:
-            raise ValueError(f"{name} must be at least 1; got {count}.")
-    for name, size in {"heterogeneity": heterogeneity, "noise": noise}.items():
-        if not size >= 0:
-            raise ValueError(f"{name} must not be negative; got {size}.")
-    rng = keys.rng(seed, "ridge")
-    A = rng.standard_normal((num_clients, rows, dim))
-    A *= keys.rng(seed, "ridge", "rows").uniform(smallest_row, 1, (*A.shape[:2], 1))
-    common = rng.standard_normal(dim)
-    own = common + heterogeneity * rng.standard_normal((num_clients, dim))
-    b = (A @ own[..., None])[..., 0] + noise * rng.standard_normal((num_clients, rows))
-    return LeastSquares(A, b, penalty)
-
-
-def random_quadratic(
-    num_clients: int = 16,
-    dim: int = 20,
-    mu: float = 1.0,
-    L: float = 4.0,
-    heterogeneity: float = 1.0,
-    seed: int = 0,
-) -> Quadratic:
-    """Draw quadratics with eigenvalues uniform in [mu, L] and eigenvectors at random.
-
-    Client i's own minimiser is x_o plus `heterogeneity` times a standard normal.
-    """
-    if not 0 < mu <= L:
-        raise ValueError(f"mu and L must satisfy 0 < mu <= L; got {mu} and {L}.")
-    rng = keys.rng(seed, "quadratic")
-    basis = np.linalg.qr(rng.standard_normal((num_clients, dim, dim)))[0]
-    values = rng.uniform(mu, L, (num_clients, dim, 1))
-    H = basis @ (values * basis.swapaxes(1, 2))
-    own = rng.standard_normal(dim)
-    own = own + heterogeneity * rng.standard_normal((num_clients, dim))
-    return Quadratic((H + H.swapaxes(1, 2)) / 2, (H @ own[..., None])[..., 0])
 
 
 def _finite(name: str, value) -> np.ndarray:
