@@ -75,5 +75,5 @@ class Problem(abc.ABC):
 
     @property
     def unusual(self) -> Any:
-        """How much each client disagrees with the optimum; None where that is unknown."""
+        """How much each client disagrees with x*; None where that is unknown."""
         return None
