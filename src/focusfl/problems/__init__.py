@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from focusfl.problems.drawn import random_quadratic, ridge
+from focusfl.problems.logistic import Logistic
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.nonconvex import Robust, Wavy, robust, wavy
 from focusfl.problems.problem import Objective, Problem
@@ -12,6 +13,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,
     "least_squares": LeastSquares,
     "quadratic": Quadratic,
+    "logistic": Logistic,
     "random_quadratic": random_quadratic,
     "wavy": wavy,
     "robust": robust,
@@ -20,6 +22,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 __all__ = [
     "PROBLEMS",
     "LeastSquares",
+    "Logistic",
     "Noisy",
     "Objective",
     "Problem",

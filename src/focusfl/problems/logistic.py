@@ -1,0 +1,167 @@
+"""Logistic regression with a penalty: real data, and an optimum known to rounding."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl.problems.problem import Objective, Problem
+
+NEWTON_STEPS = 100
+
+
+@dataclass(frozen=True)
+class LogisticLoss(Objective):
+    """f(x) = sum over rows of w log(1 + exp(-b a·x)) + penalty |x|^2 / 2."""
+
+    penalty: float
+
+    def grad(self, x, data, batch):
+        del batch  # all data, every time
+        return self._slopes(x, data) @ data["A"] + self.penalty * x
+
+    def evaluate(self, x, held):
+        grad = self.grad(x, held, None)
+        margin = held["b"] * (held["A"] @ x)
+        xp = margin.__array_namespace__()
+        loss = (held["w"] * xp.logaddexp(0 * margin, -margin)).sum()
+        error = x - held["optimum"]
+        return {
+            "distance": (error @ error) ** 0.5 / held["unit"],
+            "loss": loss + self.penalty * (x @ x) / 2,
+            "grad_norm": (grad @ grad) ** 0.5,
+        }
+
+    def _slopes(self, x, data):
+        """The derivative of every row's loss by its a·x."""
+        margin = data["b"] * (data["A"] @ x)
+        # 1 / (1 + exp(margin)) without overflow on either side
+        miss = (1 - margin.__array_namespace__().tanh(margin / 2)) / 2
+        return -data["w"] * data["b"] * miss
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic(Problem):
+    """f_i is the mean logistic loss over client i's rows, plus penalty |x|^2 / 2.
+
+    Clients may have rows to spare: a row with b = 0 is padding and counts for nothing.
+    """
+
+    A: Float[np.ndarray, "clients rows dim"]
+    b: Float[np.ndarray, "clients rows"]  # labels, +1 or -1
+    penalty: float = 0.01
+
+    def __post_init__(self):
+        A, b = np.asarray(self.A, float), np.asarray(self.b, float)
+        if A.ndim != 3 or b.shape != A.shape[:2]:
+            raise ValueError(
+                "A must have shape (clients, rows, d) and b (clients, rows); "
+                f"got {A.shape} and {b.shape}."
+            )
+        if not np.all(np.isfinite(A)):
+            raise ValueError("A must be finite; it holds NaN or infinity.")
+        wrong = b[(b != 1) & (b != -1) & (b != 0)]
+        if wrong.size:
+            raise ValueError(
+                f"labels must be +1 or -1, or 0 for padding; got {wrong[0]}."
+            )
+        without = np.flatnonzero(~np.any(b != 0, axis=1))
+        if without.size:
+            raise ValueError(f"client {without[0]} has no rows; leave it out.")
+        if not self.penalty > 0:
+            raise ValueError(
+                f"penalty must be positive, or there may be no minimiser; "
+                f"got {self.penalty}."
+            )
+        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "b", b)
+
+    @property
+    def num_clients(self):
+        return len(self.b)
+
+    @property
+    def objective(self):
+        return LogisticLoss(self.penalty)
+
+    @cached_property
+    def data(self):
+        real = self.b != 0
+        w = real / real.sum(1, keepdims=True)
+        return {"A": self.A, "b": self.b, "w": w}
+
+    @cached_property
+    def _pooled(self):
+        """Everybody's rows as one client's; its f is F."""
+        dim = self.A.shape[2]
+        w = self.data["w"].ravel() / self.num_clients
+        return {"A": self.A.reshape(-1, dim), "b": self.b.ravel(), "w": w}
+
+    def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
+        A, b, w = (self._pooled[name] for name in ("A", "b", "w"))
+        bend = w * b**2 / (4 * np.cosh(b * (A @ x) / 2) ** 2)
+        return (A.T * bend) @ A + self.penalty * np.eye(A.shape[1])
+
+    @cached_property
+    def optimum(self) -> Float[np.ndarray, " dim"]:
+        """x*, by Newton's method until rounding stops it."""
+        x, best = self.x0, np.inf
+        for _ in range(NEWTON_STEPS):
+            grad = self.objective.grad(x, self._pooled, None)
+            size = float(np.linalg.norm(grad))
+            if size >= best and size < 1e-12:
+                break
+            best, step, length = size, np.linalg.solve(self._hessian(x), grad), 1.0
+            # Half the step until the gradient shrinks: far away Newton may overshoot.
+            while length > 1e-10 and size > 1e-12:
+                tried = self.objective.grad(x - length * step, self._pooled, None)
+                if np.linalg.norm(tried) < size:
+                    break
+                length /= 2
+            x = x - length * step
+        return x
+
+    @cached_property
+    def held(self):
+        norm = np.linalg.norm(self.optimum)
+        unit = np.float64(norm if norm > 0 else 1.0)
+        return {**self._pooled, "optimum": self.optimum, "unit": unit}
+
+    @property
+    def x0(self):
+        return np.zeros(self.A.shape[2])
+
+    @cached_property
+    def L(self) -> float:
+        """The smoothness that every f_i has: a quarter of the top Gram eigenvalue."""
+        tops = [
+            np.linalg.norm(np.sqrt(w)[:, None] * A, 2) ** 2
+            for A, w in zip(self.A, self.data["w"], strict=True)
+        ]
+        return float(max(tops) / 4 + self.penalty)
+
+    @cached_property
+    def L_F(self) -> float:
+        """The smoothness of F."""
+        A, w = self._pooled["A"], self._pooled["w"]
+        return float(np.linalg.eigvalsh((A.T * w) @ A)[-1] / 4 + self.penalty)
+
+    @property
+    def mu(self) -> float:
+        """The strong convexity that every f_i has, from the penalty alone."""
+        return self.penalty
+
+    @cached_property
+    def mu_F(self) -> float:
+        """The curvature of F at x*: its strong convexity where it matters."""
+        return float(np.linalg.eigvalsh(self._hessian(self.optimum))[0])
+
+    @cached_property
+    def unusual(self):
+        rows = zip(self.A, self.b, self.data["w"], strict=True)
+        grads = [
+            self.objective.grad(self.optimum, {"A": A, "b": b, "w": w}, None)
+            for A, b, w in rows
+        ]
+        return np.linalg.norm(grads, axis=1)
