@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 
@@ -163,6 +164,20 @@ def test_a_problem_without_a_known_optimum_is_judged_by_its_gradient(focusfl, st
     done = focusfl("run", study, "--set", "rounds=1500", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["cells"][0]["error"] < 0.1
+
+
+def test_an_interrupt_ends_it_at_once_and_leaves_nothing_half_written(tmp_path):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "focusfl.cli", "reproduce", "ridge"], cwd=tmp_path,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert "running" in running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "interrupted" in said and "Traceback" not in said
+    assert not (tmp_path / "runs").exists()
 
 
 def test_graph_draws_a_round(focusfl, tmp_path):

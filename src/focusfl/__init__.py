@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from focusfl import mixing, participation, problems, theory
+from focusfl import data, mixing, participation, problems, theory
 from focusfl.algorithms import *  # noqa: F403
 from focusfl.algorithms import ALGORITHMS
 from focusfl.core import Algorithm, Round
@@ -19,6 +19,7 @@ __all__ = [
     "Diverged",
     "Result",
     "Round",
+    "data",
     "loop",
     "mixing",
     "participation",

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,8 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"focusfl: cannot use{where}: {error.strerror or error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
-        print("focusfl: interrupted; nothing was written", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        print("focusfl: interrupted; no file was left unfinished", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(EXIT_INTERRUPTED)  # at once: compilations cannot be stopped otherwise
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,12 +8,15 @@ from focusfl.problems.noisy import Noisy
 from focusfl.problems.nonconvex import Robust, Wavy, robust, wavy
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.quadratic import LeastSquares, Quadratic
+from focusfl.problems.tabular import heart_disease, libsvm
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,
     "least_squares": LeastSquares,
     "quadratic": Quadratic,
     "logistic": Logistic,
+    "libsvm": libsvm,
+    "heart_disease": heart_disease,
     "random_quadratic": random_quadratic,
     "wavy": wavy,
     "robust": robust,
@@ -29,6 +32,8 @@ __all__ = [
     "Quadratic",
     "Robust",
     "Wavy",
+    "heart_disease",
+    "libsvm",
     "random_quadratic",
     "ridge",
     "robust",

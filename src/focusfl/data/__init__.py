@@ -1,0 +1,51 @@
+"""Data sets, how they are dealt out to clients, and in which order these use them."""
+
+from focusfl.data.cifar import Images, cifar10, download_cifar10
+from focusfl.data.hospitals import Hospitals, Survival, heart_disease, tcga_brca
+from focusfl.data.partition import (
+    by_label,
+    counts,
+    dirichlet,
+    dirichlet_balanced,
+    iid,
+    natural,
+    shards,
+)
+from focusfl.data.places import folder
+from focusfl.data.stacked import Stacked, stack
+from focusfl.data.streams import (
+    STREAMS,
+    epochs,
+    fixed_order,
+    per_epoch,
+    with_replacement,
+)
+from focusfl.data.tables import Table, libsvm, read_libsvm_text
+
+__all__ = [
+    "STREAMS",
+    "Hospitals",
+    "Images",
+    "Stacked",
+    "Survival",
+    "Table",
+    "by_label",
+    "cifar10",
+    "counts",
+    "dirichlet",
+    "dirichlet_balanced",
+    "download_cifar10",
+    "epochs",
+    "fixed_order",
+    "folder",
+    "heart_disease",
+    "iid",
+    "libsvm",
+    "natural",
+    "per_epoch",
+    "read_libsvm_text",
+    "shards",
+    "stack",
+    "tcga_brca",
+    "with_replacement",
+]

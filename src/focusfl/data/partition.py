@@ -1,0 +1,156 @@
+"""Deal samples out to clients: indices per client, disjoint, together everything."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from focusfl import keys
+
+Parts = list[Int[np.ndarray, "_"]]  # the samples of each client, in increasing order
+Labels = Shaped[np.ndarray, " samples"]
+
+
+def iid(n: int, num_clients: int, seed: int) -> Parts:
+    """Deal n samples out at random, equally many to each client."""
+    _check_enough(n, num_clients)
+    return _sorted(np.array_split(_rng(seed, "iid").permutation(n), num_clients))
+
+
+def dirichlet(labels: Labels, num_clients: int, alpha: float | int, seed: int) -> Parts:
+    """Share each class out in proportions drawn from Dirichlet(alpha, ..., alpha).
+
+    Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022. Clients end up with
+    different amounts of data; one with none is refused.
+    """
+    labels = _check_labels(labels, num_clients, alpha)
+    rng = _rng(seed, "dirichlet")
+    kinds = len(np.unique(labels))
+    parts = _deal(labels, rng.dirichlet(np.full(num_clients, alpha), kinds).T, rng)
+    return _sorted(_check_filled(parts, "a larger alpha, dirichlet_balanced"))
+
+
+def dirichlet_balanced(
+    labels: Labels,
+    num_clients: int,
+    alpha: float | int,
+    seed: int,
+    drop_rest: bool = False,
+) -> Parts:
+    """Draw each client's mix of classes, then even out how much everybody has.
+
+    The mix is drawn from Dirichlet(alpha * share of each class) and each class dealt
+    out in proportion. Clients with more than n / num_clients samples then give random
+    extras away, and the others are filled from them. Where n is no multiple of
+    num_clients, some keep one more; `drop_rest` leaves these samples out instead.
+    """
+    labels = _check_labels(labels, num_clients, alpha)
+    rng = _rng(seed, "dirichlet_balanced")
+    share = np.unique(labels, return_counts=True)[1] / len(labels)
+    parts = _deal(labels, rng.dirichlet(alpha * share, num_clients), rng)
+    size, rest = divmod(len(labels), num_clients)
+    sizes = np.full(num_clients, size)
+    if not drop_rest:
+        most = np.argsort([-len(part) for part in parts], kind="stable")
+        sizes[most[:rest]] += 1  # the fewest samples move
+    parts = [rng.permutation(part) for part in parts]
+    kept = [part[:size] for part, size in zip(parts, sizes, strict=True)]
+    extras = [part[size:] for part, size in zip(parts, sizes, strict=True)]
+    needs = sizes - [len(part) for part in kept]
+    given = np.split(rng.permutation(np.concatenate(extras)), np.cumsum(needs))
+    return _sorted(map(np.append, kept, given))
+
+
+def shards(labels: Labels, num_clients: int, per_client: int, seed: int) -> Parts:
+    """Cut the samples, sorted by label, into shards and deal these out at random.
+
+    McMahan et al. 2017, https://arxiv.org/abs/1602.05629: few classes per client.
+    """
+    labels = _check_labels(labels, num_clients)
+    check_count("per_client", per_client)
+    _check_enough(len(labels), num_clients * per_client, "shards")
+    cut = np.array_split(np.argsort(labels, kind="stable"), num_clients * per_client)
+    dealt = _rng(seed, "shards").permutation(len(cut)).reshape(num_clients, per_client)
+    return _sorted(np.concatenate([cut[i] for i in mine]) for mine in dealt)
+
+
+def by_label(labels: Labels, num_clients: int) -> Parts:
+    """Cut the samples, sorted by label, into one equal part per client."""
+    labels = _check_labels(labels, num_clients)
+    return _sorted(np.array_split(np.argsort(labels, kind="stable"), num_clients))
+
+
+def natural(groups: Labels) -> Parts:
+    """Make one client of each group, such as the patients of one hospital."""
+    groups = _check_labels(groups, 1)
+    return [np.flatnonzero(groups == group) for group in np.unique(groups)]
+
+
+def counts(labels: Labels, parts: Parts) -> Int[np.ndarray, "clients classes"]:
+    """Count the samples of each client and class; what `participation.rarity` takes."""
+    kinds, label = np.unique(np.asarray(labels), return_inverse=True)
+    return np.stack([np.bincount(label[part], minlength=len(kinds)) for part in parts])
+
+
+def _deal(labels, mixes: np.ndarray, rng) -> list[np.ndarray]:
+    """Deal each class out at random, in proportion to the (clients, classes) mixes."""
+    dealt: list[list[np.ndarray]] = [[] for _ in mixes]
+    for kind, mix in zip(np.unique(labels), mixes.T, strict=True):
+        mine = rng.permutation(np.flatnonzero(labels == kind))
+        # Nobody drew this class at all: a small alpha makes numbers that round to 0.
+        mix = mix if mix.sum() > 0 else np.ones(len(mix))
+        ends = np.rint(np.cumsum(mix)[:-1] / mix.sum() * len(mine)).astype(int)
+        for part, more in zip(dealt, np.split(mine, ends), strict=True):
+            part.append(more)
+    return [np.concatenate(part) for part in dealt]
+
+
+def _sorted(parts) -> Parts:
+    return [np.sort(part) for part in parts]
+
+
+def _rng(seed, how):
+    return keys.rng(seed, "split", how)
+
+
+def _check_labels(labels, num_clients, alpha=1):
+    labels = np.asarray(labels)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"labels must be a list with one per sample; got shape {labels.shape}."
+        )
+    _check_enough(len(labels), num_clients)
+    if not 0 < alpha < np.inf:
+        raise ValueError(
+            f"alpha must be positive; got {alpha}. Use by_label for the most uneven "
+            "split and iid for the most even one."
+        )
+    return labels
+
+
+def _check_enough(n: Any, num_clients: Any, what: str = "clients"):
+    check_count("n", n)
+    check_count("num_clients", num_clients)
+    if n < num_clients:
+        raise ValueError(
+            f"there must be a sample for each of the {num_clients} {what}; got {n}: "
+            f"{what[:-1]} {n} would have none. Use at most {n} {what}."
+        )
+
+
+def _check_filled(parts: Sequence, advice: str):
+    empty = [i for i, part in enumerate(parts) if not len(part)]
+    if empty:
+        named = ", ".join(map(str, empty[:8])) + ", ..." * (len(empty) > 8)
+        raise ValueError(
+            f"every client must have data; got none for {named} of {len(parts)}. "
+            f"Use {advice}, fewer clients or another seed."
+        )
+    return parts
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise unless value is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")

@@ -1,0 +1,430 @@
+"""Loaders: small files made here, and the real ones where FOCUSFL_DATA has them."""
+
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from focusfl import data
+from focusfl.data import cifar
+
+
+@pytest.fixture(scope="module")
+def real():
+    if "FOCUSFL_DATA" not in os.environ:
+        pytest.skip("FOCUSFL_DATA is not set: it names the folder with the real data")
+    return Path(os.environ["FOCUSFL_DATA"])
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache folder, and no other place."""
+    monkeypatch.delenv("FOCUSFL_DATA", raising=False)
+    monkeypatch.setenv("FOCUSFL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+# Places
+
+
+def test_a_folder_is_the_argument_else_the_environment_else_the_cache(
+    tmp_path, monkeypatch, cache
+):
+    assert data.folder() == cache
+    monkeypatch.delenv("FOCUSFL_CACHE")
+    assert data.folder() == Path.home() / ".cache" / "focusfl"
+    monkeypatch.setenv("FOCUSFL_DATA", str(tmp_path))
+    assert data.folder() == tmp_path
+    assert data.folder("$FOCUSFL_DATA/here") == tmp_path / "here"
+    assert data.folder("~/here") == Path.home() / "here"
+
+
+LOADERS = {
+    "cifar10": data.cifar10,
+    "a9a": lambda data_dir=None: data.libsvm("a9a", data_dir),
+    "heart_disease": data.heart_disease,
+    "tcga_brca": data.tcga_brca,
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_missing_data_says_what_where_and_how(name, tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("FOCUSFL_DATA", str(tmp_path))
+    with pytest.raises(ValueError) as caught:
+        LOADERS[name]()
+    for part in (f"data set {name} is missing", str(tmp_path), f"{cache} (no such"):
+        assert part in str(caught.value)
+    assert "Set FOCUSFL_DATA" in str(caught.value)
+    with pytest.raises(ValueError) as caught:
+        LOADERS[name](tmp_path / "there")
+    assert f"looked in {tmp_path / 'there'} (no such folder) for" in str(caught.value)
+    assert str(cache) not in str(caught.value)  # a folder given by name is the only one
+
+
+def test_the_files_to_provide_are_named(cache):
+    with pytest.raises(
+        ValueError, match=r"train_5.npz and cifar10/test.npz, or cifar-10-binary.tar.gz"
+    ):
+        data.cifar10()
+
+
+def test_a_bare_import_brings_no_network_and_no_tables():
+    code = "import sys, focusfl.data; print(*sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"jax", "pandas", "scipy", "torch", "urllib.request"} & set(
+        out.stdout.split()
+    )
+
+
+# LIBSVM
+
+
+def write(folder, text, name="small"):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_text_files_are_read(tmp_path):
+    path = write(tmp_path, "+1 1:0.5 3:-2 # a note\n\n-1\n1 2:1e-3\n")
+    x, y = data.read_libsvm_text(path)
+    assert x.tolist() == [[0.5, 0, -2], [0, 0, 0], [0, 1e-3, 0]]
+    assert y.tolist() == [1, -1, 1]
+    assert data.read_libsvm_text(path, 5).x.shape == (3, 5)
+
+
+@pytest.mark.parametrize("labels", ["0 1", "1 2", "-1 1", "1 3"])
+def test_of_two_labels_the_larger_is_1(tmp_path, labels):
+    path = write(tmp_path, "\n".join(f"{label} 1:1" for label in labels.split()))
+    assert data.read_libsvm_text(path).y.tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("1 1:1\n1 2", r"line 2: entries must look like 3:0.5; got '2'"),
+        ("1 a:1", "line 1: entries must look like .* got 'a:1'"),
+        ("1 -2:1", "line 1: entries must look like .* got '-2:1'"),
+        ("1 2:x", "line 1: the value of column 2 must be a number; got 'x'"),
+        ("1 2:nan", "line 1: the value of column 2 must be a number; got 'nan'"),
+        ("spam 2:1", "line 1: the label must be a number; got 'spam'"),
+        ("1 0:1", "line 1: columns must increase from 1 to 4; got 0 after 0"),
+        ("\n1 3:1 3:1", "line 2: columns must increase from 1 to 4; got 3 after 3"),
+        ("1 5:1", "line 1: columns must increase from 1 to 4; got 5 after 0"),
+        ("1 1:1\n2 1:1\n3 1:1", r"must have two labels.* got \[1. 2. 3.\]"),
+        ("# nothing", "must have a line per sample; got an empty file"),
+    ],
+)
+def test_malformed_lines_are_named(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        data.read_libsvm_text(write(tmp_path, text), 4)
+
+
+def test_unreadable_text_and_unknown_names_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="cannot read .*nowhere as LIBSVM text"):
+        data.read_libsvm_text(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="one of a9a, a9a_t, w8a.*; got 'a8a'"):
+        data.libsvm("a8a")
+
+
+def test_a_table_that_is_something_else_is_refused(tmp_path):
+    np.savez(tmp_path / "libsvm_binary.npz", w8a_y=np.ones(2))
+    with pytest.raises(
+        ValueError, match="cannot read .*npz file that holds w8a_y, w8a_"
+    ):
+        data.libsvm("w8a", tmp_path)
+
+
+def test_the_text_of_the_collection_will_do(tmp_path):
+    write(tmp_path, "-1 3:1\n+1 121:1\n", "a9a.t")
+    x, y = data.libsvm("a9a_t", tmp_path)
+    assert x.shape == (2, 123) and y.tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize(
+    "name, rows, dim, positive",
+    [
+        ("a9a", 32561, 123, 7841),
+        ("a9a_t", 16281, 123, 3846),
+        ("w8a", 49749, 300, 1479),
+        ("mushrooms", 8124, 112, 4208),
+        ("phishing", 11055, 68, 6157),
+    ],
+)
+def test_real_tables_have_the_known_sizes(real, name, rows, dim, positive):
+    x, y = data.libsvm(name, real)
+    assert x.shape == (rows, dim) and x.dtype == y.dtype == np.float64
+    assert np.sum(y == 1) == positive and np.sum(y == -1) == rows - positive
+    assert len(np.unique(x)) == 2  # nothing, and the one shared value
+    if name == "mushrooms":
+        assert np.all(x.sum(1) == 21)  # one of each attribute
+
+
+# CIFAR-10
+
+X = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), np.uint8)
+Y = np.arange(12, dtype=np.uint8) % 10
+
+
+def record(x, y):
+    """The layout of the binary batches: a label, then red, green and blue."""
+    return b"".join(bytes([b]) + a.tobytes() for a, b in zip(x, y, strict=True))
+
+
+def python2_pickle(x, y, module=b"numpy.core.multiarray", name=b"_reconstruct"):
+    """What Python 2 made of {"data": array, "labels": list}; no longer to be had."""
+    raw = x.tobytes()
+    return b"".join(
+        [
+            b"\x80\x02}(U\x04datac" + module + b"\n" + name + b"\n",
+            b"cnumpy\nndarray\nK\x00\x85U\x01b\x87R",
+            b"(K\x01K" + bytes([len(x)]) + b"M" + struct.pack("<H", 3072) + b"\x86",
+            b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R",
+            b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb",
+            b"\x89T" + struct.pack("<i", len(raw)) + raw + b"tb",
+            b"U\x06labels](" + b"".join(b"K" + bytes([b]) for b in y) + b"eu.",
+        ]
+    )
+
+
+def archive(folder, name, monkeypatch, batch=record, x=X, y=Y, skip=()):
+    """Write twelve images in six batches, and let their checksum be the published."""
+    suffix = ".bin" if name == cifar.BINARY else ""
+    inside = folder / "cifar-10-batches"
+    inside.mkdir(parents=True)
+    for i, file in enumerate(cifar.BATCHES):
+        if file not in skip:
+            two = slice(2 * i, 2 * i + 2)
+            (inside / (file + suffix)).write_bytes(batch(x[two], y[two]))
+    with tarfile.open(folder / name, "w:gz") as tar:
+        tar.add(inside, "cifar-10-batches")
+    with open(folder / name, "rb") as file:
+        found = cifar._md5(file.read()).hexdigest()
+    monkeypatch.setitem(cifar.MD5, name, found)
+    return folder / name
+
+
+def check_small(images):
+    assert np.array_equal(images.train_x, X[:10].transpose(0, 2, 3, 1))
+    assert np.array_equal(images.test_x, X[10:].transpose(0, 2, 3, 1))
+    assert np.array_equal(images.train_y, Y[:10])
+    assert np.array_equal(images.test_y, Y[10:])
+
+
+@pytest.mark.parametrize(
+    "name, batch", [(cifar.BINARY, record), (cifar.PYTHON, python2_pickle)]
+)
+def test_archives_are_read(tmp_path, monkeypatch, cache, name, batch):
+    archive(tmp_path, name, monkeypatch, batch)
+    check_small(data.cifar10(tmp_path))
+
+
+def test_parts_are_read_and_kept_in_the_cache(tmp_path, monkeypatch, cache):
+    (tmp_path / "cifar10").mkdir()
+    for i, file in enumerate(cifar.PARTS):
+        two = slice(2 * i, 2 * i + 2)
+        np.savez(tmp_path / file, x=X[two], y=Y[two])
+    check_small(data.cifar10(tmp_path))
+    monkeypatch.setattr(cifar, "_read", None)  # not read again
+    again = data.cifar10(tmp_path)
+    check_small(again)
+    assert isinstance(again.train_x, np.memmap) and not again.train_x.flags.writeable
+    (copy,) = cache.iterdir()  # and nothing temporary next to it
+    assert sorted(file.stem for file in copy.iterdir()) == sorted(again._fields)
+
+
+def test_other_data_gets_another_copy(tmp_path, monkeypatch, cache):
+    archive(tmp_path / "a", cifar.BINARY, monkeypatch)
+    check_small(data.cifar10(tmp_path / "a"))
+    archive(tmp_path / "b", cifar.BINARY, monkeypatch, x=255 - X)
+    assert np.array_equal(data.cifar10(tmp_path / "b").test_y, Y[10:])
+    assert not np.array_equal(
+        data.cifar10(tmp_path / "a").test_x, data.cifar10(tmp_path / "b").test_x
+    )
+
+
+def test_without_a_cache_images_are_held_in_memory(tmp_path, monkeypatch, cache):
+    archive(tmp_path, cifar.BINARY, monkeypatch)
+    cache.write_text("a file where the folder should be")
+    check_small(data.cifar10(tmp_path))
+
+
+@pytest.mark.parametrize("name", [cifar.BINARY, cifar.PYTHON])
+def test_a_damaged_archive_is_named_with_both_checksums(tmp_path, cache, name):
+    (tmp_path / name).write_bytes(b"spam")
+    found = "e09f6a7593f8ae3994ea57e1117f67ec"
+    with pytest.raises(
+        ValueError, match=f"{name} is damaged: .* be {cifar.MD5[name]}; got {found}"
+    ):
+        data.cifar10(tmp_path)
+    assert not cache.exists()
+
+
+def test_published_checksums_are_what_was_published():
+    assert cifar.MD5[cifar.BINARY] == "c32a1d4ab5d03f1284b67883e8d87530"
+    assert cifar.MD5[cifar.PYTHON] == "c58f30108f718f92721af3b95e74349a"
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"y": Y + 5}, "data_batch_3: labels must lie in 0..9; got 9..10"),
+        ({"skip": ["test_batch"]}, "test_batch.bin is missing"),
+        ({"batch": lambda x, y: b"spam"}, "3073 bytes per image; got 4 in all"),
+    ],
+)
+def test_impossible_archives_are_refused(tmp_path, monkeypatch, cache, change, message):
+    archive(tmp_path, cifar.BINARY, monkeypatch, **change)
+    with pytest.raises(ValueError, match=message):
+        data.cifar10(tmp_path)
+
+
+def test_a_pickle_cannot_call_what_it_likes(tmp_path, monkeypatch, cache):
+    def evil(x, y):
+        return python2_pickle(x, y, b"os", b"system")
+
+    archive(tmp_path, cifar.PYTHON, monkeypatch, evil)
+    with pytest.raises(
+        ValueError, match="os.system is not admitted. Use cifar-10-binary.tar.gz"
+    ):
+        data.cifar10(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arrays, message",
+    [
+        ({"x": X}, "as an .npz file that holds x and y"),
+        ({"x": X.astype(float), "y": Y}, "of uint8 .* got .* of float64"),
+        ({"x": X, "y": Y[1:]}, r"one label each; got .* and \(11,\)"),
+        ({"x": X, "y": Y + 1}, r"train_1.npz: labels must lie in 0..9; got 1..10"),
+    ],
+)
+def test_impossible_parts_are_refused(tmp_path, cache, arrays, message):
+    (tmp_path / "cifar10").mkdir()
+    for file in cifar.PARTS:
+        np.savez(tmp_path / file, **arrays)
+    with pytest.raises(ValueError, match=message):
+        data.cifar10(tmp_path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_DEFLATED])
+def test_a_damaged_part_is_named(tmp_path, cache, method):
+    (tmp_path / "cifar10").mkdir()
+    for file in cifar.PARTS:
+        with zipfile.ZipFile(tmp_path / file, "w", method) as out:
+            for name, array in (("x", X), ("y", Y)):
+                with out.open(f"{name}.npy", "w") as entry:
+                    np.lib.format.write_array(entry, array)
+    part = tmp_path / cifar.PARTS[3]
+    content = bytearray(part.read_bytes())
+    content[200:20_000] = b"\xff" * 19_800
+    part.write_bytes(content)
+    with pytest.raises(ValueError, match="cannot read .*train_4.npz as an .npz file"):
+        data.cifar10(tmp_path)
+
+
+def test_the_archive_is_fetched_checked_and_kept(tmp_path, monkeypatch, cache):
+    made = archive(tmp_path, cifar.BINARY, monkeypatch)
+    monkeypatch.setattr(cifar, "HOME", f"{tmp_path.as_uri()}/")
+    path = data.download_cifar10()
+    assert path == cache / cifar.BINARY and path.read_bytes() == made.read_bytes()
+    assert data.download_cifar10() == path
+    check_small(data.cifar10())
+    path.write_bytes(b"spam")
+    with pytest.raises(ValueError, match=f"{path} is damaged"):
+        data.download_cifar10()
+
+
+def test_what_was_fetched_in_vain_is_not_kept(tmp_path, monkeypatch, cache):
+    archive(tmp_path, cifar.BINARY, monkeypatch)
+    monkeypatch.setitem(cifar.MD5, cifar.BINARY, "0" * 32)
+    monkeypatch.setattr(cifar, "HOME", f"{tmp_path.as_uri()}/")
+    with pytest.raises(ValueError, match=f"{tmp_path.as_uri()}.* is damaged: .*0000"):
+        data.download_cifar10(tmp_path / "new")
+    monkeypatch.setattr(cifar, "HOME", f"{tmp_path.as_uri()}/nowhere/")
+    with pytest.raises(ValueError, match="cannot fetch .*nowhere.* other means"):
+        data.download_cifar10(tmp_path / "new")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_real_part_is_the_real_test_set(real):
+    x, y = cifar._read_npz(real / "cifar10" / "test.npz")
+    assert x.shape == (10_000, 3, 32, 32) and np.all(np.bincount(y) == 1000)
+    assert y[:5].tolist() == [3, 8, 8, 0, 6]  # cat, ship, ship, airplane, frog
+
+
+@pytest.mark.slow
+def test_the_real_images_have_the_known_mean(real, cache):
+    images = data.cifar10(real)
+    assert images.train_x.shape == (50_000, 32, 32, 3)
+    assert np.all(np.bincount(images.train_y) == 5000)
+    mean = images.train_x.reshape(-1, 3).mean(0) / 255
+    assert np.allclose(mean, (0.4914, 0.4822, 0.4465), atol=1e-4)  # as rounded
+
+
+# Hospitals
+
+
+def test_heart_disease_has_the_patients_of_flamby(real):
+    found = data.heart_disease(real)
+    assert found.x.shape == (740, 13) and len(found.features) == 13
+    assert np.bincount(found.center).tolist() == [303, 261, 46, 130]
+    assert set(found.y) == {0, 1} and not np.isnan(found.x).any()
+    first = dict(zip(found.features, found.x[0], strict=True))
+    assert first["age"] == 63 and first["cp_4"] == 0 and first["restecg_2"] == 1
+
+
+def test_heart_disease_with_means_keeps_everybody(real):
+    found = data.heart_disease(real, missing="mean")
+    raw = np.load(real / "fed_heart_disease" / "heart_disease.npz")
+    assert np.bincount(found.center).tolist() == [303, 294, 123, 200]
+    assert np.array_equal(found.y, raw["y"] > 0)
+    assert np.array_equal(found.center, raw["center"])
+    names = list(raw["feature_names"])
+    for name in ("age", "trestbps", "chol", "oldpeak"):
+        was = raw["x"][:, names.index(name)].astype(float)
+        now = found.x[:, found.features.index(name)]
+        for i in range(4):
+            mine = raw["center"] == i
+            expected = np.where(np.isnan(was), np.nanmean(was[mine]), was)
+            # The table is float32.
+            assert np.allclose(now[mine], expected[mine], rtol=1e-6, atol=1e-6)
+    swiss = found.x[found.center == 2, found.features.index("chol")]
+    assert np.all(swiss == 0)
+
+
+@pytest.mark.parametrize("load", [data.heart_disease, data.tcga_brca])
+def test_standardised_features_have_mean_0_and_deviation_1(real, load):
+    x = load(real, standardise=True).x
+    assert np.allclose(x.mean(0), 0, atol=1e-12)
+    assert np.allclose(x.std(0), 1, atol=1e-12)
+
+
+def test_tcga_brca_has_the_patients_of_flamby(real):
+    found = data.tcga_brca(real)
+    assert found.x.shape == (1088, 39) and len(found.features) == 39
+    assert np.bincount(found.region).tolist() == [311, 196, 206, 162, 162, 51]
+    train = np.bincount(found.region[found.train])
+    assert train.tolist() == [248, 156, 164, 129, 129, 40]
+    assert found.event.sum() == 151 and found.time.min() >= 0
+    assert [len(part) for part in data.natural(found.region)][-1] == 51
+
+
+def test_malformed_patients_are_named(tmp_path):
+    (tmp_path / "fed_heart_disease").mkdir()
+    for name in ("cleveland", "hungarian", "switzerland", "va"):
+        row = ",".join("1" * 14) + "\n"
+        text = row + row.replace("1,1", "1,spam", 1) * (name == "switzerland")
+        path = tmp_path / "fed_heart_disease" / f"processed.{name}.data"
+        path.write_text(text)
+    with pytest.raises(ValueError, match="switzerland.data, line 2: must have 14 num"):
+        data.heart_disease(tmp_path)
+    with pytest.raises(ValueError, match="one of drop, mean; got 'zero'"):
+        data.heart_disease(tmp_path, missing="zero")
