@@ -28,8 +28,8 @@ def libsvm(
     if rows is not None:
         if not num_clients <= rows <= len(y):
             raise ValueError(
-                f"rows must lie between {num_clients} clients and {len(y)} rows of {name}; "
-                f"got {rows}."
+                f"rows must lie between the number of clients, {num_clients}, and that "
+                f"of rows in {name}, {len(y)}; got {rows}."
             )
         taken = data.iid(len(y), max(1, len(y) // rows), seed)[0][:rows]
         x, y = x[taken], y[taken]
