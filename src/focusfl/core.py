@@ -15,6 +15,14 @@ Local = Any  # NamedTuple of trees that live for one round on one client
 GradFn = Callable[[Tree, Any], Tree]  # (model, batch) -> gradient
 
 
+class Batch(NamedTuple):
+    """Which of its gradients a client is about to compute: its own random stream, and
+    how many it has computed before, over all rounds it took part in."""
+
+    key: Any
+    number: Any
+
+
 class Round(NamedTuple):
     """What server and clients both know about one round. Scalars only."""
 

@@ -17,11 +17,11 @@ from focusfl.engines.run import (
     Record,
     Result,
     StepSize,
-    batch_key,
     check,
     choose_lr,
     finish,
     limit_of,
+    next_batch,
     sane,
     vectors_sent,
 )
@@ -34,6 +34,7 @@ from focusfl.tree import Tree
 class State(NamedTuple):
     server: Any
     clients: list
+    steps: list[int]  # gradients each client has computed so far
 
 
 def loop(
@@ -48,6 +49,7 @@ def loop(
     seed: int = 0,
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
+    every: int = 1,
     throw: bool = False,
     progress: Progress | None = None,
     array: Callable[[np.ndarray], Any] = np.asarray,
@@ -56,7 +58,7 @@ def loop(
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     x0 = check(
         algorithm, problem, participation, rounds, np.atleast_1d(lr), local_steps, x0,
-        on_empty, record,
+        on_empty, record, every,
     )  # fmt: skip
     evaluate, held = problem.objective.evaluate, tree.map(array, problem.held)
     rows: list[dict[str, float]] = []
@@ -69,8 +71,9 @@ def loop(
         array=array,
     ):  # fmt: skip
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
-            row = {k: float(v) for k, v in evaluate(now.server.x, held).items()}
-            if not sane(row, limit):
+            if len(rows) % every == 0:
+                row = {k: float(v) for k, v in evaluate(now.server.x, held).items()}
+            if not (sane(row, limit) and _finite(now.server.x)):
                 diverged_at = len(counts)
                 break
         state = now
@@ -118,7 +121,7 @@ def states(
     ]
 
     def play(state: State, ids, rd: Round) -> State:
-        server, clients = state.server, list(state.clients)
+        server, clients, steps = state.server, list(state.clients), list(state.steps)
         down = algorithm.broadcast(server)
         # A participant that took no step shows the shape of a message.
         idle_push = algorithm.push(
@@ -127,9 +130,10 @@ def states(
         total = tree.zeros(idle_push[1])
         for i in ids:
             local = algorithm.pull(clients[i], down)
-            for number in range(rd.local_steps):
-                batch = batch_key(objective, key, rd.index, i, number)
+            for _ in range(rd.local_steps):
+                batch = next_batch(objective, key, i, steps[i])
                 local = algorithm.step(local, grads[i], batch, rd)
+                steps[i] += 1
             clients[i], up = algorithm.push(clients[i], down, local, rd)
             total = tree.add(total, up)
         if len(ids) or on_empty == "step":
@@ -141,10 +145,10 @@ def states(
                 clients[i] = algorithm.settle(clients[i], answer, rd)
             else:
                 clients[i] = algorithm.idle(clients[i], rd)
-        return State(server, clients)
+        return State(server, clients, steps)
 
     server, client = algorithm.init(tree.map(array, x0))
-    state = State(server, [client] * num_clients)
+    state = State(server, [client] * num_clients, [0] * num_clients)
     if algorithm.starts_warm:
         everybody = Round(-1, 0.0, 1, num_clients, num_clients)
         state = play(state, range(num_clients), everybody)
@@ -159,6 +163,12 @@ def states(
 
 def _grad(objective: Objective, data: Tree, x: Tree, batch: Any) -> Tree:
     return objective.grad(x, data, batch)
+
+
+def _finite(x: Tree) -> bool:
+    found: list[bool] = []
+    tree.map(lambda a: found.append(bool(np.isfinite(np.asarray(a)).all())), x)
+    return all(found)
 
 
 def _stack(trees: list[Tree]) -> Tree:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
 from focusfl.engines.plan import PADDING, Plan
-from focusfl.engines.run import Record, batch_key, sane
+from focusfl.engines.run import Record, next_batch, sane
 from focusfl.problems import Objective
 from focusfl.tree import Tree
 
@@ -31,11 +31,14 @@ class Program(NamedTuple):
     slots: tuple[int, ...]
     local_steps: int
     record: Record
+    every: int  # rounds between evaluations
 
 
 class State(NamedTuple):
     server: Any
     clients: Any  # leaves (clients, ...), in the coordinates each client works in
+    steps: Int[Array, "clients *runs"]  # gradients each client has computed so far
+    metrics: dict[str, Any]  # of the last evaluation
     alive: Bool[Array, "*runs"]  # false from the round on that broke the run
 
 
@@ -60,15 +63,17 @@ def begin(
         lambda a: jnp.broadcast_to(a, (num_clients, *jnp.shape(a))), client
     )
     clients = jax.vmap(program.objective.enter, axis_size=num_clients)(clients, data)
+    steps = jnp.zeros(num_clients, jnp.int32)
     if program.algorithm.starts_warm:
         everybody = Round(-1, 0.0, 1, num_clients, num_clients)
         server, clients = _play(
             program._replace(local_steps=1), everybody, jnp.arange(num_clients), data,
-            key, server, clients,
+            key, server, clients, steps,
         )  # fmt: skip
-    state = State(server, clients, jnp.array(True))
-    log = _log(program, state, program.objective.evaluate(server.x, held))
-    return state, jax.tree.map(lambda a: jnp.asarray(a)[None], log)
+        steps += 1
+    metrics = jax.tree.map(jnp.asarray, program.objective.evaluate(server.x, held))
+    state = State(server, clients, steps, metrics, jnp.array(True))
+    return state, jax.tree.map(lambda a: a[None], _log(program, state))
 
 
 def _chunk(
@@ -88,12 +93,12 @@ def _chunk(
         active = row.active.astype(lr.dtype)
         return Round(row.round, lr, program.local_steps, num_clients, active)
 
-    def nobody(server, clients, row):
+    def nobody(server, clients, steps, row):
         return server, jax.tree.map(lambda a: a[: program.slots[-1]], clients)
 
-    def somebody(slots, server, clients, row):
+    def somebody(slots, server, clients, steps, row):
         server, mine = _play(
-            program, about(row), row.ids[:slots], data, key, server, clients
+            program, about(row), row.ids[:slots], data, key, server, clients, steps
         )
         return server, jax.tree.map(lambda a: _pad(a, program.slots[-1]), mine)
 
@@ -106,7 +111,7 @@ def _chunk(
         # Branches read the memory of clients and give back that of participants: one
         # that wrote to it would copy all of it, and a round would cost N again.
         server, mine = jax.lax.switch(
-            row.branch, branches, state.server, state.clients, row
+            row.branch, branches, state.server, state.clients, state.steps, row
         )
         clients = _idle(algorithm, state.clients, about(row), row.round != PADDING)
         clients = jax.tree.map(
@@ -114,11 +119,14 @@ def _chunk(
             clients,
             mine,
         )
-        metrics = program.objective.evaluate(server.x, held)
+        metrics = _evaluate(program, server.x, held, state.metrics, row.round)
         alive = state.alive & sane(metrics, limit)
+        if program.every > 1:  # what is not evaluated is looked at all the same
+            alive &= _finite(server.x)
         server = jax.tree.map(partial(jnp.where, alive), server, state.server)
-        state = State(server, clients, alive)
-        return state, _log(program, state, metrics)
+        steps = state.steps.at[row.ids].add(program.local_steps, mode="drop")
+        state = State(server, clients, steps, metrics, alive)
+        return state, _log(program, state)
 
     return jax.lax.scan(one, state, plan)
 
@@ -161,6 +169,7 @@ def _play(
     key: Any,
     server: Any,
     clients: Any,
+    steps: Int[Array, " clients"],
 ) -> tuple[Any, Any]:
     """One round of the clients named; ids of N and above are empty slots.
 
@@ -170,17 +179,17 @@ def _play(
     algorithm, objective = program.algorithm, program.objective
     down = algorithm.broadcast(server)
 
-    def participant(client, data, id):
+    def participant(client, data, id, done):
         grad_fn = partial(_grad, objective, data)
 
         def step(local, number):
-            batch = batch_key(objective, key, rd.index, id, number)
+            batch = next_batch(objective, key, id, number)
             return algorithm.step(local, grad_fn, batch, rd), None
 
         here = objective.enter(down, data)
         local = algorithm.pull(client, here)
-        steps = jnp.arange(program.local_steps)
-        local, _ = jax.lax.scan(step, local, steps, unroll=UNROLL)
+        numbers = done + jnp.arange(program.local_steps)
+        local, _ = jax.lax.scan(step, local, numbers, unroll=UNROLL)
         return algorithm.push(client, here, local, rd)
 
     def settle(client, data):
@@ -191,7 +200,8 @@ def _play(
     else:
         theirs = clients, data
     each: Any = partial(jax.vmap, axis_size=len(ids))
-    mine, ups = each(participant)(*theirs, ids)
+    done = steps.at[ids].get(mode="clip")
+    mine, ups = each(participant)(*theirs, ids, done)
     ups = jax.tree.map(partial(_or_zero, ids < _num_clients(data)), ups)
     server = algorithm.update(server, objective.collect(ups, theirs[1]), rd)
     answer = algorithm.broadcast(server)
@@ -210,9 +220,23 @@ def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:
     return jax.tree.map(partial(jnp.where, real), idle, clients)
 
 
-def _log(program: Program, state: State, metrics: dict[str, Any]) -> Log:
+def _log(program: Program, state: State) -> Log:
     model = state.server.x if program.record == "model" else None
-    return Log(metrics, state.alive, model)
+    return Log(state.metrics, state.alive, model)
+
+
+def _evaluate(
+    program: Program, x: Tree, held: Tree, last: dict[str, Any], index: Any
+) -> dict[str, Any]:
+    """Evaluate in every so many rounds; in between the last metrics stand."""
+    if program.every == 1:
+        return program.objective.evaluate(x, held)
+    due = (index + 1) % program.every == 0
+    return jax.lax.cond(due, lambda: program.objective.evaluate(x, held), lambda: last)
+
+
+def _finite(x: Tree) -> Bool[Array, ""]:
+    return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(x)]).all()
 
 
 def _num_clients(data: Tree) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from focusfl import keys, tree
-from focusfl.core import Algorithm
+from focusfl.core import Algorithm, Batch
 from focusfl.participation import Participation
 from focusfl.participation.model import check_count
 from focusfl.problems import Objective, Problem
@@ -49,6 +49,7 @@ def check(
     x0: Tree | None,
     on_empty: str,
     record: str,
+    every: int,
 ) -> Tree:
     """Raise ValueError on what cannot run; give the model to start from."""
     for what, got, want in [
@@ -61,6 +62,7 @@ def check(
             raise ValueError(f"{what} must be a {want.__name__}; got {got!r}{hint}.")
     check_count("rounds", rounds)
     check_count("local_steps", local_steps)
+    check_count("every", every)
     if not np.all((lrs > 0) & np.isfinite(lrs)):
         raise ValueError(f"lr must be positive and finite; got {lrs.tolist()}.")
     for name, word, words in [
@@ -112,13 +114,9 @@ def _start(problem: Problem, x0: Tree | None) -> Tree:
         ) from None
 
 
-def batch_key(
-    objective: Objective, key: Any, index: Any, client: Any, step: Any
-) -> Any:
-    """The key of one gradient; none for an objective that draws nothing."""
-    if not objective.stochastic:
-        return None
-    return keys.fold(key, index + 1, client, step)  # the warm start is round -1
+def next_batch(objective: Objective, key: Any, client: Any, number: Any) -> Any:
+    """What a gradient is drawn from; nothing if the objective draws nothing."""
+    return Batch(keys.fold(key, client), number) if objective.stochastic else None
 
 
 def sane(metrics: Mapping[str, Any], limit: Any) -> Any:

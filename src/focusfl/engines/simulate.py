@@ -46,20 +46,22 @@ def simulate(
     seed: int = 0,
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
+    every: int = 1,
     throw: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Run one algorithm on one problem under one law of participation.
 
     A run that diverges is cut before the round that broke it, which `diverged_at`
-    names; with `throw` it raises instead. With lr="auto" FOCUS gets a step size chosen
+    names; with `throw` it raises instead. Metrics are found `every` so many rounds and
+    stand until the next time. With lr="auto" FOCUS gets a step size chosen
     for this problem and participation; `why_lr` says how.
     """
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     (result,) = sweep(
         algorithm, problem, participation, lrs=[lr], rounds=rounds,
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
-        progress=progress,
+        every=every, progress=progress,
     )  # fmt: skip
     return finish(replace(result, why_lr=why), throw)
 
@@ -76,19 +78,20 @@ def sweep(
     seed: int = 0,
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
+    every: int = 1,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Run one algorithm at several learning rates side by side, compiled once."""
     rates = np.atleast_1d(np.asarray(lrs, float))
     x0 = check(
         algorithm, problem, participation, rounds, rates, local_steps, x0, on_empty,
-        record,
+        record, every,
     )  # fmt: skip
     drawn = list(schedule(participation, problem.num_clients, rounds, seed))
     active = np.array([len(ids) for ids in drawn])
     slots = slot_sizes(active, problem.num_clients)
     objective, data = problem.fast(local_steps)
-    program = Program(algorithm, objective, slots, local_steps, record)
+    program = Program(algorithm, objective, slots, local_steps, record, every)
     with jax.enable_x64(problem.dtype == "float64"):
         x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
         data, held = jax.device_put((data, problem.held))
@@ -139,7 +142,7 @@ def _result(
     metrics, model = jax.tree.map(
         lambda a: a[:length, ..., k], (log.metrics, log.model)
     )
-    server, clients, _ = jax.tree.map(lambda a: a[..., k], state)
+    server, clients, *_ = jax.tree.map(lambda a: a[..., k], state)
     clients = compiled.leave(program, clients, data) if alive.all() else None
     sent = vectors_sent(program.algorithm, problem.num_clients, active[: length - 1])
     server, clients = jax.tree.map(np.asarray, (server, clients))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from focusfl.problems.drawn import random_quadratic, ridge
 from focusfl.problems.logistic import Logistic
+from focusfl.problems.loss import Learned, from_loss
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.nonconvex import Robust, Wavy, robust, wavy
 from focusfl.problems.problem import Objective, Problem
@@ -25,6 +26,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 __all__ = [
     "PROBLEMS",
     "LeastSquares",
+    "Learned",
     "Logistic",
     "Noisy",
     "Objective",
@@ -32,6 +34,7 @@ __all__ = [
     "Quadratic",
     "Robust",
     "Wavy",
+    "from_loss",
     "heart_disease",
     "libsvm",
     "random_quadratic",

@@ -26,7 +26,7 @@ class NoisyObjective(Objective):
         noisy = []
         for number, leaf in enumerate(leaves):
             with jax.enable_x64(leaf.dtype == "float64"):
-                key = keys.fold(batch, number)
+                key = keys.fold(batch.key, batch.number, number)
                 noise = jax.random.normal(key, leaf.shape, leaf.dtype)
             # Stay in the library of the model.
             own = np.asarray(noise) if isinstance(leaf, np.ndarray) else noise

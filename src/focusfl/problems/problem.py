@@ -15,7 +15,7 @@ class Objective(abc.ABC):
     Written with operators only where it can be, so that it runs on any array library.
     """
 
-    stochastic: ClassVar[bool] = False  # whether `grad` wants a random key as batch
+    stochastic: ClassVar[bool] = False  # whether `grad` wants a `Batch` to draw from
 
     @abc.abstractmethod
     def grad(self, x: Tree, data: Tree, batch: Any) -> Tree:

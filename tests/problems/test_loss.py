@@ -1,0 +1,141 @@
+"""Problems made of any jax loss: batches, streams, evaluation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import gap
+
+import focusfl as ff
+from focusfl import participation as who
+from focusfl.core import Batch
+
+
+def softmax_loss(params, samples):
+    scores = samples["x"] @ params["w"] + params["b"]
+    picked = jnp.take_along_axis(scores, samples["y"][:, None], 1)[:, 0]
+    return jax.nn.logsumexp(scores, axis=1) - picked
+
+
+def softmax_metrics(params, samples):
+    scores = samples["x"] @ params["w"] + params["b"]
+    right = (scores.argmax(1) == samples["y"]).mean()
+    return {"accuracy": right, "loss": softmax_loss(params, samples).mean()}
+
+
+def blobs(num_clients=6, seed=0, dtype="float32", **changes):
+    """Three classes; each client holds mostly one of them, and 20 to 40 samples."""
+    rng = np.random.default_rng(seed)
+    centres = 2 * rng.standard_normal((3, 4))
+
+    def draw(n, favourite):
+        y = np.where(rng.random(n) < 0.8, favourite, rng.integers(3, size=n))
+        x = centres[y] + rng.standard_normal((n, 4))
+        return {"x": x.astype(dtype), "y": y.astype(np.int32)}
+
+    clients = [draw(20 + 4 * i, i % 3) for i in range(num_clients)]
+    params = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
+    options = {
+        "batch_size": 8, "held": draw(300, 1), "metrics_fn": softmax_metrics,
+        "dtype": dtype, **changes,
+    }  # fmt: skip
+    return ff.problems.from_loss(softmax_loss, params, clients, **options)
+
+
+@pytest.mark.parametrize("stream", ["epochs", "fixed_order"])
+def test_an_epoch_meets_every_sample_once_and_pads_nothing(stream):
+    objective = blobs(stream=stream).objective
+    key = jax.random.key(0)
+    orders = []
+    for epoch in range(2):
+        met = []
+        for turn in range(3):  # 20 samples in batches of 8, 8 and 4
+            batch = Batch(key, 3 * epoch + turn)
+            places, weights = map(np.asarray, objective.pick(batch, 20, 40))
+            assert weights.sum() == pytest.approx(1)
+            assert len(set(weights[weights > 0])) == 1
+            met += places[weights > 0].tolist()
+        assert sorted(met) == list(range(20))
+        orders.append(met)
+    assert (orders[0] == orders[1]) == (stream == "fixed_order")
+
+
+def test_with_replacement_draws_from_the_clients_own():
+    objective = blobs(stream="with_replacement").objective
+    places = np.concatenate(
+        [objective.pick(Batch(jax.random.key(0), n), 20, 40)[0] for n in range(50)]
+    )
+    assert set(places.tolist()) == set(range(20))
+
+
+def test_the_cursor_outlives_the_round():
+    """One step a round, or all in one round: the same batches in the same order."""
+    one, many = (
+        ff.simulate(
+            ff.FedAvg(), blobs(num_clients=1), who.Full(), rounds=rounds, lr=0.1,
+            local_steps=steps,
+        )
+        for rounds, steps in [(1, 12), (12, 1)]
+    )  # fmt: skip
+    assert gap(one.x, many.x) < 1e-6
+
+
+@pytest.mark.parametrize("alg", [ff.Focus(), ff.Scaffold(), ff.MIFA()], ids=repr)
+def test_both_engines_train_alike(alg):
+    slow, fast = (
+        run(alg, blobs(dtype="float64"), who.Uniform(3), rounds=10, lr=0.02,
+            local_steps=3)
+        for run in (ff.loop, ff.simulate)
+    )  # fmt: skip
+    assert gap(slow.x, fast.x) < 1e-12
+
+
+def test_sg_focus_learns_what_everybody_knows():
+    result = ff.simulate(
+        ff.Focus(), blobs(), who.Bernoulli(np.linspace(0.2, 0.9, 6)), rounds=400,
+        lr=0.01, local_steps=3, every=50,
+    )  # fmt: skip
+    accuracy = result.metrics["accuracy"]
+    assert accuracy[-1] > 0.9 > accuracy[0]
+    assert result.x["w"].dtype == "float32"
+    # evaluated after rounds 50, 100, ...; what was found stands in between
+    assert len(accuracy) == 401
+    assert (accuracy[50:100] == accuracy[50]).all()
+    tracked = jax.tree.map(lambda g: g.sum(0), result.clients.grad)
+    assert gap(result.server.y, tracked) < 1e-4
+
+
+def test_evaluating_less_often_changes_nothing_else():
+    often, seldom = (
+        ff.simulate(
+            ff.Focus(), blobs(), who.Uniform(3), rounds=30, lr=0.01, local_steps=3,
+            every=every,
+        )
+        for every in (1, 10)
+    )  # fmt: skip
+    assert gap(often.x, seldom.x) == 0
+    for name in ("loss", "accuracy"):
+        assert np.allclose(often.metrics[name][::10], seldom.metrics[name][::10])
+
+
+@pytest.mark.parametrize("run", [ff.loop, ff.simulate])
+def test_divergence_between_evaluations_is_noticed(run):
+    result = run(
+        ff.FedAvg(), blobs(), who.Full(), rounds=40, lr=3e38, local_steps=8, every=30
+    )
+    assert result.diverged_at is not None and result.diverged_at < 29
+    assert np.isfinite(result.x["w"]).all()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"batch_size": 21}, "got 21, and client 0 has 20 samples"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"stream": "epoch"}, "stream must be one of"),
+        ({"num_clients": 0}, "at least one client"),
+    ],
+)
+def test_bad_input_is_refused(as_a_user, change, message):
+    with pytest.raises(ValueError, match=message):
+        blobs(**change)
