@@ -160,3 +160,11 @@ def test_auto_chooses_a_step_that_works_and_says_how(run):
 def test_an_unknown_word_for_lr_is_refused(as_a_user):
     with pytest.raises(ValueError, match="one number or \"auto\"; got 'fast'"):
         ff.simulate(ff.Focus(), quadratic(), Full(), rounds=5, lr="fast")
+
+
+@pytest.mark.parametrize("rounds", [1, 31, 32, 33, 256, 257, 300, 2500, 10_000])
+def test_chunks_cover_a_run_with_little_padding(rounds):
+    rows = plan.chunk_rows(rounds)
+    chunks = -(-rounds // rows)
+    assert rows <= plan.CHUNK and rows % plan.GRAIN == 0
+    assert 0 <= chunks * rows - rounds < chunks * plan.GRAIN

@@ -9,7 +9,8 @@ from jaxtyping import Array, Int
 from focusfl.engines.run import OnEmpty
 from focusfl.participation.model import Ids
 
-CHUNK = 256  # rounds per call of the compiled program
+CHUNK = 256  # rounds per call of the compiled program, at most
+GRAIN = 32  # it is a multiple of this: few lengths to compile for, little padding
 WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
 WORTH = 50_000  # empty slots that cost about as much as compiling a branch
 MOST_BRANCHES = 6
@@ -58,25 +59,32 @@ def slot_sizes(active: Int[np.ndarray, " rounds"], num_clients: int) -> tuple[in
     return (*smaller, num_clients if everybody else largest)
 
 
+def chunk_rows(rounds: int) -> int:
+    """Cut a run into as few chunks as can be, of one length; give that length."""
+    chunks = -(-rounds // CHUNK)
+    return -(-rounds // (chunks * GRAIN)) * GRAIN
+
+
 def plan(
     drawn: Sequence[Ids],
     start: int,
+    rows: int,
     slots: tuple[int, ...],
     num_clients: int,
     on_empty: OnEmpty,
 ) -> Plan:
-    """Lay out one chunk that begins with round `start`; pad it to CHUNK rows."""
-    active = np.zeros(CHUNK, int)
+    """Lay out one chunk that begins with round `start`; pad it to so many rows."""
+    active = np.zeros(rows, int)
     active[: len(drawn)] = [len(ids) for ids in drawn]
     branch = NOBODY + 1 + np.searchsorted(slots, active)
     # With a slot for everybody each has their own, and nothing need be gathered.
     own = np.take([0, *slots], branch) == num_clients
     who = np.concatenate([np.zeros(0, int), *drawn])
-    row = np.repeat(np.arange(CHUNK), active)
+    row = np.repeat(np.arange(rows), active)
     place = np.arange(len(who)) - np.repeat(np.cumsum(active) - active, active)
-    ids = np.tile(num_clients + np.arange(slots[-1]), (CHUNK, 1))
+    ids = np.tile(num_clients + np.arange(slots[-1]), (rows, 1))
     ids[row, np.where(own[row], who, place)] = who
-    number = np.arange(start, start + CHUNK)
+    number = np.arange(start, start + rows)
     if on_empty == "skip":
         branch[active == 0] = NOBODY
     branch[len(drawn) :], number[len(drawn) :] = NOBODY, PADDING

@@ -15,7 +15,7 @@ import numpy as np
 from focusfl import keys
 from focusfl.core import Algorithm
 from focusfl.engines import program as compiled
-from focusfl.engines.plan import CHUNK, plan, slot_sizes
+from focusfl.engines.plan import chunk_rows, plan, slot_sizes
 from focusfl.engines.program import Log, Program, State
 from focusfl.engines.run import (
     OnEmpty,
@@ -105,13 +105,14 @@ def sweep(
             state, first = jax.tree.map(partial(_repeat, len(rates)), (state, first))
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
         logs, running = [_fetch(first, 1)], []
-        for start in range(0, rounds, CHUNK):
-            now = drawn[start : start + CHUNK]
-            layout = plan(now, start, slots, problem.num_clients, on_empty)
+        rows = chunk_rows(rounds)
+        for start in range(0, rounds, rows):
+            now = drawn[start : start + rows]
+            layout = plan(now, start, rows, slots, problem.num_clients, on_empty)
             state, log = run(program, state, step, bound, data, held, key, layout)
             running.append((log, len(now)))
             # One chunk may run on while the next is laid out.
-            while len(running) > (start + CHUNK < rounds):
+            while len(running) > (start + rows < rounds):
                 logs.append(_fetch(*running.pop(0)))
                 if progress:
                     progress(sum(len(log.alive) for log in logs) - 1, _best(logs[-1]))
