@@ -167,14 +167,18 @@ def test_a_problem_without_a_known_optimum_is_judged_by_its_gradient(focusfl, st
 
 
 def test_an_interrupt_ends_it_at_once_and_leaves_nothing_half_written(tmp_path):
-    running = subprocess.Popen(
-        [sys.executable, "-m", "focusfl.cli", "reproduce", "ridge"], cwd=tmp_path,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert "running" in running.stderr.readline()
-    running.send_signal(signal.SIGINT)
-    running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=30)
+    # A process started in the background may have inherited deafness to the signal.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from focusfl.cli import main; main(['reproduce', 'ridge'])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert "running" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "interrupted" in said and "Traceback" not in said
     assert not (tmp_path / "runs").exists()
