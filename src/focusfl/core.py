@@ -98,9 +98,3 @@ class Algorithm(abc.ABC):
     def cost(self) -> tuple[int | float, int | float]:
         """Vectors of the model's size that a participant receives and sends."""
         return 1, 1
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Raise unless a constant is a positive number."""
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be positive and finite; got {value}.")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl import tree
-from focusfl.core import Algorithm, check_positive
+from focusfl.checks import check_positive
+from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
 

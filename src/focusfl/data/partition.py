@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from focusfl import keys
+from focusfl.checks import check_count
 
 Parts = list[Int[np.ndarray, "_"]]  # the samples of each client, in increasing order
 Labels = Shaped[np.ndarray, " samples"]
@@ -148,9 +149,3 @@ def _check_filled(parts: Sequence, advice: str):
             f"Use {advice}, fewer clients or another seed."
         )
     return parts
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise unless value is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from focusfl import keys
-from focusfl.data.partition import check_count
+from focusfl.checks import check_count
 
 Positions = Int[np.ndarray, "_"]
 

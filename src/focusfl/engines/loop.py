@@ -4,12 +4,11 @@ Slow and plain, on any array library. What `simulate` does must equal this.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl import keys, tree
+from focusfl import tree
 from focusfl.core import Algorithm, Round
 from focusfl.engines.run import (
     OnEmpty,
@@ -17,9 +16,11 @@ from focusfl.engines.run import (
     Record,
     Result,
     StepSize,
+    batch_stream,
     check,
     choose_lr,
     finish,
+    grad_fn,
     limit_of,
     next_batch,
     sane,
@@ -27,7 +28,7 @@ from focusfl.engines.run import (
 )
 from focusfl.participation import Participation, schedule
 from focusfl.participation.model import Ids
-from focusfl.problems import Objective, Problem
+from focusfl.problems import Problem
 from focusfl.tree import Tree
 
 
@@ -79,13 +80,14 @@ def loop(
         state = now
         limit = limit if rows else limit_of(row)
         rows.append(row)
-        models.append(tree.map(np.asarray, state.server.x))
+        if record == "model":
+            models.append(tree.map(np.asarray, state.server.x))
         if active is not None:
             counts.append(active)
             if progress:
                 progress(len(counts), row)
     result = Result(
-        x=models[-1],
+        x=tree.map(np.asarray, state.server.x),
         metrics={name: np.array([row[name] for row in rows]) for name in rows[0]}
         | vectors_sent(algorithm, problem.num_clients, np.array(counts, int)),
         trajectory=_stack(models) if record == "model" else None,
@@ -112,11 +114,9 @@ def states(
 ) -> Iterator[tuple[State, int | None]]:
     """Yield the state before round 0 and after each round, with the round's |S|."""
     num_clients, objective = problem.num_clients, problem.objective
-    key = keys.stream(seed, "batch") if objective.stochastic else None
+    key = batch_stream(objective, seed)
     grads = [
-        partial(
-            _grad, objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data)
-        )
+        grad_fn(objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data))
         for i in range(num_clients)
     ]
 
@@ -159,10 +159,6 @@ def states(
             rd = Round(index, float(lr), local_steps, num_clients, len(ids))
             state = play(state, ids, rd)
         yield state, len(ids)
-
-
-def _grad(objective: Objective, data: Tree, x: Tree, batch: Any) -> Tree:
-    return objective.grad(x, data, batch)
 
 
 def _finite(x: Tree) -> bool:

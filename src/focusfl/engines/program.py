@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
 from focusfl.engines.plan import PADDING, Plan
-from focusfl.engines.run import Record, next_batch, sane
+from focusfl.engines.run import Record, grad_fn, next_batch, sane
 from focusfl.problems import Objective
 from focusfl.tree import Tree
 
@@ -180,11 +180,11 @@ def _play(
     down = algorithm.broadcast(server)
 
     def participant(client, data, id, done):
-        grad_fn = partial(_grad, objective, data)
+        gradient = grad_fn(objective, data)
 
         def step(local, number):
             batch = next_batch(objective, key, id, number)
-            return algorithm.step(local, grad_fn, batch, rd), None
+            return algorithm.step(local, gradient, batch, rd), None
 
         here = objective.enter(down, data)
         local = algorithm.pull(client, here)
@@ -206,10 +206,6 @@ def _play(
     server = algorithm.update(server, objective.collect(ups, theirs[1]), rd)
     answer = algorithm.broadcast(server)
     return server, each(settle)(mine, theirs[1])
-
-
-def _grad(objective: Objective, data: Tree, x: Tree, batch: Any) -> Tree:
-    return objective.grad(x, data, batch)
 
 
 def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from focusfl import keys, tree
-from focusfl.core import Algorithm, Batch
+from focusfl.checks import check_count
+from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.participation import Participation
-from focusfl.participation.model import check_count
 from focusfl.problems import Objective, Problem
 from focusfl.tree import Tree
 
@@ -112,6 +112,16 @@ def _start(problem: Problem, x0: Tree | None) -> Tree:
         raise ValueError(
             "x0 must be a model of this problem: nested dicts with the same names."
         ) from None
+
+
+def batch_stream(objective: Objective, seed: int) -> Any:
+    """The key that all batches of a run come from; none if nothing is drawn."""
+    return keys.stream(seed, "batch") if objective.stochastic else None
+
+
+def grad_fn(objective: Objective, data: Tree) -> GradFn:
+    """One client's gradient, as algorithms call it."""
+    return lambda x, batch: objective.grad(x, data, batch)
 
 
 def next_batch(objective: Objective, key: Any, client: Any, number: Any) -> Any:

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from focusfl import keys
 from focusfl.core import Algorithm
 from focusfl.engines import program as compiled
 from focusfl.engines.plan import chunk_rows, plan, slot_sizes
@@ -23,6 +22,7 @@ from focusfl.engines.run import (
     Record,
     Result,
     StepSize,
+    batch_stream,
     check,
     choose_lr,
     finish,
@@ -95,7 +95,7 @@ def sweep(
     with jax.enable_x64(problem.dtype == "float64"):
         x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
         data, held = jax.device_put((data, problem.held))
-        key = keys.stream(seed, "batch") if objective.stochastic else None
+        key = batch_stream(objective, seed)
         anywhere = program._replace(slots=())  # what comes first and last has no slots
         state, first = compiled.begin(anywhere, x0, data, held, key)
         limit = limit_of({name: a[0] for name, a in first.metrics.items()})

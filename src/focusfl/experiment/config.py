@@ -1,6 +1,5 @@
 """A study as TOML, parsed once and strictly. Past here there are only dataclasses."""
 
-import difflib
 import inspect
 import tomllib
 from collections.abc import Callable, Collection, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
+from focusfl.checks import unknown
 from focusfl.core import Algorithm
 from focusfl.engines.run import StepSize
 from focusfl.participation import PARTICIPATION, Participation, by_rarity
@@ -172,13 +172,6 @@ def _build(
         return kinds[kind](**options)
     except (ValueError, TypeError) as error:
         raise ValueError(f"[{where}]: {error}") from None
-
-
-def unknown(what: str, got: Any, known: Collection[str]) -> str:
-    """Say that a name is not known, and which known one is nearest."""
-    near = difflib.get_close_matches(str(got), known, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"unknown {what}: {got!r}.{hint} Known: {_list(known)}."
 
 
 def _known(where: str, table: Mapping, known: Collection[str]) -> None:

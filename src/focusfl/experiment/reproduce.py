@@ -5,8 +5,9 @@ from functools import partial
 
 import numpy as np
 
+from focusfl.checks import unknown
 from focusfl.engines.run import Progress, Result
-from focusfl.experiment.config import STUDIES, Study, unknown
+from focusfl.experiment.config import STUDIES, Study
 from focusfl.experiment.study import Cell, run_cells, side_by_side
 from focusfl.experiment.summary import summarise
 

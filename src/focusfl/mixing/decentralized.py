@@ -8,7 +8,6 @@ in every iteration.
     Z = run("extra", grads, Z0, lr=0.05, iterations=500, W=metropolis(graph))
 """
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from focusfl.checks import check_count, unknown
 from focusfl.mixing.matrices import Mixing
 from focusfl.mixing.stacked import Gradients, Stacked, coefficients, gradients
 from focusfl.mixing.stochastic import (
@@ -25,7 +25,6 @@ from focusfl.mixing.stochastic import (
     check_doubly_stochastic,
     check_row_stochastic,
 )
-from focusfl.participation.model import check_count
 from focusfl.problems import Problem
 
 __all__ = [
@@ -195,11 +194,7 @@ def states(
 ) -> Iterator[State]:
     """The endless sequence behind `run`, with what the method remembers."""
     if method not in METHODS:
-        near = difflib.get_close_matches(method, METHODS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"unknown method {method!r}.{hint} Known: {', '.join(METHODS)}."
-        )
+        raise ValueError(unknown("method", method, METHODS))
     if not 0 < lr < np.inf:
         raise ValueError(f"lr must be positive and finite; got {lr}.")
     takes = METHODS[method].takes

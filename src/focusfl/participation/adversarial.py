@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.participation.model import Marginals, Participation, check_count
+from focusfl.checks import check_count
+from focusfl.participation.model import Marginals, Participation
 
 
 @dataclass(frozen=True, eq=False)

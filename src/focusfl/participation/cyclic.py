@@ -5,12 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.participation.model import (
-    Marginals,
-    Participation,
-    check_count,
-    check_size,
-)
+from focusfl.checks import check_count
+from focusfl.participation.model import Marginals, Participation, check_size
 
 
 @dataclass(frozen=True, eq=False)

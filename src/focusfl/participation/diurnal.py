@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.checks import check_count
 from focusfl.participation.bernoulli import mean_reciprocal
 from focusfl.participation.model import (
     Marginals,
     Numbers,
     Participation,
     chances,
-    check_count,
     check_each,
     ids_of,
     numbers,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int8
 
-from focusfl.participation.model import check_count
+from focusfl.checks import check_count
 
 EVENTS = {  # the switch an event turns, and where to
     "screen_off": ("off", 1), "screen_on": ("off", 0),

@@ -138,9 +138,3 @@ def check_size(num_clients: int, m: int) -> None:
         raise ValueError(
             f"m must not exceed the number of clients; got m = {m} of {num_clients}."
         )
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise unless value is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")

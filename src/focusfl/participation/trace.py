@@ -7,7 +7,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from focusfl.participation.model import Marginals, Participation, check_count, ids_of
+from focusfl.checks import check_count
+from focusfl.participation.model import Marginals, Participation, ids_of
 
 UNKNOWN = ("away", "hold", "error")
 

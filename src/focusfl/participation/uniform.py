@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.checks import check_count
 from focusfl.participation.model import (
     Marginals,
     Participation,
-    check_count,
     check_size,
     first_to_ring,
 )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from focusfl import keys
+from focusfl.checks import check_count
 from focusfl.participation.bernoulli import unit_gauss
 from focusfl.participation.model import (
     Marginals,
     Participation,
     PerClient,
-    check_count,
     check_size,
     first_to_ring,
     uniforms,

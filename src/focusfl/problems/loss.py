@@ -146,15 +146,10 @@ def from_loss(
         raise ValueError(f"batch_size must be at least 1; got {batch_size}.")
     import jax
 
-    most = max(lengths)
-
-    def stacked(*leaves):
-        out = np.zeros((len(leaves), most, *np.shape(leaves[0])[1:]), leaves[0].dtype)
-        for row, leaf in zip(out, leaves, strict=True):
-            row[: len(leaf)] = leaf
-        return out
-
-    samples = jax.tree.map(lambda *a: stacked(*map(np.asarray, a)), *client_data)
+    pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
+    leaves, structure = jax.tree.flatten(pooled)
+    parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
+    samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
     x0 = jax.tree.map(lambda a: np.asarray(a, dtype), params)
     loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream)
     return Learned(loss, samples, np.array(lengths, np.int32), held, x0, dtype)

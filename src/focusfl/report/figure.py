@@ -23,23 +23,27 @@ LABELS = {
 }
 
 
-def convergence(cells: list[Cell], axes: tuple[str, ...] = ("rounds",)) -> "Figure":
-    """Draw relative error against rounds, or vectors sent; one row for each axis.
-
-    Algorithms as published are dotted, in the colour of the algorithm itself.
-    """
+def blank(**options: Any) -> "Figure":
+    """An empty figure; where matplotlib is missing, one clear line."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ValueError(
             "figures need matplotlib; install it with: pip install 'focusfl[plots]'"
         ) from None
+    return Figure(**options)
 
+
+def convergence(cells: list[Cell], axes: tuple[str, ...] = ("rounds",)) -> "Figure":
+    """Draw relative error against rounds, or vectors sent; one row for each axis.
+
+    Algorithms as published are dotted, in the colour of the algorithm itself.
+    """
     scenes = list(dict.fromkeys(cell.participation for cell in cells))
     names = list(dict.fromkeys(cell.algorithm for cell in cells))
     look = looks(names)
     crowd = len(names) > 4
-    figure = Figure(
+    figure = blank(
         figsize=(0.8 + 3.1 * len(scenes) + 1.9 * crowd, 0.4 + 3 * len(axes)),
         layout="constrained",
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from focusfl import mixing
 from focusfl.mixing.matrices import Mixing
-from focusfl.report.figure import COLOURS
+from focusfl.report.figure import COLOURS, blank
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,18 +44,11 @@ class Step(NamedTuple):
 
 def mixing_figure(num_clients: int, active: Iterable[SupportsIndex]) -> "Figure":
     """Draw a round with these participants, numbered from 1: graphs over matrices."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError(
-            "figures need matplotlib; install it with: pip install 'focusfl[plots]'"
-        ) from None
-
     present = _participants(active, num_clients)
     steps = _steps(num_clients, present)
     side = CELL * (num_clients + 1)
     across, height = max(2.6, side + 1.0), MATRIX + side + 0.85
-    figure = Figure(figsize=(across * len(steps), height))
+    figure = blank(figsize=(across * len(steps), height))
     for k, step in enumerate(steps):
         panel = figure.add_axes((k / len(steps), 0, 1 / len(steps), 1))
         panel.set(xlim=(-across / 2, across / 2), ylim=(height, 0))

@@ -8,7 +8,7 @@ from focusfl.algorithms.focus import Focus
 from focusfl.engines.run import Result
 from focusfl.participation import Bernoulli, Participation
 from focusfl.problems import Problem, random_quadratic, robust, wavy
-from focusfl.report.figure import COLOURS
+from focusfl.report.figure import COLOURS, blank
 from focusfl.theory import auto_lr, constants, step_sizes
 
 if TYPE_CHECKING:
@@ -33,14 +33,7 @@ class Row(NamedTuple):
 
 def regimes_figure() -> tuple["Figure", list[Row]]:
     """Draw one panel per regime; give the numbers in them."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError(
-            "figures need matplotlib; install it with: pip install 'focusfl[plots]'"
-        ) from None
-
-    figure = Figure(figsize=(13.5, 4.2), layout="constrained")
+    figure = blank(figsize=(13.5, 4.2), layout="constrained")
     panels = figure.subplots(1, 3)
     rows = [
         *_strongly_convex(panels[0]),

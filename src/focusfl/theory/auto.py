@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
+from focusfl.checks import check_count
 from focusfl.core import Algorithm
 from focusfl.participation import Participation, Replay, schedule
-from focusfl.participation.model import Ids, check_count, ids_of
+from focusfl.participation.model import Ids, ids_of
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.problems.quadratic import EIGEN_DIM
 from focusfl.theory.constants import Constants, Quadratics, constants, exact

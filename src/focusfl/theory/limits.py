@@ -6,9 +6,9 @@ Closed forms on quadratics, f_i(x) = x·H_i x / 2 - h_i·x.
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.core import check_positive
+from focusfl.checks import check_count, check_positive
 from focusfl.participation import Participation
-from focusfl.participation.model import PerClient, check_count
+from focusfl.participation.model import PerClient
 from focusfl.problems import LeastSquares, Problem
 from focusfl.problems.quadratic import Diagonal
 from focusfl.theory.constants import Quadratics, check_quadratic

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
+from focusfl.checks import check_count
 from focusfl.core import Algorithm
 from focusfl.engines.loop import states
 from focusfl.participation import Participation, schedule
-from focusfl.participation.model import check_count
 from focusfl.problems import Problem
 from focusfl.theory.constants import constants, exact
 from focusfl.tree import Tree

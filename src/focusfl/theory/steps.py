@@ -6,9 +6,8 @@ Ying, Li, Yang. NeurIPS 2025. https://arxiv.org/abs/2503.20117
 import math
 from typing import Literal, NamedTuple
 
-from focusfl.core import check_positive
+from focusfl.checks import check_count, check_positive
 from focusfl.participation import Marginals
-from focusfl.participation.model import check_count
 from focusfl.theory.constants import Constants
 
 Regime = Literal["strongly convex", "PL", "non-convex"]

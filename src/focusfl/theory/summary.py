@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.algorithms.focus import Focus
-from focusfl.core import check_positive
+from focusfl.checks import check_count, check_positive
 from focusfl.participation import Participation
-from focusfl.participation.model import check_count
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
 from focusfl.theory.auto import auto_lr
