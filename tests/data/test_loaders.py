@@ -402,9 +402,12 @@ def test_heart_disease_with_means_keeps_everybody(real):
 
 @pytest.mark.parametrize("load", [data.heart_disease, data.tcga_brca])
 def test_standardised_features_have_mean_0_and_deviation_1(real, load):
-    x = load(real, standardise=True).x
+    raw = load(real).x
+    x = data.standardise(raw)
     assert np.allclose(x.mean(0), 0, atol=1e-12)
     assert np.allclose(x.std(0), 1, atol=1e-12)
+    some = data.standardise(raw, raw[::2])
+    assert np.allclose(some[::2].mean(0), 0, atol=1e-12) and abs(some.mean()) > 1e-4
 
 
 def test_tcga_brca_has_the_patients_of_flamby(real):
@@ -428,3 +431,25 @@ def test_malformed_patients_are_named(tmp_path):
         data.heart_disease(tmp_path)
     with pytest.raises(ValueError, match="one of drop, mean; got 'zero'"):
         data.heart_disease(tmp_path, missing="zero")
+
+
+FOLDS = "pid,fold,fold2\na,train,train_0\nb,test,test_5\n"
+
+
+@pytest.mark.parametrize(
+    "table, folds, message",
+    [
+        ("pid,age,E,T\na,1,0,9\nb,1,spam,9\n", FOLDS, "brca.csv, line 3: must have 3"),
+        ("pid,age,E,T\na,1,0\n", FOLDS, "brca.csv, line 2: .* got '1,0'"),
+        ("pid,age,E,T\nc,1,0,9\n", FOLDS, "must hold patients that .* got none"),
+        ("", FOLDS, "must hold patients that .* got none"),
+        ("pid,age,E,T\n", FOLDS.replace("t_5", "t_6"), "split.csv, line 3: .*test_6"),
+        ("pid,age,E,T\n", FOLDS.replace("fold2", "x"), "line 2: .* a fold2 like"),
+    ],
+)
+def test_malformed_regions_are_named(tmp_path, table, folds, message):
+    (tmp_path / "fed_tcga_brca").mkdir()
+    (tmp_path / "fed_tcga_brca" / "brca.csv").write_text(table)
+    (tmp_path / "fed_tcga_brca" / "train_test_split.csv").write_text(folds)
+    with pytest.raises(ValueError, match=message):
+        data.tcga_brca(tmp_path)

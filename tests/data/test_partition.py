@@ -162,3 +162,14 @@ def test_stacking_pads_to_the_client_with_the_most():
 def test_impossible_splits_are_refused(as_a_user, make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_share_of_every_group_is_held_out():
+    groups = np.repeat([0, 1, 2], [100, 40, 3])
+    held = data.hold_out(groups, 0.25, seed=0)
+    assert np.bincount(groups[held]).tolist() == [25, 10, 1]
+    assert np.array_equal(held, data.hold_out(groups, 0.25, seed=0))
+    assert not np.array_equal(held, data.hold_out(groups, 0.25, seed=1))
+    assert not data.hold_out(groups, 0, seed=0).any()
+    with pytest.raises(ValueError, match=r"share must lie in \[0, 1\); got 1"):
+        data.hold_out(groups, 1, seed=0)

@@ -7,7 +7,7 @@ import pytest
 
 import focusfl as ff
 from focusfl import participation as who
-from focusfl.problems.tabular import heart_disease, libsvm
+from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
 
 real_data = pytest.mark.skipif(
     "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
@@ -54,6 +54,32 @@ def test_splits_of_a_table_are_named(as_a_user):
         libsvm(split="label")
     with pytest.raises(ValueError, match="rows must lie between"):
         libsvm(rows=3)
+
+
+@real_data
+def test_patients_are_for_training_or_for_tests():
+    parts = [heart_disease(missing="mean", part=part) for part in ("train", "test")]
+    train, test = ((problem.b != 0).sum(1) for problem in parts)
+    assert (train + test).tolist() == [303, 294, 123, 200]
+    assert test.tolist() == [76, 73, 31, 50]  # a quarter of the ill and of the well
+    other = heart_disease(missing="mean", part="train", seed=1)
+    assert not np.array_equal(parts[0].b, other.b)
+    # Standardised without a look at the tests.
+    rows = parts[0].A[parts[0].b != 0][:, :-1]
+    assert np.allclose(rows.mean(0), 0, atol=1e-12)
+    with pytest.raises(ValueError, match="part must be one of all, train, test"):
+        heart_disease(part="tests")
+
+
+@real_data
+def test_survival_in_six_regions_has_an_optimum_and_focus_finds_it():
+    problem = tcga_brca()
+    assert problem.num_clients == 6 and problem.event.sum() == 151
+    found = problem.objective.evaluate(problem.optimum, problem.held)
+    assert found["grad_norm"] < 1e-14
+    law = who.Bernoulli([0.9, 0.9, 0.05, 0.9, 0.9, 0.9])
+    focus, scaffold, fedavg = ends(problem, law, (0.02, 0.02), 2000)
+    assert focus < 1e-10 and scaffold < 1e-10 and fedavg > 0.05
 
 
 def test_a_missing_data_set_says_what_where_and_how(tmp_path):

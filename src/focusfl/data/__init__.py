@@ -1,12 +1,20 @@
 """Data sets, how they are dealt out to clients, and in which order these use them."""
 
+from focusfl.data.arrays import arrays_of
 from focusfl.data.cifar import Images, cifar10, download_cifar10
-from focusfl.data.hospitals import Hospitals, Survival, heart_disease, tcga_brca
+from focusfl.data.hospitals import (
+    Hospitals,
+    Survival,
+    heart_disease,
+    standardise,
+    tcga_brca,
+)
 from focusfl.data.partition import (
     by_label,
     counts,
     dirichlet,
     dirichlet_balanced,
+    hold_out,
     iid,
     natural,
     shards,
@@ -29,6 +37,7 @@ __all__ = [
     "Stacked",
     "Survival",
     "Table",
+    "arrays_of",
     "by_label",
     "cifar10",
     "counts",
@@ -39,6 +48,7 @@ __all__ = [
     "fixed_order",
     "folder",
     "heart_disease",
+    "hold_out",
     "iid",
     "libsvm",
     "natural",
@@ -46,6 +56,7 @@ __all__ = [
     "read_libsvm_text",
     "shards",
     "stack",
+    "standardise",
     "tcga_brca",
     "with_replacement",
 ]

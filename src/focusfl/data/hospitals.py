@@ -24,6 +24,8 @@ DROPPED = ("slope", "ca", "thal")
 CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}  # the first is all zeros
 MISSING = ("drop", "mean")
 
+Features = Float[np.ndarray, "_ features"]
+
 
 class Hospitals(NamedTuple):
     """Who has heart disease?"""
@@ -47,9 +49,7 @@ class Survival(NamedTuple):
     features: tuple[str, ...]
 
 
-def heart_disease(
-    data_dir: Place = None, missing: str = "drop", standardise: bool = False
-) -> Hospitals:
+def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
     """Load UCI Heart Disease: four hospitals, 13 features, disease or not.
 
     As in FLamby: slope, ca and thal, mostly missing, are left out; cp and restecg
@@ -78,11 +78,10 @@ def heart_disease(
     for i in range(len(tables)):
         mine = center == i
         x[mine] = np.where(np.isnan(x[mine]), np.nanmean(x[mine], 0), x[mine])
-    x = _standardise(x) if standardise else x
     return Hospitals(x, y, center, CENTERS, tuple(features))
 
 
-def tcga_brca(data_dir: Place = None, standardise: bool = False) -> Survival:
+def tcga_brca(data_dir: Place = None) -> Survival:
     """Load Fed-TCGA-BRCA: survival of 1088 patients, 39 features, six regions.
 
     The patients of brca.csv that FLamby's split names, in the order of that file.
@@ -90,40 +89,76 @@ def tcga_brca(data_dir: Place = None, standardise: bool = False) -> Survival:
     files = [f"fed_tcga_brca/{name}.csv" for name in ("brca", "train_test_split")]
     how = f"The files are at {BRCA}."
     table, split = find("tcga_brca", [files], how, data_dir)
-    with open(split, newline="") as file:
-        folds = {row["pid"]: row["fold2"].split("_") for row in csv.DictReader(file)}
+    folds = _read_folds(split)
     with open(table, newline="") as file:
-        header, *rows = csv.reader(file)
-    rows = [row for row in rows if row[0] in folds]
-    numbers = np.array([row[1:] for row in rows], float)
+        header, *rows = list(csv.reader(file)) or [[]]
+    mine = [(line, row) for line, row in enumerate(rows, 2) if row and row[0] in folds]
+    if not mine:
+        raise ValueError(f"{table} must hold patients that {split} names; got none.")
+    numbers = np.array(
+        [_numbers(row[1:], len(header) - 1, f"{table}, line {n}") for n, row in mine]
+    )
     x, event, time = numbers[:, :-2], numbers[:, -2] == 1, numbers[:, -1]
-    parts, regions = zip(*(folds[row[0]] for row in rows), strict=True)
+    parts, regions = zip(*(folds[row[0]] for _, row in mine), strict=True)
     return Survival(
-        _standardise(x) if standardise else x,
+        x,
         time,
         event,
-        np.array(regions, int),
+        np.array(regions),
         np.array(parts) == "train",
         REGIONS,
         tuple(header[1:-2]),
     )
 
 
+def standardise(x: Features, by: Features | None = None) -> Features:
+    """Give every feature mean 0 and deviation 1, over these rows or those of `by`.
+
+    Over all clients: sums that hospitals can share without showing patients.
+    """
+    known = x if by is None else by
+    spread = known.std(0)
+    return (x - known.mean(0)) / np.where(spread > 0, spread, 1)
+
+
 def _read_patients(path: Path):
-    table = []
     with open(path, newline="") as file:
-        for number, row in enumerate(csv.reader(file), 1):
-            try:
-                numbers = [np.nan if cell == "?" else float(cell) for cell in row]
-            except ValueError:
-                numbers = []
-            if len(numbers) != len(COLUMNS):
+        rows = enumerate(csv.reader(file), 1)
+        return np.array(
+            [_numbers(row, len(COLUMNS), f"{path}, line {n}") for n, row in rows]
+        )
+
+
+def _numbers(cells: list[str], count: int, where: str) -> list[float]:
+    try:
+        found = [np.nan if cell == "?" else float(cell) for cell in cells]
+    except ValueError:
+        found = []
+    if len(found) != count:
+        raise ValueError(
+            f"{where}: must have {count} numbers or question marks; got "
+            f"{','.join(cells)!r}."
+        )
+    return found
+
+
+def _read_folds(path: Path) -> dict[str, tuple[str, int]]:
+    """Read who is for training or tests, and where."""
+    folds = {}
+    with open(path, newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), 2):
+            part, _, region = (row.get("fold2") or "").partition("_")
+            if (
+                "pid" not in row
+                or part not in ("train", "test")
+                or not (region.isdecimal() and int(region) < len(REGIONS))
+            ):
                 raise ValueError(
-                    f"{path}, line {number}: must have {len(COLUMNS)} numbers or "
-                    f"question marks; got {','.join(row)!r}."
+                    f"{path}, line {number}: must have a pid, and a fold2 like train_0 "
+                    f"for one of {len(REGIONS)} regions; got {row}."
                 )
-            table.append(numbers)
-    return np.array(table)
+            folds[row["pid"]] = part, int(region)
+    return folds
 
 
 def _encode(columns):
@@ -140,9 +175,3 @@ def _encode(columns):
         for kind in kinds[1:]
     }
     return plain | indicators
-
-
-def _standardise(x):
-    # Over all clients: sums that hospitals can share without showing patients.
-    spread = x.std(0)
-    return (x - x.mean(0)) / np.where(spread > 0, spread, 1)

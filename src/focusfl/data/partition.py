@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from focusfl import keys
 from focusfl.checks import check_count
@@ -86,6 +86,19 @@ def natural(groups: Labels) -> Parts:
     """Make one client of each group, such as the patients of one hospital."""
     groups = _check_labels(groups, 1)
     return [np.flatnonzero(groups == group) for group in np.unique(groups)]
+
+
+def hold_out(
+    groups: Labels, share: float | int, seed: int
+) -> Bool[np.ndarray, " samples"]:
+    """Mark a random share of every group, rounded, to be held out for tests."""
+    if not 0 <= share < 1:
+        raise ValueError(f"share must lie in [0, 1); got {share}.")
+    held, rng = np.zeros(len(groups), bool), _rng(seed, "hold_out")
+    for group in np.unique(groups):
+        mine = rng.permutation(np.flatnonzero(groups == group))
+        held[mine[: round(share * len(mine))]] = True
+    return held
 
 
 def counts(labels: Labels, parts: Parts) -> Int[np.ndarray, "clients classes"]:

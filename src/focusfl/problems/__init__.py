@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 
+from focusfl.problems.adapters import from_equinox, from_flax, rebuilt
+from focusfl.problems.cox import Cox
 from focusfl.problems.drawn import random_quadratic, ridge
 from focusfl.problems.logistic import Logistic
 from focusfl.problems.loss import Learned, from_loss
+from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.nonconvex import Robust, Wavy, robust, wavy
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.quadratic import LeastSquares, Quadratic
-from focusfl.problems.tabular import heart_disease, libsvm
+from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,
@@ -18,6 +21,8 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "logistic": Logistic,
     "libsvm": libsvm,
     "heart_disease": heart_disease,
+    "cox": Cox,
+    "tcga_brca": tcga_brca,
     "random_quadratic": random_quadratic,
     "wavy": wavy,
     "robust": robust,
@@ -25,8 +30,9 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 
 __all__ = [
     "PROBLEMS",
-    "LeastSquares",
+    "Cox",
     "Learned",
+    "LeastSquares",
     "Logistic",
     "Noisy",
     "Objective",
@@ -34,11 +40,19 @@ __all__ = [
     "Quadratic",
     "Robust",
     "Wavy",
+    "accuracy",
+    "cross_entropy",
+    "from_equinox",
+    "from_flax",
     "from_loss",
     "heart_disease",
     "libsvm",
+    "mlp",
     "random_quadratic",
+    "rebuilt",
     "ridge",
     "robust",
+    "softmax",
+    "tcga_brca",
     "wavy",
 ]

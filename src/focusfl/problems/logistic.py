@@ -6,9 +6,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
+from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem
-
-NEWTON_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -106,21 +105,11 @@ class Logistic(Problem):
     @cached_property
     def optimum(self) -> Float[np.ndarray, " dim"]:
         """x*, by Newton's method until rounding stops it."""
-        x, best = self.x0, np.inf
-        for _ in range(NEWTON_STEPS):
-            grad = self.objective.grad(x, self._pooled, None)
-            size = float(np.linalg.norm(grad))
-            if size >= best and size < 1e-12:
-                break
-            best, step, length = size, np.linalg.solve(self._hessian(x), grad), 1.0
-            # Half the step until the gradient shrinks: far away Newton may overshoot.
-            while length > 1e-10 and size > 1e-12:
-                tried = self.objective.grad(x - length * step, self._pooled, None)
-                if np.linalg.norm(tried) < size:
-                    break
-                length /= 2
-            x = x - length * step
-        return x
+
+        def grad(x):
+            return self.objective.grad(x, self._pooled, None)
+
+        return newton(grad, self._hessian, self.x0)
 
     @cached_property
     def held(self):

@@ -1,11 +1,14 @@
-"""Logistic regression on real tables: LIBSVM sets dealt out, hospitals as they are."""
+"""Convex problems on real tables: LIBSVM sets dealt out, hospitals as they are."""
 
 from typing import Any
 
 import numpy as np
 
 from focusfl import data
+from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
+
+TEST_SHARE = 0.25  # of every hospital's patients
 
 
 def libsvm(
@@ -43,12 +46,50 @@ def libsvm(
     return logistic(x, y, splits[split](), penalty)
 
 
-def heart_disease(penalty: float = 0.01, data_dir: str | None = None) -> Logistic:
-    """Four hospitals, each with its own patients: who has a heart disease?"""
-    table = data.heart_disease(data_dir, standardise=True)
-    ones = np.ones((len(table.y), 1))  # an intercept, penalised like the rest
-    x = np.concatenate([table.x, ones], axis=1)
-    return logistic(x, 2.0 * table.y - 1, data.natural(table.center), penalty)
+def heart_disease(
+    penalty: float = 0.01,
+    missing: str = "drop",
+    part: str = "all",
+    seed: int = 0,
+    data_dir: str | None = None,
+) -> Logistic:
+    """Four hospitals, each with its own patients: who has a heart disease?
+
+    `missing` is that of `data.heart_disease`. `part` is all patients, or train or test:
+    a quarter of every hospital's, ill and well alike, is drawn by `seed` for tests.
+    """
+    table = data.heart_disease(data_dir, missing)
+    taken, x = _part(part, table.x, 2 * table.center + (table.y > 0), seed)
+    ones = np.ones((len(x), 1))  # an intercept, penalised like the rest
+    x, y = np.concatenate([x, ones], axis=1), 2 * table.y - 1
+    return logistic(x[taken], y[taken], data.natural(table.center[taken]), penalty)
+
+
+def tcga_brca(
+    penalty: float = 0.1,
+    part: str = "all",
+    seed: int = 0,
+    data_dir: str | None = None,
+) -> Cox:
+    """Six regions, each with its own patients: who lives how long with breast cancer?
+
+    Every region has its own risk sets; `part` is that of `heart_disease`.
+    """
+    table = data.tcga_brca(data_dir)
+    taken, x = _part(part, table.x, 2 * table.region + table.event, seed)
+    parts = data.natural(table.region[taken])
+    stacked: Any = data.stack(parts, x[taken], table.time[taken], table.event[taken])
+    A, time, event = stacked.arrays
+    return Cox(A, np.where(stacked.mask, time, -1.0), event, penalty)
+
+
+def _part(part: str, x: np.ndarray, groups: np.ndarray, seed: int):
+    """Which patients; and all features, standardised without a look at the tests."""
+    test = data.hold_out(groups, TEST_SHARE, seed)
+    parts = {"all": np.ones(len(x), bool), "train": ~test, "test": test}
+    if part not in parts:
+        raise ValueError(f"part must be one of {', '.join(parts)}; got {part!r}.")
+    return parts[part], data.standardise(x, x if part == "all" else x[~test])
 
 
 def logistic(x: np.ndarray, y: np.ndarray, parts: list, penalty: float) -> Logistic:

@@ -1,0 +1,105 @@
+"""Classifiers on any arrays: softmax regression and a multilayer perceptron.
+
+Samples are dicts of features x, (samples, ...), and labels y, 0 to classes - 1.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from focusfl import keys
+from focusfl.checks import check_count
+from focusfl.problems.loss import Learned, from_loss
+from focusfl.tree import Tree
+
+
+def softmax(
+    client_data: Sequence[Tree], *, classes: int, held: Tree, **options: Any
+) -> Learned:
+    """Make softmax regression, from zero; options are those of `from_loss`."""
+    return mlp(client_data, classes=classes, held=held, hidden=(), **options)
+
+
+def mlp(
+    client_data: Sequence[Tree],
+    *,
+    classes: int,
+    held: Tree,
+    hidden: Sequence[int] = (64,),
+    seed: int = 0,
+    **options: Any,
+) -> Learned:
+    """Make dense layers of these hidden widths, with relu between them."""
+    for width in (classes, *hidden):
+        check_count("classes and hidden widths", width)
+    check_labels(client_data, held, classes)
+    wide = int(np.prod(np.shape(held["x"])[1:]))
+    params = _dense([wide, *hidden, classes], seed)
+    return from_loss(
+        _loss, params, client_data, held=held, metrics_fn=_metrics, **options
+    )
+
+
+def check_labels(client_data: Sequence[Tree], held: Tree, classes: int) -> None:
+    """Raise unless all labels are whole numbers from 0 to classes - 1."""
+    everybody = {f"client {i}": samples for i, samples in enumerate(client_data)}
+    for who, samples in {**everybody, "held": held}.items():
+        y = np.asarray(samples["y"])
+        if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
+            raise ValueError(
+                f"{who}: y must be whole numbers, one per sample; got {y.dtype} of "
+                f"shape {y.shape}."
+            )
+        wrong = y[(y < 0) | (y >= classes)]
+        if wrong.size:
+            raise ValueError(
+                f"{who}: labels must lie in 0..{classes - 1}; got {wrong[0]}."
+            )
+
+
+def cross_entropy(scores: Any, labels: Any) -> Any:
+    """The loss of each sample, from its scores and its label."""
+    import jax
+    import jax.numpy as jnp
+
+    scores = scores.astype(jnp.promote_types(scores.dtype, "float32"))
+    picked = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
+    return jax.nn.logsumexp(scores, axis=1) - picked
+
+
+def accuracy(scores: Any, labels: Any) -> Any:
+    """The share of samples whose label has the highest score."""
+    return (scores.argmax(1) == labels).mean()
+
+
+def _dense(widths: list[int], seed: int) -> Tree:
+    """Draw weights uniform in +-1 / sqrt(fan in); a single layer starts from zero."""
+    rng, layers = keys.rng(seed, "mlp"), {}
+    for i, shape in enumerate(zip(widths, widths[1:], strict=False)):
+        bound = (len(widths) > 2) / np.sqrt(shape[0])
+        layers[f"layer{i}"] = {
+            "w": rng.uniform(-bound, bound, shape),
+            "b": rng.uniform(-bound, bound, shape[1]),
+        }
+    return layers
+
+
+def _scores(params: Tree, x: Any) -> Any:
+    import jax
+
+    first, *rest = (params[f"layer{i}"] for i in range(len(params)))
+    x = x.reshape(len(x), -1).astype(first["w"].dtype)
+    x = x @ first["w"] + first["b"]
+    for layer in rest:
+        x = jax.nn.relu(x) @ layer["w"] + layer["b"]
+    return x
+
+
+def _loss(params: Tree, samples: Tree) -> Any:
+    return cross_entropy(_scores(params, samples["x"]), samples["y"])
+
+
+def _metrics(params: Tree, held: Tree) -> dict[str, Any]:
+    scores, y = _scores(params, held["x"]), held["y"]
+    return {"accuracy": accuracy(scores, y), "loss": cross_entropy(scores, y).mean()}
