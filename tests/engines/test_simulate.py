@@ -6,6 +6,7 @@ from helpers import Nested, quadratic, some_masks
 
 import focusfl as ff
 from focusfl.engines import plan
+from focusfl.engines import simulate as simulator
 from focusfl.engines.plan import slot_sizes
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 
@@ -97,9 +98,10 @@ def test_slots_waste_little(law, rounds):
 
 
 def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
-    monkeypatch.setattr(plan, "WORTH", 0)
+    often = plan.Pace(chunk=64, worth=0, most=6)
+    monkeypatch.setattr(simulator, "pace", lambda *_: often)
     masks = some_masks(rounds=60)
-    assert len(slot_sizes(masks.sum(1), 6)) > 1
+    assert len(slot_sizes(masks.sum(1), 6, often)) > 1
     slow, fast = (
         run(ff.Focus(), quadratic(), Replay(masks), rounds=60, lr=0.05, local_steps=3)
         for run in (ff.loop, ff.simulate)
@@ -166,5 +168,6 @@ def test_an_unknown_word_for_lr_is_refused(as_a_user):
 def test_chunks_cover_a_run_with_little_padding(rounds):
     rows = plan.chunk_rows(rounds)
     chunks = -(-rounds // rows)
-    assert rows <= plan.CHUNK and rows % plan.GRAIN == 0
-    assert 0 <= chunks * rows - rounds < chunks * plan.GRAIN
+    grain = plan.QUICK.chunk // plan.GRAINS
+    assert rows <= plan.QUICK.chunk and rows % grain == 0
+    assert 0 <= chunks * rows - rounds < chunks * grain

@@ -9,15 +9,32 @@ from jaxtyping import Array, Int
 from focusfl.engines.run import OnEmpty
 from focusfl.participation.model import Ids
 
-CHUNK = 256  # rounds per call of the compiled program, at most
-GRAIN = 32  # it is a multiple of this: few lengths to compile for, little padding
+GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
 WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
-WORTH = 50_000  # empty slots that cost about as much as compiling a branch
-MOST_BRANCHES = 6
+SMALL = 10_000  # numbers in a model whose rounds take microseconds
 NOBODY = 0  # the branch before those with slots
 PADDING = -1  # the round number of a row that is no round
 
 PerRound = Int[Array | np.ndarray, "*rounds"]
+
+
+class Pace(NamedTuple):
+    """How rounds are best cut up: by what a slot costs beside a compilation."""
+
+    chunk: int  # rounds per call of the compiled program, at most
+    worth: int  # empty slots that cost about as much as compiling another branch
+    most: int  # branches there may be
+
+
+QUICK = Pace(256, 50_000, 6)
+
+
+def pace(size: int, on_cpu: bool) -> Pace:
+    """What was measured for models of this many numbers."""
+    if size <= SMALL:
+        return QUICK
+    # On a GPU two branches were faster than three or four that fit better.
+    return Pace(8, 50, 6) if on_cpu else Pace(256, 5_000, 2)
 
 
 class Plan(NamedTuple):
@@ -29,7 +46,11 @@ class Plan(NamedTuple):
     ids: Int[Array | np.ndarray, "*rounds slots"]  # who has a slot; N and above: nobody
 
 
-def slot_sizes(active: Int[np.ndarray, " rounds"], num_clients: int) -> tuple[int, ...]:
+def slot_sizes(
+    active: Int[np.ndarray, " rounds"],
+    num_clients: int,
+    pace: Pace = QUICK,
+) -> tuple[int, ...]:
     """Choose the few numbers of slots that waste little on rounds of these sizes.
 
     The fewest with at most WASTE of all slots empty, or fewer if the run is so short
@@ -43,8 +64,8 @@ def slot_sizes(active: Int[np.ndarray, " rounds"], num_clients: int) -> tuple[in
     # For every j: the slots that rounds of up to sizes[j] take, and their branches.
     cost = sizes * below[1:]
     chosen: list[tuple[int, ...]] = [(int(size),) for size in sizes]
-    while len(chosen[-1]) < MOST_BRANCHES:
-        if cost[-1] - work <= max(WASTE * cost[-1], WORTH):
+    while len(chosen[-1]) < pace.most:
+        if cost[-1] - work <= max(WASTE * cost[-1], pace.worth):
             break
         more, best = cost.copy(), list(chosen)
         for j in range(1, len(sizes)):
@@ -59,10 +80,10 @@ def slot_sizes(active: Int[np.ndarray, " rounds"], num_clients: int) -> tuple[in
     return (*smaller, num_clients if everybody else largest)
 
 
-def chunk_rows(rounds: int) -> int:
+def chunk_rows(rounds: int, longest: int = QUICK.chunk) -> int:
     """Cut a run into as few chunks as can be, of one length; give that length."""
-    chunks = -(-rounds // CHUNK)
-    return -(-rounds // (chunks * GRAIN)) * GRAIN
+    chunks, grain = -(-rounds // longest), longest // GRAINS
+    return -(-rounds // (chunks * grain)) * grain
 
 
 def plan(

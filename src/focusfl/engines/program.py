@@ -13,12 +13,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
-from focusfl.engines.plan import PADDING, Plan
+from focusfl.engines.plan import PADDING, SMALL, Plan
 from focusfl.engines.run import Record, grad_fn, next_batch, sane
 from focusfl.problems import Objective
 from focusfl.tree import Tree
 
-UNROLL = 8  # local steps per turn of the inner loop: a turn costs some microseconds
+UNROLL = 8  # local steps per turn of the inner loop, which costs some microseconds
 
 Scalar = Float[Array, ""]
 
@@ -178,6 +178,7 @@ def _play(
     """
     algorithm, objective = program.algorithm, program.objective
     down = algorithm.broadcast(server)
+    unroll = UNROLL if size(server.x) <= SMALL else 1
 
     def participant(client, data, id, done):
         gradient = grad_fn(objective, data)
@@ -189,7 +190,7 @@ def _play(
         here = objective.enter(down, data)
         local = algorithm.pull(client, here)
         numbers = done + jnp.arange(program.local_steps)
-        local, _ = jax.lax.scan(step, local, numbers, unroll=UNROLL)
+        local, _ = jax.lax.scan(step, local, numbers, unroll=unroll)
         return algorithm.push(client, here, local, rd)
 
     def settle(client, data):
@@ -227,12 +228,17 @@ def _evaluate(
     """Evaluate in every so many rounds; in between the last metrics stand."""
     if program.every == 1:
         return program.objective.evaluate(x, held)
-    due = (index + 1) % program.every == 0
+    due = ((index + 1) % program.every == 0) & (index != PADDING)
     return jax.lax.cond(due, lambda: program.objective.evaluate(x, held), lambda: last)
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:
     return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(x)]).all()
+
+
+def size(x: Tree) -> int:
+    """Count the numbers in a model."""
+    return sum(leaf.size for leaf in jax.tree.leaves(x))
 
 
 def _num_clients(data: Tree) -> int:

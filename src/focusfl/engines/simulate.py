@@ -7,14 +7,17 @@ Rounds run in chunks of one compiled program (program.py), laid out here on the 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from focusfl.core import Algorithm
+from focusfl.engines import memory
 from focusfl.engines import program as compiled
-from focusfl.engines.plan import chunk_rows, plan, slot_sizes
+from focusfl.engines.checkpoint import CODE, Facts, digest, keeping, words
+from focusfl.engines.plan import Plan, chunk_rows, pace, plan, slot_sizes
 from focusfl.engines.program import Log, Program, State
 from focusfl.engines.run import (
     OnEmpty,
@@ -49,6 +52,8 @@ def simulate(
     every: int = 1,
     throw: bool = False,
     progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float | int = 60,
 ) -> Result:
     """Run one algorithm on one problem under one law of participation.
 
@@ -56,12 +61,19 @@ def simulate(
     names; with `throw` it raises instead. Metrics are found `every` so many rounds and
     stand until the next time. With lr="auto" FOCUS gets a step size chosen
     for this problem and participation; `why_lr` says how.
+
+    `checkpoint` names a folder for this run alone. Its whole state is written there,
+    between chunks of up to 256 rounds, once `checkpoint_every` seconds have passed, and
+    at the end. A run that was killed and is called again goes on from there, and gives
+    the bits it would have given; one that had ended gives its result at once. It must
+    be the same run, to the number of rounds and the versions: any other is refused.
     """
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     (result,) = sweep(
         algorithm, problem, participation, lrs=[lr], rounds=rounds,
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
-        every=every, progress=progress,
+        every=every, progress=progress, checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
     )  # fmt: skip
     return finish(replace(result, why_lr=why), throw)
 
@@ -80,6 +92,8 @@ def sweep(
     record: Record = "metrics",
     every: int = 1,
     progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float | int = 60,
 ) -> list[Result]:
     """Run one algorithm at several learning rates side by side, compiled once."""
     rates = np.atleast_1d(np.asarray(lrs, float))
@@ -89,14 +103,19 @@ def sweep(
     )  # fmt: skip
     drawn = list(schedule(participation, problem.num_clients, rounds, seed))
     active = np.array([len(ids) for ids in drawn])
-    slots = slot_sizes(active, problem.num_clients)
+    own_pace = pace(compiled.size(x0), jax.default_backend() == "cpu")
+    slots = slot_sizes(active, problem.num_clients, own_pace)
     objective, data = problem.fast(local_steps)
     program = Program(algorithm, objective, slots, local_steps, record, every)
-    with jax.enable_x64(problem.dtype == "float64"):
+    x64 = jax.enable_x64(problem.dtype == "float64")
+    kept_in = keeping(checkpoint, checkpoint_every)
+    with x64, memory.explained(slots[-1]), kept_in as kept:
         x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
-        data, held = jax.device_put((data, problem.held))
         key = batch_stream(objective, seed)
         anywhere = program._replace(slots=())  # what comes first and last has no slots
+        held = problem.held
+        memory.check(partial(compiled.begin, anywhere), x0, data, held, key, len(rates))
+        data, held = jax.device_put((data, held))
         state, first = compiled.begin(anywhere, x0, data, held, key)
         limit = limit_of({name: a[0] for name, a in first.metrics.items()})
         run, own = compiled.chunk, rates[0]
@@ -104,21 +123,49 @@ def sweep(
             run, own = compiled.chunks, rates
             state, first = jax.tree.map(partial(_repeat, len(rates)), (state, first))
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
-        logs, running = [_fetch(first, 1)], []
-        rows = chunk_rows(rounds)
-        for start in range(0, rounds, rows):
+        fixed = step, bound, data, held, key
+        rows = chunk_rows(rounds, own_pace.chunk)
+
+        def layout(start: int) -> Plan:
             now = drawn[start : start + rows]
-            layout = plan(now, start, rows, slots, problem.num_clients, on_empty)
-            state, log = run(program, state, step, bound, data, held, key, layout)
-            running.append((log, len(now)))
+            return plan(now, start, rows, slots, problem.num_clients, on_empty)
+
+        def facts() -> Facts:
+            begun = compiled.begin.lower(anywhere, x0, data, held, key)
+            chunk = run.lower(program, state, *fixed, layout(0))
+            return {
+                "algorithm": words(algorithm), "objective": words(objective),
+                "lr": own.tolist(), "rounds": rounds, "local_steps": local_steps,
+                "seed": seed, "on_empty": on_empty, "record": record, "every": every,
+                "dtype": str(problem.dtype), "x0": digest(x0), "data": digest(data),
+                "held": digest(held),
+                "participation": digest(active, np.concatenate(drawn)),
+                CODE: digest(begun.as_text(), chunk.as_text()),
+            }  # fmt: skip
+
+        state, first = kept.restore(state, _fetch(first, 1), facts)
+        logs, running = [first], []
+        if progress and len(first.alive) > 1:
+            progress(len(first.alive) - 1, _best(first))
+        for start in range(len(first.alive) - 1, rounds, rows):
+            if not logs[-1].alive[-1].any():
+                break
+            state, log = run(program, state, *fixed, layout(start))
+            kept.write()  # what was kept before this chunk, while it is running
+            running.append((log, min(rows, rounds - start)))
+            last = start + rows >= rounds
+            due = kept.due() and not last
             # One chunk may run on while the next is laid out.
-            while len(running) > (start + rows < rounds):
+            while len(running) > (not last and not due):
                 logs.append(_fetch(*running.pop(0)))
                 if progress:
                     progress(sum(len(log.alive) for log in logs) - 1, _best(logs[-1]))
-            if not logs[-1].alive[-1].any():
-                break
-        whole: Log = jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
+            if due:
+                kept.keep(state, _whole(logs))
+        whole = _whole(logs)
+        if len(logs) > 1:
+            kept.keep(state, whole)
+            kept.write()
         if len(rates) == 1:
             whole, state = jax.tree.map(lambda a: a[..., None], (whole, state))
         return [
@@ -166,6 +213,10 @@ def _repeat(times: int, a: jax.Array) -> jax.Array:
 def _fetch(log: Log, rows: int) -> Log:
     """Wait for a chunk and drop its padding."""
     return jax.tree.map(lambda a: np.asarray(a)[:rows], log)
+
+
+def _whole(logs: list[Log]) -> Log:
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
 
 
 def _best(log: Log) -> dict[str, float]:

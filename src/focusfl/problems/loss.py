@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,10 @@ from focusfl.tree import Tree
 
 LossFn = Callable[[Tree, Tree], Any]  # (model, samples) -> the loss of each sample
 MetricsFn = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> scalars
+Augment = Callable[[Any, Tree], Tree]  # (key, samples) -> samples, changed at random
+
+LARGE = 10_000  # numbers in a model
+SWAPS = 40  # rounds of the shuffle
 
 
 @dataclass(frozen=True)
@@ -24,30 +29,41 @@ class MeanLoss(Objective):
     metrics_fn: MetricsFn | None
     batch_size: int
     stream: str  # how a client walks its data; see focusfl.data.streams
+    augment: Augment | None = None
+    compute_dtype: str | None = None  # of the model where it is computed with
 
     stochastic: ClassVar[bool] = True
 
     def grad(self, x, data, batch):
         import jax
-        import jax.numpy as jnp
 
-        def loss(x):
-            return (weights * self.loss_fn(x, samples)).sum()
+        first = jax.tree.leaves(x)[0]
+        with jax.enable_x64(first.dtype == "float64"):
+            if isinstance(first, np.ndarray):  # stay in the library of the model
+                return jax.tree.map(np.asarray, _compiled(self)(x, data, batch))
+            return self._grad(x, data, batch)
 
-        leaves = jax.tree.leaves(x)
-        with jax.enable_x64(leaves[0].dtype == "float64"):
-            places, weights = self.pick(batch, data["length"], _rows(data["samples"]))
-            samples = jax.tree.map(lambda a: jnp.asarray(a)[places], data["samples"])
-            grad = jax.grad(loss)(x)
-        if isinstance(leaves[0], np.ndarray):  # stay in the library of the model
-            return jax.tree.map(np.asarray, grad)
-        return grad
+    def _grad(self, x, data, batch):
+        import jax
 
-    def pick(self, batch, length, most: int):
+        def loss(x, samples, weights):
+            return (weights * self.loss_fn(self._lower(x), samples)).sum()
+
+        places, weights = self.pick(batch, data["length"])
+        samples = jax.tree.map(lambda a: a[places], data["samples"])
+        if self.augment is not None:
+            samples = self.augment(keys.fold(batch.key, batch.number, 1), samples)
+        gradient: Any = jax.grad(loss)
+        if _take_turns(jax.tree.leaves(x)):
+            gradient = jax.custom_batching.sequential_vmap(gradient)
+        return gradient(x, samples, weights)
+
+    def pick(self, batch, length):
         """The places of a batch in a client's data, and what each weighs in its mean.
 
-        A client has `length` samples in `most` places. An epoch's last batch may be
-        short: the places it lacks weigh nothing.
+        An epoch's last batch may be short: the places it lacks weigh nothing, and the
+        others what they weigh in any batch, so that an epoch's gradients average to
+        the client's gradient exactly.
         """
         import jax
         import jax.numpy as jnp
@@ -59,23 +75,28 @@ class MeanLoss(Objective):
             return places, jnp.full(size, 1 / size)
         per_epoch = -(-length // size)
         epoch, turn = batch.number // per_epoch, batch.number % per_epoch
-        order = jnp.arange(most)
-        if self.stream == "epochs":
-            # Those of other clients' length come last, the others in a new order.
-            key = keys.fold(batch.key, epoch)
-            noise = jax.random.uniform(key, (most,), "float32")
-            order = jnp.argsort(jnp.where(order < length, noise, 2.0))
         walk = turn * size + jnp.arange(size)
         there = walk < length
-        return order[jnp.minimum(walk, most - 1)], there / there.sum()
+        places = jnp.minimum(walk, length - 1)
+        if self.stream == "epochs":
+            places = _shuffled(keys.fold(batch.key, epoch), places, length)
+        return places, there * per_epoch / length
 
     def evaluate(self, x, held):
         import jax
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
+            x = self._lower(x)
             if self.metrics_fn is not None:
                 return self.metrics_fn(x, held)
             return {"loss": self.loss_fn(x, held).mean()}
+
+    def _lower(self, x):
+        import jax
+
+        if self.compute_dtype is None:
+            return x
+        return jax.tree.map(lambda a: a.astype(self.compute_dtype), x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +140,18 @@ def from_loss(
     held: Tree,
     metrics_fn: MetricsFn | None = None,
     stream: str = "epochs",
+    augment: Augment | None = None,
     dtype: str = "float32",
+    compute_dtype: str | None = None,
 ) -> Learned:
     """Make a problem of any jax model.
 
     `loss_fn(params, samples)` gives the loss of every sample; `client_data` holds one
     tree of arrays per client, with samples along the first axis; `held` is a tree of
     samples to evaluate on, by `metrics_fn(params, held)` or else the mean loss.
+    `augment(key, samples)` changes a batch at random before its gradient is taken. The
+    model is kept in `dtype`; with compute_dtype="bfloat16", say, `loss_fn` and
+    `metrics_fn` get it in that.
     """
     if stream not in room.STREAMS:
         raise ValueError(
@@ -151,7 +177,7 @@ def from_loss(
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
     x0 = jax.tree.map(lambda a: np.asarray(a, dtype), params)
-    loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream)
+    loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype)
     return Learned(loss, samples, np.array(lengths, np.int32), held, x0, dtype)
 
 
@@ -164,3 +190,43 @@ def _rows(samples: Tree) -> int:
             f"a client's arrays must have one length; got {sorted(sizes)}."
         )
     return sizes.pop()
+
+
+@lru_cache(maxsize=8)
+def _compiled(objective: MeanLoss) -> Callable:
+    import jax
+
+    return jax.jit(objective._grad)
+
+
+def _take_turns(leaves: list) -> bool:
+    """Whether clients are computed one by one: large models are faster so on a CPU."""
+    import jax
+
+    return jax.default_backend() == "cpu" and sum(a.size for a in leaves) > LARGE
+
+
+def _shuffled(key: Any, places: Any, length: Any) -> Any:
+    """Where these places of 0..length-1 go in a random order of all of them.
+
+    Swap or not (Hoang, Morris, Rogaway 2012, https://arxiv.org/abs/1208.1176): pair
+    all places up, swap each pair or leave it by a hash of the pair, and again. Costs
+    by the places asked for; sorting random numbers would cost by the length.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    def swap(places, random):
+        shift, salt = random
+        partner = shift % n + n - places
+        partner = jnp.where(partner >= n, partner - n, partner)
+        coin = (jnp.maximum(places, partner) ^ salt) * jnp.uint32(0x9E3779B1)
+        coin = (coin ^ (coin >> 15)) * jnp.uint32(0x85EBCA77)
+        coin = (coin ^ (coin >> 13)) * jnp.uint32(0xC2B2AE3D)
+        return jnp.where(coin >> 31 == 1, partner, places), None
+
+    n, random = jnp.uint32(length), jax.random.bits(key, (SWAPS, 2), "uint32")
+    # A turn of a loop is nothing on a CPU, and several launches elsewhere.
+    unroll = 1 if jax.default_backend() == "cpu" else SWAPS
+    places, _ = jax.lax.scan(swap, places.astype("uint32"), random, unroll=unroll)
+    return places.astype("int32")

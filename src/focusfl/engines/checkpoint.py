@@ -1,0 +1,179 @@
+"""Checkpoints: a run's newest state in one file, which is whole at any moment.
+
+The file is a plain .npz, without pickles: every leaf of the run under its path, and as
+JSON the facts that the run follows from. Trees are rebuilt from a run freshly begun.
+"""
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import jax
+import numpy as np
+
+from focusfl import __version__
+from focusfl.tree import Tree
+
+Facts = dict[str, Any]  # name -> number or words; or a digest of what is too long
+
+NAME = "checkpoint.npz"
+FACTS = "facts"
+CODE = "code (algorithm, loss, metrics)"
+FOLLOW = ("participation", CODE)  # from other facts: blamed when no other differs
+
+
+class Checkpoint:
+    """A folder that keeps one run; with no folder, nothing is kept."""
+
+    def __init__(self, folder: Path | None, handle: int, every: float | int):
+        self.folder, self.handle, self.every = folder, handle, every
+        self._kept: Tree = None  # in memory, not yet in the file
+        self._last = time.monotonic()
+
+    def restore(
+        self, state: Tree, log: Tree, facts: Callable[[], Facts]
+    ) -> tuple[Tree, Tree]:
+        """Give state and log from the file, or as they are if there is none.
+
+        Raise ValueError if the file is damaged, or kept a run that other facts led to.
+        """
+        if self.folder is None:
+            return state, log
+        self._facts = facts() | _here()
+        path = self.folder / NAME
+        if not path.exists():
+            return state, log
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+                then = json.loads(str(arrays[FACTS]))
+                found = {name: arrays[name] for name in arrays if name != FACTS}
+        except Exception as error:  # a damaged file can make a reader say anything
+            raise ValueError(
+                f"{path} cannot be read, it may be damaged ({error}); "
+                "remove it to begin at round 0."
+            ) from error
+        _compare(then, self._facts, self.folder)
+        run = jax.tree_util.tree_map_with_path(
+            lambda path, like: _put(found[jax.tree_util.keystr(path)], like),
+            {"state": state, "log": log},
+        )
+        return run["state"], run["log"]
+
+    def due(self) -> bool:
+        """Say whether it is time to keep the run again."""
+        return self.folder is not None and time.monotonic() - self._last >= self.every
+
+    def keep(self, state: Tree, log: Tree) -> None:
+        """Copy, for `write`: the buffers may be given to the next chunk by then."""
+        if self.folder is not None:
+            self._kept = jax.tree.map(np.array, {"state": state, "log": log})
+            self._last = time.monotonic()
+
+    def write(self) -> None:
+        """Put what was kept into the file, or leave the file as it is."""
+        if self.folder is None or self._kept is None:
+            return
+        arrays: dict[str, Any] = {FACTS: json.dumps(self._facts, default=int)}
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self._kept):
+            arrays[jax.tree_util.keystr(path)] = leaf
+        part = self.folder / (NAME + ".part")
+        with open(part, "wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, self.folder / NAME)
+        os.fsync(self.handle)
+        self._kept = None
+
+
+@contextmanager
+def keeping(folder: str | Path | None, every: float | int) -> Iterator[Checkpoint]:
+    """Hold a folder for one run; no other run can have it meanwhile."""
+    if not every >= 0:
+        raise ValueError(
+            f"checkpoint_every must be a number of seconds, 0 or more; got {every}."
+        )
+    if folder is None:
+        yield Checkpoint(None, -1, every)
+        return
+    folder = Path(folder).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise ValueError(
+            "checkpoint must be a folder that can be written to; "
+            f"got {folder}: {error.strerror}."
+        ) from None
+    try:
+        _lock(handle, folder)
+        yield Checkpoint(folder, handle, every)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    import fcntl  # not on every system
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(
+            f"another run keeps its checkpoint in {folder}; use another folder."
+        ) from None
+    except OSError:
+        pass  # nor on every file system
+
+
+def digest(*trees: Tree) -> str:
+    """Tell arrays and texts from any others, in a few letters."""
+    found = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(trees):
+        if isinstance(leaf, str):
+            leaf = np.frombuffer(leaf.encode(), np.uint8)
+        leaf = np.asarray(leaf)
+        about = (jax.tree_util.keystr(path), leaf.shape, leaf.dtype.name)
+        found.update(repr(about).encode())
+        found.update(np.ascontiguousarray(leaf).view(np.uint8).data)
+    return f"#{found.hexdigest()[:16]}"
+
+
+def words(value: Any) -> str:
+    """Write a value as it will be written by the next process too."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _here() -> Facts:
+    """What the bits of a result depend on, beside the run."""
+    return {
+        "focusfl": __version__,
+        "jax": version("jax"),
+        "jaxlib": version("jaxlib"),
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def _compare(then: Facts, now: Facts, folder: Path) -> None:
+    differ = [name for name in now if then.get(name) != now[name]]
+    blamed = [name for name in differ if name not in FOLLOW] or differ[:1]
+    if blamed:
+        what = [f"{name} was {then.get(name)}, is {now[name]}" for name in blamed]
+        raise ValueError(
+            f"{folder} holds a checkpoint of another run: {'; '.join(what)}. "
+            "Run it as it was, or use another folder."
+        )
+
+
+def _put(found: np.ndarray, like: Any) -> Any:
+    """Give a leaf the kind of the one begun: type, weakness of type and device."""
+    found = found.view(like.dtype)  # bfloat16, say, is written as bare bytes
+    return like.at[...].set(found) if isinstance(like, jax.Array) else found
