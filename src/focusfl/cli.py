@@ -47,8 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"focusfl {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    def command(name: str, call: Callable, help: str, example: str):
-        sub = commands.add_parser(
+    def command(name: str, call: Callable, help: str, example: str, among=commands):
+        sub = among.add_parser(
             name,
             help=help,
             description=help[0].upper() + help[1:] + ".",
@@ -71,8 +71,23 @@ def _parser() -> argparse.ArgumentParser:
         "focusfl reproduce ridge",
     )  # fmt: skip
     reproduce.add_argument(
-        "experiment", help="ridge, ridge-public-code, quadratics or regimes"
+        "experiment",
+        help="ridge, ridge-public-code, quadratics, regimes, hospitals, survival or "
+        "cifar10",
     )
+    reproduce.add_argument(
+        "--seeds", type=int,
+        help="runs to average of hospitals and survival (10), or of cifar10 (1)",
+    )  # fmt: skip
+    images = reproduce.add_argument_group("of cifar10")
+    images.add_argument("--rounds", type=int, help="10,000 by default")
+    images.add_argument(
+        "--participation", type=_words, metavar="A,B", help="bernoulli, markov or both"
+    )
+    images.add_argument(
+        "--tune", action="store_true", help="run each at its own best step, too"
+    )
+    images.add_argument("--compute-dtype", metavar="DTYPE", help="such as bfloat16")
     theory = command(
         "theory", _theory, "print what theory predicts for the study in a TOML file",
         "focusfl theory study.toml --set lr=1e-4",
@@ -140,9 +155,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from focusfl.experiment import config, reproduce, study
+    from focusfl.experiment import config, hospitals, reproduce, study
     from focusfl.report import figure, table, terminal
 
+    if options.experiment == "cifar10":
+        return _images(options)
+    if options.experiment in hospitals.NAMES:
+        _refuse(options, "rounds", "participation", "tune", "compute_dtype")
+        return _hospitals(options)
+    _refuse(options, "seeds", "rounds", "participation", "tune", "compute_dtype")
     if options.experiment == "regimes":
         return _regimes(options)
     study_file = reproduce.path(options.experiment)
@@ -177,8 +198,7 @@ def _regimes(options: argparse.Namespace) -> int:
     from focusfl.experiment import study
     from focusfl.report import figure, regimes, terminal
 
-    if options.set or options.algorithms:
-        raise ValueError("regimes has no settings; leave --set and --algorithms out.")
+    _refuse(options, "set", "algorithms")
     drawing, rows = regimes.regimes_figure()
     folder = _folder(options, "reproduce-regimes")
     file = study.write(folder / "figure.png", figure.render(drawing, "png"))
@@ -192,6 +212,86 @@ def _regimes(options: argparse.Namespace) -> int:
     terminal.print_table("FOCUS, measured and predicted", regimes.Row._fields, texts)
     print(f"written: {file}")
     return 0
+
+
+def _hospitals(options: argparse.Namespace) -> int:
+    """Real hospitals, one of them rarely online: whom does the model serve?"""
+    from focusfl.experiment import hospitals, study
+    from focusfl.report import figure, terminal
+    from focusfl.report import hospitals as report
+
+    _refuse(options, "rounds", "participation", "tune", "compute_dtype")
+    seeds = hospitals.SEEDS if options.seeds is None else options.seeds
+    splits = hospitals.splits(
+        options.experiment, options.set, options.algorithms, seeds
+    )
+    plan = splits[0].plan
+    folder = _folder(options, f"reproduce-{plan.name}")
+    with terminal.progress(seeds * _total(plan)) as watch:
+        outcome = hospitals.serve(splits, watch)
+    picture = figure.render(report.figure(outcome), "png")
+    files = [
+        *hospitals.save(outcome, folder),
+        study.write(folder / "table.md", report.markdown(outcome)),
+        study.write(folder / "figure.png", picture),
+    ]
+    if options.json:
+        found = {"served": outcome.rows(), "files": [str(file) for file in files]}
+        print(json.dumps(found, indent=2))
+        return 0
+    for table in report.tables(outcome):
+        terminal.print_table(*table)
+    print(report.KEY)
+    print("written: " + "  ".join(str(f) for f in files))
+    return 0
+
+
+def _images(options: argparse.Namespace) -> int:
+    """SG-FOCUS on CIFAR-10: curves, a table and who has which classes."""
+    from focusfl.experiment import images, study
+    from focusfl.report import figure, terminal
+    from focusfl.report import images as report
+
+    _refuse(options, "set")
+    folder = _folder(options, "reproduce-cifar10")
+    names = tuple(options.algorithms) or images.NAMES
+    scenes = tuple(options.participation or images.SCENES[:1])
+    rounds = images.ROUNDS if options.rounds is None else options.rounds
+    seeds = 1 if options.seeds is None else options.seeds
+    with terminal.progress(len(names) * len(scenes) * seeds * rounds) as watch:
+        curves = list(
+            images.reproduce(
+                folder, algorithms=names, scenes=scenes, rounds=rounds, seeds=seeds,
+                tune=options.tune, compute_dtype=options.compute_dtype, progress=watch,
+            )
+        )  # fmt: skip
+    figures = {
+        "accuracy": report.accuracy_figure(curves),
+        "clients": report.bubble_figure(images.counts()),
+    }
+    files = [
+        study.write(folder / f"{name}.png", figure.render(drawing, "png"))
+        for name, drawing in figures.items()
+    ]
+    files.append(folder / "results.json")
+    if options.json:
+        found = [curve._asdict() | {"final": curve.final} for curve in curves]
+        about = {"curves": found, "files": [str(file) for file in files]}
+        print(json.dumps(about, indent=2))
+        return 0
+    title = f"CIFAR-10, {images.NUM_CLIENTS} clients, {rounds:,} rounds"
+    terminal.print_table(title, report.HEADERS, report.lines(curves))
+    print(report.KEY)
+    print("written: " + "  ".join(str(f) for f in files))
+    return 0
+
+
+def _refuse(options: argparse.Namespace, *names: str) -> None:
+    """Options that this experiment does not have must not be given."""
+    for name in names:
+        if getattr(options, name) not in (None, False, []):
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(f"{options.experiment} has no {flag}; leave it out.")
 
 
 def _theory(options: argparse.Namespace) -> int:

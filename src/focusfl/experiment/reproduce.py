@@ -12,6 +12,7 @@ from focusfl.experiment.study import Cell, run_cells, side_by_side
 from focusfl.experiment.summary import summarise
 
 NAMES = ("ridge", "ridge-public-code", "quadratics")
+OTHERS = ("regimes", "hospitals", "survival", "cifar10")  # not studies to tune
 FIGURE = ("full", "uniform", "weighted")  # the scenes of the paper's figure
 GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # step sizes tried, times that of the study
 
@@ -19,7 +20,7 @@ GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # step sizes tried, times that of the stu
 def path(name: str):
     """Where the study of an experiment is."""
     if name not in NAMES:
-        raise ValueError(unknown("experiment", name, (*NAMES, "regimes")))
+        raise ValueError(unknown("experiment", name, (*NAMES, *OTHERS)))
     return STUDIES / f"{name}.toml"
 
 

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from focusfl import __version__
 from focusfl.engines.run import Progress, Result
 from focusfl.experiment.config import Study
 from focusfl.experiment.summary import Summary, summarise
@@ -141,8 +142,9 @@ def environment() -> dict[str, Any]:
     """Versions and hardware that a result depends on."""
     import jax
 
-    names = ("focusfl", "jax", "jaxlib", "numpy")
+    names = ("jax", "jaxlib", "numpy")
     return {
+        "focusfl": __version__,
         **{name: version(name) for name in names},
         "python": platform.python_version(),
         "machine": platform.machine(),

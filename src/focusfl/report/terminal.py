@@ -2,14 +2,23 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
+SILENCE = 10  # seconds between lines where there is no terminal
 COLOURS = {"exact": "green", "biased": "yellow", "diverged": "red"}
 
 
@@ -30,19 +39,15 @@ def print_table(
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable]:
-    """Show a live bar on a terminal, and a line per run elsewhere."""
+    """Show a live bar on a terminal, and elsewhere a line per run and now and then."""
     console = Console(stderr=True)
     if not console.is_terminal:
-
-        def lines(scene: str, name: str):
-            print(f"running {scene} · {name}", file=sys.stderr)
-            return lambda done, metrics: None
-
-        yield lines
+        yield _lines
         return
     columns = (
         TextColumn("{task.description}"), BarColumn(),
-        TextColumn("{task.completed:,}/{task.total:,} rounds"), TimeRemainingColumn(),
+        TextColumn("{task.completed:,}/{task.total:,} rounds"), _Rate(),
+        TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task("compiling", total=total)
@@ -52,12 +57,39 @@ def progress(total: int) -> Iterator[Callable]:
 
             def update(done: int, metrics: Mapping[str, float]) -> None:
                 nonlocal before
-                error = metrics.get("distance")
-                note = "" if error is None else f" · error {error:.0e}"
-                bars.update(task, description=f"{scene} · {name}{note}")
+                bars.update(task, description=f"{scene} · {name}{_so_far(metrics)}")
                 bars.advance(task, done - before)
                 before = done
 
             return update
 
         yield watch
+
+
+class _Rate(ProgressColumn):
+    """Rounds per second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.3g} rounds/s")
+
+
+def _lines(scene: str, name: str):
+    print(f"running {scene} · {name}", file=sys.stderr)
+    start = last = time.monotonic()
+
+    def update(done: int, metrics: Mapping[str, float]) -> None:
+        nonlocal last
+        if time.monotonic() - last > SILENCE:
+            last = time.monotonic()
+            rate = done / (last - start)
+            note = f"{done:,} rounds, {rate:,.3g} rounds/s{_so_far(metrics)}"
+            print(f"{scene} · {name}: {note}", file=sys.stderr)
+
+    return update
+
+
+def _so_far(metrics: Mapping[str, float]) -> str:
+    if "distance" in metrics:
+        return f" · error {metrics['distance']:.0e}"
+    return f" · accuracy {metrics['accuracy']:.3f}" if "accuracy" in metrics else ""
