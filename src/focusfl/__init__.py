@@ -1,15 +1,16 @@
 """Federated optimization that converges exactly, whatever clients show up."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from focusfl import data, mixing, participation, problems, theory
 from focusfl.algorithms import *  # noqa: F403
 from focusfl.algorithms import ALGORITHMS
 from focusfl.core import Algorithm, Round
-from focusfl.engines.loop import loop
-from focusfl.engines.run import Diverged, Result
 
 if TYPE_CHECKING:
+    from focusfl import data, mixing, participation, problems, theory
+    from focusfl.engines.loop import loop
+    from focusfl.engines.run import Diverged, Result
     from focusfl.engines.simulate import simulate, sweep
 
 __version__ = "0.1.0"
@@ -30,11 +31,22 @@ __all__ = [
     *(kind.__name__ for kind in ALGORITHMS.values()),
 ]
 
+# Imported when first needed: a participant of a deployment has numpy alone, and jax
+# takes its time.
+_ROOMS = ("data", "mixing", "participation", "problems", "theory")
+_NAMES = {
+    "Diverged": "engines.run",
+    "Result": "engines.run",
+    "loop": "engines.loop",
+    "simulate": "engines.simulate",
+    "sweep": "engines.simulate",
+}
+
 
 def __getattr__(name: str):
-    if name in ("simulate", "sweep"):  # jax is imported when it is first needed
-        from focusfl.engines.simulate import simulate, sweep
-
-        globals().update(simulate=simulate, sweep=sweep)
+    if name in _ROOMS:
+        return import_module(f"focusfl.{name}")
+    if name in _NAMES:
+        globals()[name] = getattr(import_module(f"focusfl.{_NAMES[name]}"), name)
         return globals()[name]
     raise AttributeError(f"module 'focusfl' has no attribute {name!r}")

@@ -1,0 +1,90 @@
+"""What a site remembers, and how that moves on: pure functions, on either side."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.core import Algorithm, Client, GradFn, Message, Round
+from focusfl.tree import Tree
+
+UNKNOWN = float("nan")  # |S_r|, as long as the round is open
+
+
+class Slot(NamedTuple):
+    """A site's memory as it was after one of its pushes."""
+
+    seq: int  # the push; 0 for a newcomer
+    digest: str  # its checksum
+    through: int  # the first round, by index, that the memory has not lived through
+    memory: Client
+
+
+def first_index(algorithm: Algorithm) -> int:
+    """The index an epoch begins with: -1 is the round before round 0."""
+    return -1 if algorithm.starts_warm else 0
+
+
+def newcomer(algorithm: Algorithm, params: Tree) -> Slot:
+    """Whoever has pushed nothing in this epoch, which began with these parameters."""
+    return Slot(0, "", first_index(algorithm), algorithm.init(params)[1])
+
+
+def idle(algorithm: Algorithm, slot: Slot, until: int, rd: Round) -> Slot:
+    """Catch up on the rounds before `until` that the site has sat out."""
+    memory = slot.memory
+    if type(algorithm).idle is not Algorithm.idle:
+        for index in range(slot.through, until):
+            memory = algorithm.idle(memory, rd._replace(index=index))
+    return slot._replace(memory=memory, through=max(until, slot.through))
+
+
+def settle(algorithm: Algorithm, slot: Slot, down: Message, rd: Round) -> Slot:
+    """Take the server's answer to the round that counted the push, late or not."""
+    slot = idle(algorithm, slot, rd.index, rd)
+    memory = algorithm.settle(slot.memory, down, rd)
+    return slot._replace(memory=memory, through=rd.index + 1)
+
+
+def work(
+    algorithm: Algorithm,
+    slot: Slot,
+    down: Message,
+    rd: Round,
+    grad_fn: GradFn,
+    batches: Iterable[Any],
+) -> tuple[Client, Message]:
+    """A participant's part of a round: its memory if the push counts, and the push."""
+    local = algorithm.pull(slot.memory, down)
+    for batch in batches:
+        local = algorithm.step(local, grad_fn, batch, rd)
+    return algorithm.push(slot.memory, down, local, rd)
+
+
+def farewell(
+    algorithm: Algorithm, slot: Slot, down: Message, rd: Round, like: Client
+) -> tuple[Client, Message]:
+    """A last round with a gradient of zero, which takes back all that was pushed.
+
+    Raise if the memory does not end as that of a newcomer, `like`.
+    """
+    batches = [None] * rd.local_steps
+    memory, up = work(
+        algorithm, slot, down, rd, lambda x, batch: tree.zeros(x), batches
+    )
+    gaps: list[bool] = []
+    tree.map(lambda *parts: gaps.append(_differ(*parts)), memory, like, slot.memory)
+    if any(gaps):
+        raise ValueError(
+            f"{algorithm!r} has no goodbye: one push cannot take back what a site has "
+            "contributed. Just stop asking it, or begin a new epoch without it."
+        )
+    return memory, up
+
+
+def _differ(a: Any, b: Any, scale: Any) -> bool:
+    """Whether two leaves differ by more than rounding, where numbers are so large."""
+    rounding = 1e-3 if np.asarray(a).dtype.itemsize < 8 else 1e-6
+    most = rounding * (1 + np.max(np.abs(scale), initial=0))
+    return bool(np.max(np.abs(a - b), initial=0) > most)
