@@ -5,10 +5,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from focusfl import __version__
+from focusfl.deploy import cli as deployment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,6 +124,12 @@ def _parser() -> argparse.ArgumentParser:
         "list", _list, "list algorithms, participation models and problems",
         "focusfl list --json",
     )  # fmt: skip
+    deploy = commands.add_parser(
+        "deploy", help="run on Flower: processes, here or on several hosts",
+        epilog="example: focusfl deploy local study.toml --clients 4 --tls",
+    )  # fmt: skip
+    deploys = deploy.add_subparsers(required=True, metavar="COMMAND")
+    deployment.add(partial(command, among=deploys))
     return parser
 
 

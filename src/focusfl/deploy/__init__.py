@@ -1,0 +1,1 @@
+"""Flower's processes on this machine, and the folder of an app for several."""

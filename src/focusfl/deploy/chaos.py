@@ -1,0 +1,106 @@
+"""What can go wrong, made to go wrong: by a seed, so that it can again.
+
+A SPEC is items between commas. Shares of the replies that are lost, held back for one
+to three rounds, or given twice:
+
+    drop=0.2,delay=0.1,duplicate=0.1
+
+Events: a SuperNode killed, the SuperLink, the server app, a site's disk deleted; so
+many in rounds drawn at random, or one in the round named, where need be at a site:
+
+    node=3,superlink=1,server@11,disk:2@14
+
+And seed=7. SuperNodes, SuperLink and server app are killed without warning (-9) and
+started again.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from focusfl import keys
+from focusfl.checks import unknown
+
+SHARES = ("drop", "delay", "duplicate")
+EVENTS = ("node", "superlink", "server", "disk")
+AT_A_SITE = ("node", "disk")
+ITEM = re.compile(r"([a-z]+)(?:=([0-9.]+)|(?::([0-9]+))?@([0-9]+))")
+
+
+class Event(NamedTuple):
+    round: int
+    what: str
+    site: int | None
+
+    def __str__(self) -> str:
+        at = "" if self.site is None else f":{self.site}"
+        return f"{self.what}{at}@{self.round}"
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """What is to go wrong."""
+
+    spec: str = ""
+    drop: float = 0.0
+    delay: float = 0.0
+    duplicate: float = 0.0
+    seed: int = 0
+    drawn: tuple[tuple[str, int], ...] = ()  # kinds of event, and how many of each
+    events: tuple[Event, ...] = ()
+
+    @property
+    def loses(self) -> bool:
+        """Whether replies are tampered with."""
+        return self.drop + self.delay + self.duplicate > 0
+
+    def plan(self, rounds: int, clients: int) -> list[Event]:
+        """Draw what is left to chance; in order.
+
+        In the middle of the run, so that there is something to lose and time to mend.
+        """
+        rng = keys.rng(self.seed, "chaos")
+        first, last = max(1, rounds // 10), max(2, rounds * 2 // 3)
+        found = list(self.events)
+        for what, count in self.drawn:
+            for _ in range(count):
+                site = int(rng.integers(clients)) if what in AT_A_SITE else None
+                found.append(Event(int(rng.integers(first, last)), what, site))
+        for event in found:
+            if event.site is not None and event.site >= clients:
+                raise ValueError(f"chaos: {event} names one of {clients} sites from 0.")
+        return sorted(found)
+
+
+def parse(spec: str) -> Chaos:
+    """Read a SPEC; ValueError says which item is wrong and what would do."""
+    shares: dict[str, float] = {}
+    drawn, events, seed = [], [], 0
+    for item in (part.strip() for part in spec.split(",") if part.strip()):
+        match = ITEM.fullmatch(item)
+        name = match[1] if match else re.split("[=:@]", item)[0]
+        if name not in (*SHARES, *EVENTS, "seed"):
+            raise ValueError(unknown("chaos", name, (*SHARES, *EVENTS, "seed")))
+        try:
+            if not match:
+                raise ValueError
+            _, value, site, number = match.groups()
+            if name in SHARES:
+                shares[name] = float(value)
+            elif name == "seed":
+                seed = int(value)
+            elif value is not None:
+                drawn.append((name, int(value)))
+            elif (site is not None) == (name in AT_A_SITE):
+                where = None if site is None else int(site)
+                events.append(Event(int(number), name, where))
+            else:
+                raise ValueError
+        except (ValueError, TypeError):
+            raise ValueError(
+                f"chaos: {item!r} must be like drop=0.2, node=3, node:1@5, server@8 "
+                "or seed=7."
+            ) from None
+    if not sum(shares.values()) <= 1:
+        raise ValueError(f"chaos: shares must add up to at most 1; got {spec!r}.")
+    return Chaos(spec, **shares, seed=seed, drawn=tuple(drawn), events=tuple(events))

@@ -1,0 +1,126 @@
+"""Processes of ours: started, killed, restarted, stopped. Nobody else's is touched."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "NO_PROXY": f"{LOOPBACK},localhost",
+}
+
+
+class Failed(ValueError):
+    """A process of ours that did not do what it was started for."""
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """What our processes see: Flower's folder, and nothing that reaches outside."""
+    # Flower starts its own commands by name: they must be those of this Python.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home), **more}
+
+
+def free_ports(count: int) -> list[int]:
+    """Find ports of this machine that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers at this port of this machine."""
+    with socket.socket() as tried:
+        tried.settimeout(1)
+        return tried.connect_ex((LOOPBACK, port)) == 0
+
+
+class Process:
+    """A command in a process group of its own, its words in a log file.
+
+    Its children are in the group, and go when it goes.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]
+    ):
+        self.name, self.command, self.log, self.env = name, list(command), log, env
+        self._running: subprocess.Popen | None = None
+
+    def start(self) -> "Process":
+        """Start it, or start it again."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "ab") as log:
+            self._running = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=dict(self.env), start_new_session=True,
+                umask=0o077,  # what they write is their owner's alone
+            )  # fmt: skip
+        return self
+
+    @property
+    def pid(self) -> int | None:
+        return self._running.pid if self._running else None
+
+    @property
+    def alive(self) -> bool:
+        return self._running is not None and self._running.poll() is None
+
+    def kill(self) -> None:
+        """End it and its children at once, as a power cut would."""
+        self._signal(signal.SIGKILL)
+        if self._running:
+            self._running.wait()
+
+    def owns(self, pid: int) -> bool:
+        """Whether a process is this one or a child of it."""
+        with contextlib.suppress(ProcessLookupError):
+            return self._running is not None and os.getpgid(pid) == self._running.pid
+        return False
+
+    def words(self, lines: int = 15) -> str:
+        """The end of what it said."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _signal(self, number: int) -> None:
+        if self._running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._running.pid, number)
+
+
+def stop(processes: Sequence[Process], patience: float = 3.0) -> None:
+    """Ask processes to end, all at once, then end those that did not."""
+    for each in processes:
+        each._signal(signal.SIGTERM)
+    until = time.monotonic() + patience
+    while any(each.alive for each in processes) and time.monotonic() < until:
+        time.sleep(0.05)
+    for each in processes:
+        each.kill()  # children too, which may have outlived their parent
+
+
+@contextlib.contextmanager
+def deaf() -> Iterator[None]:
+    """Do not hear an interrupt until this is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,1 @@
+"""The app that `focusfl deploy init` writes: a copy of this folder."""

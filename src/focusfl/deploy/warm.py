@@ -1,0 +1,66 @@
+"""A SuperNode for short rounds: it looks for work often and keeps a Python warm.
+
+Flower's own starts a Python for every message, which takes a second or two, and sleeps
+for three when there is none. Takes the arguments of flower-supernode, in the same
+words; what travels is the same.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+import types
+from pathlib import Path
+
+SLEEP = 0.4  # seconds between two looks for work
+COMMAND = "flwr-clientapp"  # what Flower starts for a message, found by its name
+BETWEEN = "\x1f"  # its arguments
+SCRIPT = """#!/bin/sh
+IFS=$(printf '\\037')
+printf '%s\\n' "$*" > '{pipe}'
+"""
+
+
+def main() -> None:
+    """Run a SuperNode until it is stopped."""
+    from flwr.supernode import start_client_internal
+    from flwr.supernode.cli import flower_supernode, flwr_clientapp
+
+    import focusfl.deploy.study
+    import focusfl.engines.flower  # noqa: F401  # what children need, read once
+
+    folder = Path(os.environ["FLWR_HOME"]).resolve() / f"warm-{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pipe, script = folder / "pipe", folder / COMMAND
+    os.mkfifo(pipe, 0o600)
+    script.write_text(SCRIPT.format(pipe=pipe))
+    script.chmod(0o700)
+    parent = os.getpid()
+    if os.fork() == 0:
+        _serve(pipe, parent, flwr_clientapp)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    # Flower's loop alone sees this clock.
+    clock = {"sleep": lambda seconds: time.sleep(min(seconds, SLEEP))}
+    vars(start_client_internal)["time"] = types.SimpleNamespace(**(vars(time) | clock))
+    flower_supernode()
+
+
+def _serve(pipe: Path, parent: int, run) -> None:
+    """Become a child for every line of arguments, as long as the parent lives."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    with open(os.open(pipe, os.O_RDWR), closefd=True) as lines:
+        while os.getppid() == parent:
+            if not select.select([lines], [], [], 0.5)[0]:
+                continue
+            words = lines.readline().rstrip("\n").split(BETWEEN)
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                sys.argv = [COMMAND, *words]
+                run()
+                os._exit(0)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The client app: any gradient, as a participant of any algorithm."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from focusfl.core import Algorithm, Batch, GradFn
+from focusfl.engines.flower.records import pack, unpack
+from focusfl.engines.flower.site import Identity, identify
+from focusfl.engines.wire import Refused, Site
+from focusfl.engines.wire.format import header
+from focusfl.engines.wire.format import unpack as trees
+from focusfl.tree import Tree
+
+if TYPE_CHECKING:
+    from focusfl.problems import Problem
+
+EXAMPLES = "num-examples"  # the weight of a site in the mean of evaluations
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a site can do: gradients of its own data, and evaluation if it offers it."""
+
+    grad_fn: GradFn
+    batch_of: Callable[[int], Any] | None = None  # gradients computed before -> batch
+    evaluate: Callable[[Tree], Mapping[str, float]] | None = None
+
+
+def client_app(
+    work: "GradFn | Problem | Work | Callable[[Context], Any]",
+    algorithm: Algorithm,
+    *,
+    job: str | None = None,
+    seed: int = 0,
+) -> ClientApp:
+    """Make a Flower client app.
+
+    `work` is a function (model, batch) -> gradient; or a Problem, of which the site
+    takes the part that its partition-id names; or `from_torch(...)`; or a function of
+    Flower's context that gives one of these, which is called when there is work to
+    do. `job` is the name of the training, by default that in the app's configuration.
+    A SuperNode with `leave=true` in its configuration takes back all it contributed.
+    """
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        who = identify(context)
+        site = Site(algorithm, who.folder, job=_job(job, context), site=who.site)
+        request = unpack(message.content)
+        if context.node_config.get("leave"):
+            reply = site.goodbye(request)
+        else:
+            mine = _load(work, context, seed)
+            reply = site.answer(request, mine.grad_fn, mine.batch_of)
+        return Message(pack(reply), reply_to=message)
+
+    @app.query()
+    def hello(message: Message, context: Context) -> Message:
+        who = ConfigRecord({"site": identify(context).site})
+        return Message(RecordDict({"hello": who}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        asked = unpack(message.content)
+        head = header(asked)
+        if head.fields != {"kind": "evaluate", "job": _job(job, context)}:
+            raise Refused(f"not an evaluation of this job: {head.fields}.")
+        test = _load(work, context, seed).evaluate
+        found = test(trees(asked, head)["x"]) if test else {}
+        record = MetricRecord({name: float(value) for name, value in found.items()})
+        return Message(RecordDict({"metrics": record}), reply_to=message)
+
+    return app
+
+
+def _job(job: str | None, context: Context) -> str:
+    return job or str(context.run_config["job"])
+
+
+def _load(work: Any, context: Context, seed: int) -> Work:
+    if callable(work) and len(inspect.signature(work).parameters) == 1:
+        work = work(context)
+    if isinstance(work, Work):
+        return work
+    if callable(work):
+        return Work(work)
+    return _of_problem(work, identify(context), seed)
+
+
+def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
+    """One client's part of a problem, drawing the batches that simulate() draws."""
+    from focusfl import keys, tree
+    from focusfl.engines.run import batch_stream, grad_fn
+
+    i = who.number
+    if i is None or not 0 <= i < problem.num_clients:
+        raise ValueError(
+            f"{who.site} must say which of {problem.num_clients} clients it is: "
+            f"--node-config 'partition-id=NUMBER'; got {i}."
+        )
+    objective = problem.objective
+    grad = grad_fn(objective, tree.map(lambda leaf: leaf[i], problem.data))
+    if not objective.stochastic:
+        return Work(grad, batch_of=lambda number: None)
+    key = keys.fold(batch_stream(objective, seed), i)
+    return Work(grad, batch_of=lambda number: Batch(key, number))

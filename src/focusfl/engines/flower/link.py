@@ -1,0 +1,140 @@
+"""Sites behind Flower's nodes: who is where, what was asked, what has come back."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from focusfl.engines.flower.records import pack
+from focusfl.engines.wire import Wired
+
+log = logging.getLogger(__name__)
+
+KEPT = 1000  # answered messages that are remembered, to know a copy when it comes
+
+
+class Asked(NamedTuple):
+    kind: str  # of message: train, evaluate or query
+    node: int
+    site: str  # nothing until the node has said
+    at: float
+
+
+class Reply(NamedTuple):
+    """What came of a message: an answer, or why there will be none."""
+
+    kind: str
+    site: str
+    content: RecordDict | None
+    why: str = ""  # there is no content
+    last: bool = True  # nothing else will come of that message; else a copy
+
+
+class Link:
+    """A grid, seen as sites.
+
+    A node that was registered by name is the site of that name; any other is asked
+    who it is. A site that comes back as another node is followed there.
+    """
+
+    def __init__(self, grid: Grid, sites: Sequence[str]):
+        self._grid, self._sites = grid, frozenset(sites)
+        self._site: dict[int, str] = {}  # by node; nothing: a stranger
+        self._node: dict[str, int] = {}  # by site: its newest
+        self._asked: dict[str, Asked] = {}  # by message
+        self._answered: dict[str, Asked] = {}
+        self._moved: list[str] = []  # sites that have come back as another node
+        self._unsent: list[Reply] = []
+
+    def look(self) -> list[str]:
+        """Find out who is online; greet who is new."""
+        nodes = {node.node_id: node.name for node in self._grid.get_nodes()}
+        greeted = {asked.node for asked in self._asked.values() if not asked.site}
+        for node, name in nodes.items():
+            if node in self._site or node in greeted:
+                continue
+            if name:
+                self._meet(node, name)
+            else:
+                self._send([("", node, RecordDict())], "query", "hello")
+        return [site for site, node in self._node.items() if node in nodes]
+
+    def node(self, site: str) -> int:
+        """Where a site was seen last."""
+        return self._node[site]
+
+    def site(self, node: int) -> str:
+        """Which site a node is; nothing if it is none of this job."""
+        return self._site.get(node, "")
+
+    def ask(self, requests: Iterable[tuple[str, Wired]], kind: str, group: str) -> None:
+        """Send a message each to some sites that are online."""
+        parcels = [(site, self._node[site], pack(wired)) for site, wired in requests]
+        self._send(parcels, kind, group)
+
+    def poll(self, patience: float) -> list[Reply]:
+        """Fetch what has come since, and give up what was asked too long ago."""
+        replies, self._unsent = self._unsent, []
+        if self._asked:
+            for message in self._grid.pull_messages(list(self._asked)):
+                replies += self._take(message)
+        late = time.monotonic() - patience
+        for key, asked in list(self._asked.items()):
+            if asked.site in self._moved or asked.at < late:
+                del self._asked[key]
+                why = "it came back" if asked.site in self._moved else "no answer"
+                if asked.site:
+                    replies.append(Reply(asked.kind, asked.site, None, why))
+        self._moved.clear()
+        return replies
+
+    def _take(self, message: Message) -> list[Reply]:
+        key = message.metadata.reply_to_message_id
+        first = self._asked.pop(key, None)
+        asked = first or self._answered.get(key)
+        if asked is None:
+            return []
+        self._answered[key] = asked
+        while len(self._answered) > KEPT:
+            del self._answered[next(iter(self._answered))]
+        content, why = None, ""
+        if message.has_error():
+            why = f"error {message.error.code}: {message.error.reason}"
+        else:
+            content = message.content
+        if asked.site:
+            return [Reply(asked.kind, asked.site, content, why, first is not None)]
+        records = content.config_records if content else {}
+        hello: Mapping[str, Any] = records.get("hello", {})
+        if "site" in hello:
+            self._meet(asked.node, str(hello["site"]))
+        else:
+            log.warning("node %s does not say which site it is: %s", asked.node, why)
+        return []
+
+    def _meet(self, node: int, site: str) -> None:
+        if site not in self._sites:
+            log.warning("node %s is no site of this job: %.80r", node, site)
+            self._site[node] = ""
+            return
+        self._site[node] = site
+        if self._node.get(site, node) != node:
+            self._moved.append(site)
+        self._node[site] = node
+
+    def _send(
+        self, parcels: list[tuple[str, int, RecordDict]], kind: str, group: str
+    ) -> None:
+        messages = [
+            Message(content, node, kind, group_id=group) for _, node, content in parcels
+        ]
+        now = time.monotonic()
+        sent = self._grid.push_messages(messages) if messages else []
+        for key, (site, node, _) in zip(sent, parcels, strict=True):
+            if key:
+                self._asked[key] = Asked(kind, node, site, now)
+            elif site:
+                self._unsent.append(Reply(kind, site, None, "it could not be sent"))

@@ -1,0 +1,40 @@
+"""Messages of the protocol inside Flower's."""
+
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from focusfl.engines.wire import Wired
+
+LARGE = 1 << 16  # bytes
+BYTES = "focusfl.bytes"  # says that an array's data are bytes, as the header has them
+SMALL, ARRAYS = "small", "arrays"
+
+
+def pack(message: Wired) -> RecordDict:
+    """Put a message into records.
+
+    Every array of Flower's costs several requests on its way, but what is in several
+    messages is uploaded once: worth it for large ones alone.
+    """
+    small = {path: blob for path, blob in message.items() if len(blob) < LARGE}
+    large = {
+        path: Array("uint8", (len(blob),), BYTES, blob)
+        for path, blob in message.items()
+        if len(blob) >= LARGE
+    }
+    records = RecordDict({SMALL: ConfigRecord(small)})  # type: ignore[arg-type]
+    if large:
+        records[ARRAYS] = ArrayRecord(large)
+    return records
+
+
+def unpack(content: RecordDict) -> Wired:
+    """Take a message out of records, whatever is in them; who reads it will check."""
+    message: dict[str, Any] = {}
+    if ARRAYS in content.array_records:
+        arrays = content.array_records[ARRAYS]
+        message |= {path: array.data for path, array in arrays.items()}
+    if SMALL in content.config_records:
+        message |= content.config_records[SMALL]
+    return message

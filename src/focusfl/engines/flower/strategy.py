@@ -1,0 +1,98 @@
+"""Any algorithm as a strategy of Flower's, for those who have a Flower app."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from logging import INFO
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore import log
+
+from focusfl.engines.flower.job import Job
+from focusfl.engines.flower.link import Link
+from focusfl.engines.flower.records import pack, unpack
+from focusfl.engines.flower.server import evaluation, mean_of, metrics_of
+from focusfl.engines.wire import Hub
+
+
+class AlgorithmStrategy(Strategy):
+    """A job whose rounds are played by Flower's `start`; clients run our `client_app`.
+
+    Flower waits for everybody up to its timeout, and what comes later is lost, which
+    is as exact as any loss. The model, the rounds and the timeout are those that
+    `start` is given; a model has a flat dict of arrays here.
+    """
+
+    def __init__(self, job: Job):
+        self._job = job
+        self._hub: Hub | None = None
+        self._link: Link | None = None
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        del config  # a request says all a site needs
+        if self._hub is None or self._link is None:
+            params = {name: array.numpy() for name, array in arrays.items()}
+            self._hub = replace(self._job, params=params).hub()
+            self._link = Link(grid, self._job.sites)
+        hub, link, group = self._hub, self._link, str(server_round)
+        free = [site for site in self._online() if site in hub.free]
+        return [
+            Message(pack(hub.request(s)), link.node(s), "train", group_id=group)
+            for s in free
+        ]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        if self._hub is None or self._link is None:
+            raise RuntimeError("no round is open")
+        hub = self._hub
+        for reply in replies:
+            site = self._link.site(reply.metadata.src_node_id)
+            if site and not reply.has_error():
+                hub.receive(site, unpack(reply.content))
+        for site in hub.waiting:
+            hub.give_up(site)  # Flower has stopped to listen
+        counted = hub.close_round() or ()
+        model = {name: Array(np.asarray(leaf)) for name, leaf in hub.x.items()}
+        return ArrayRecord(model), MetricRecord({"counted": len(counted)})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        every = self._job.evaluate_every
+        if self._hub is None or self._link is None or not every or server_round % every:
+            return []
+        content = pack(evaluation(self._job, self._hub.x))
+        group = str(server_round)
+        return [
+            Message(content, self._link.node(site), "evaluate", group_id=group)
+            for site in self._online()
+        ]
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        found = [metrics_of(reply.content) for reply in replies if reply.has_content()]
+        found = [metrics for metrics in found if metrics]
+        return MetricRecord(dict(mean_of(found))) if found else None
+
+    def summary(self) -> None:
+        log(INFO, "\t%s, %s sites", self._job.algorithm, len(self._job.sites))
+
+    def _online(self) -> list[str]:
+        """Who is there; wait for the minimum, and a while for everybody."""
+        assert self._link is not None
+        until = time.monotonic() + self._job.deadline
+        while True:
+            self._link.poll(self._job.patience)
+            online = self._link.look()
+            late = time.monotonic() > until
+            if len(online) >= (self._job.minimum if late else len(self._job.sites)):
+                return online
+            time.sleep(self._job.poll)

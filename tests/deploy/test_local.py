@@ -1,0 +1,205 @@
+"""Real SuperLinks, superexecs and SuperNodes on loopback."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import focusfl as ff
+from focusfl.deploy import chaos, status, study
+from focusfl.deploy.local import local_app, local_study
+
+ROOT = Path(__file__).parents[2]
+QUADRATIC = """
+rounds = 26
+lr = 0.31
+[problem]
+kind = "random_quadratic"
+dim = 6
+L = 1.1
+[participation.full]
+[algorithms.focus]
+[algorithms.scaffold]
+"""
+RIDGE = """
+rounds = 60
+lr = 8.7e-4
+local_steps = 2
+[problem]
+kind = "ridge"
+dim = 10
+rows = 100
+[participation.full]
+[algorithms.focus]
+"""
+
+
+def deployed(folder: Path, text: str, clients: int, *changes: str, algorithm=None):
+    file = folder / "study.toml"
+    file.write_text(text)
+    return study.load(file, changes, algorithm, clients)
+
+
+def run(folder, this, spec="", **more):
+    """Deploy a study; give what happened and what has come of it."""
+    said = []
+    outcome = local_study(
+        this, folder / "run", said.append, chaos=chaos.parse(spec), **more
+    )
+    kinds = [event["event"] for event in said]
+    assert not [line for line in status.look(folder / "run") if line.alive]
+    return said, kinds, outcome
+
+
+def expected(this, masks):
+    return ff.simulate(
+        this.algorithm, this.problem, ff.participation.Replay(masks),
+        rounds=len(masks), lr=this.lr, local_steps=this.study.local_steps,
+    )  # fmt: skip
+
+
+def test_crashes_losses_and_a_deleted_disk_leave_it_exact(tmp_path):
+    """The whole promise, on three clients in a minute or so."""
+    this = deployed(tmp_path, QUADRATIC, 3)
+    spec = "drop=0.2,disk:0@2,node:1@3,superlink@4,node:2@5,server@6,node:0@7,seed=1"
+    said, kinds, outcome = run(
+        tmp_path, this, spec, warm=True, settings={"deadline": 6.0, "patience": 6.0}
+    )
+    assert kinds.count("begin") == 2 and kinds.count("chaos") == 6
+    assert kinds.count("nothing") >= 3 and "lost" in kinds
+    assert outcome.metrics["distance"] <= 1e-8
+    assert outcome.gap <= 1e-9 and outcome.epochs == 2
+    shares = outcome.masks.mean(0)
+    assert (shares > 0.3).all() and (shares < 1).all()
+    for file in (tmp_path / "run").rglob("*"):
+        if file.is_file() and {"sites", "server"} & set(file.parts):
+            assert file.stat().st_mode & 0o077 == 0, f"others can read {file}"
+
+
+def test_an_interrupt_stops_all_that_was_started(tmp_path):
+    (tmp_path / "study.toml").write_text(QUADRATIC)
+    command = "deploy local study.toml --clients 2 --warm --set rounds=1000".split()
+    code = (
+        "import signal, sys; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from focusfl.cli import main; sys.exit(main({command}))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert "begin" in running.stderr.readline()
+        lines = status.look(tmp_path / "runs/deploy-study")
+        assert len(lines) == 4 and all(line.alive for line in lines)
+        begun = status.last_event(tmp_path / "runs/deploy-study", "begin")
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130 and "Traceback" not in said
+    lines = status.look(tmp_path / "runs/deploy-study")
+    assert len(lines) == 4 and not any(line.alive for line in lines)
+    assert not status.alive(begun["pid"])
+    groups = subprocess.check_output(["ps", "-A", "-o", "pgid=,stat="], text=True)
+    alive = {int(row.split()[0]) for row in groups.splitlines() if "Z" not in row}
+    assert not alive & {line.pid for line in lines}, "children outlive their parents"
+
+
+@pytest.mark.slow
+def test_ridge_with_tls_is_exact_in_60_rounds_and_equals_simulate(tmp_path):
+    this = deployed(tmp_path, RIDGE, 4)
+    _, _, outcome = run(tmp_path, this, tls=True)
+    assert outcome.metrics["distance"] <= 1e-10
+    assert outcome.masks.shape == (60, 4) and outcome.late == 0
+    assert np.abs(outcome.x - expected(this, outcome.masks).x).max() <= 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["focus", "scaffold"])
+def test_chaos_on_stock_nodes_with_tls(tmp_path, algorithm):
+    """SuperNodes with a key are let in again only after Flower has missed them."""
+    lr = ["rounds=60"] + ["lr=0.1"] * (algorithm == "scaffold")
+    this = deployed(tmp_path, QUADRATIC, 4, *lr, algorithm=algorithm)
+    spec = "drop=0.2,delay=0.05,duplicate=0.05,node=3,superlink=1,server=1,seed=5"
+    _, kinds, outcome = run(
+        tmp_path, this, spec, tls=True, settings={"deadline": 30.0, "patience": 60.0}
+    )
+    assert kinds.count("begin") == 2 and kinds.count("chaos") == 5
+    assert outcome.metrics["distance"] <= 1e-8
+    assert outcome.gap <= 1e-9
+
+
+@pytest.mark.slow
+def test_a_copy_on_the_server_restores_a_lost_disk(tmp_path):
+    this = deployed(tmp_path, QUADRATIC, 3)
+    _, kinds, outcome = run(
+        tmp_path, this, "disk:1@5", warm=True, settings={"copies": True}
+    )
+    assert "lost" in kinds and outcome.epochs == 1
+    assert outcome.metrics["distance"] <= 1e-8 and outcome.gap <= 1e-9
+
+
+@pytest.mark.slow
+def test_an_unregistered_key_is_not_let_in(tmp_path):
+    from focusfl.deploy import certificates
+    from focusfl.deploy.fleet import Fleet
+
+    this = deployed(tmp_path, QUADRATIC, 2)
+    fleet = Fleet(tmp_path / "run", this.sites, tls=True)
+    with fleet:
+        for site in this.sites:
+            fleet.nodes[site].kill()
+        keys = tmp_path / "run" / "keys"
+        certificates.make(keys, [], ["intruder"])
+        (keys / "intruder").replace(keys / "site-0")
+        fleet.start_node("site-0")
+        while fleet.nodes["site-0"].alive:
+            pass
+        assert "Failed to initialize" in fleet.nodes["site-0"].words()
+
+
+@pytest.mark.slow
+def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
+    """In an environment of their own, where focusfl came without what it depends on."""
+    from focusfl.deploy import apps
+    from focusfl.deploy.driver import Driver
+    from focusfl.deploy.fleet import Fleet
+
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    pip = [venv / "bin" / "pip", "install", "--quiet"]
+    subprocess.run([*pip, "flwr==1.41.0", "numpy"], check=True)
+    subprocess.run([*pip, "--no-deps", ROOT], check=True)
+    listed = subprocess.check_output([venv / "bin" / "pip", "list"], text=True).lower()
+    assert not {"jax", "jaxtyping", "torch"} & set(listed.split())
+    apps.init(tmp_path / "app")
+    sites = apps.settings(tmp_path / "app")["sites"].split()
+    fleet = Fleet(tmp_path / "run", sites)
+    for site in sites:
+        env = fleet.nodes[site].env
+        fleet.nodes[site].env = {**env, "PATH": f"{venv / 'bin'}:{env['PATH']}"}
+    server, said = tmp_path / "run" / "server", []
+    config = {"folder": str(server), "rounds": 5}
+    with fleet:
+        Driver(
+            fleet, tmp_path / "app", config, server / "training", [], said.append
+        ).drive()
+    counted = [event["counted"] for event in said if event["event"] == "round"]
+    assert [sorted(sites) for _ in range(5)] == [sorted(each) for each in counted]
+    (tested,) = [event for event in said if event["event"] == "evaluation"]
+    assert tested["sites"] == 4 and tested["accuracy"] > 0.7
+    assert "clientapp" in fleet.nodes[sites[0]].words(1000)
+
+
+@pytest.mark.slow
+def test_hospitals_learn_in_torch(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOCUSFL_DATA", str(tmp_path))  # no data there: tables are drawn
+    monkeypatch.setenv("FOCUSFL_CACHE", str(tmp_path))
+    said = []
+    outcome = local_app(
+        ROOT / "examples" / "hospitals", tmp_path / "run", said.append,
+        chaos=chaos.parse("node:1@5"), warm=True,
+    )  # fmt: skip
+    found = [event["accuracy"] for event in said if event["event"] == "evaluation"]
+    assert len(found) >= 3 and found[-1] > 0.85
+    assert (outcome.masks.mean(0) > 0.5).all()

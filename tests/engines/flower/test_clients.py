@@ -1,0 +1,187 @@
+"""Clients of every kind, and Flower's own way to play rounds."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Context, RecordDict
+from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, reopened
+
+from focusfl.engines.flower import (
+    AlgorithmStrategy,
+    client_app,
+    from_torch,
+    params,
+)
+from focusfl.engines.flower.server import run
+from focusfl.engines.flower.site import identify
+from focusfl.problems import Objective, Problem
+
+
+@dataclass(frozen=True)
+class Named(Objective):
+    """The shared objective, its model in a dict, as strategies of Flower's have it."""
+
+    def grad(self, x, data, batch):
+        return {"x": PROBLEM.objective.grad(x["x"], data, batch)}
+
+    def evaluate(self, x, held):
+        return PROBLEM.objective.evaluate(x["x"], held)
+
+
+class Flat(Problem):
+    num_clients = 4
+    objective = Named()
+    data = PROBLEM.data
+    held = PROBLEM.held
+    x0 = {"x": PROBLEM.x0}
+
+
+def linear():
+    torch.manual_seed(0)
+    return torch.nn.Linear(3, 1).double()
+
+
+def tables():
+    rng = np.random.default_rng(0)
+    return [(rng.standard_normal((8, 3)), rng.standard_normal((8, 1))) for _ in SITES]
+
+
+def squared(out, y):
+    return ((out - y) ** 2).mean()
+
+
+def test_a_torch_module_learns_what_its_own_arithmetic_would(tmp_path):
+    """Against the optimum of the same least squares, solved at once."""
+    data = tables()
+
+    def work(context):
+        x, y = map(torch.from_numpy, data[context.node_config["partition-id"]])
+        return from_torch(linear(), squared, x, y)
+
+    app = client_app(work, FOCUS)
+    nodes = {9 + i: Node(app, i, tmp_path / s, name=s) for i, s in enumerate(SITES)}
+    this = job(tmp_path, rounds=60, lr=0.07, evaluate_every=60)
+    run(Loopback(nodes), replace(this, params=params(linear()), evaluate=None))
+    A = np.concatenate([np.c_[x, np.ones(8)] for x, _ in data])
+    y = np.concatenate([y for _, y in data])
+    best = np.linalg.lstsq(A, y, rcond=None)[0][:, 0]
+    with np.load(tmp_path / "server" / "test" / "model.npz") as model:
+        found = np.r_[model["weight"][0], model["bias"]]
+    assert np.abs(found - best).max() < 1e-6
+    (tested,) = events(tmp_path, "evaluation")
+    assert tested["loss"] == pytest.approx(np.mean((A @ found - y[:, 0]) ** 2))
+
+
+def test_batches_of_a_torch_client_walk_through_its_data():
+    x = torch.arange(6, dtype=torch.float64)[:, None] + 1
+    module = torch.nn.Linear(1, 1, bias=False).double()
+    work = from_torch(module, lambda out, y: out.sum(), x, x, batch_size=2)
+    zero = {"weight": np.zeros((1, 1))}
+    seen = [work.grad_fn(zero, work.batch_of(n))["weight"].item() for n in range(3)]
+    assert sum(seen) == 21  # an epoch sees every sample once
+    assert seen == [work.grad_fn(zero, work.batch_of(n))["weight"] for n in range(3)]
+
+
+def test_a_module_with_buffers_is_refused():
+    with pytest.raises(ValueError, match="GroupNorm"):
+        params(torch.nn.BatchNorm1d(3))
+
+
+def test_a_site_says_who_it_is_in_three_ways(tmp_path):
+    def who(**config):
+        return identify(Context(1, 2, config, RecordDict(), {}))
+
+    (tmp_path / "name").write_text("rome\n")
+    assert who(site="paris", **{"partition-id": 3})[:2] == ("paris", 3)
+    assert who(**{"site-file": str(tmp_path / "name")})[:2] == ("rome", None)
+    assert who(**{"partition-id": 3}).site == "site-3"
+    assert str(who(site="paris", state="/x").folder) == "/x"
+    assert who(site="paris").folder.name == "paris"
+    with pytest.raises(ValueError, match="which site it is"):
+        who()
+
+
+def test_flowers_own_loop_plays_any_algorithm(tmp_path):
+    class Patient(Loopback):
+        """Waits as Flower does, and loses one reply in five."""
+
+        def send_and_receive(self, messages, *, timeout=None):
+            keys = self.push_messages(messages)
+            replies = self.pull_messages(keys)
+            return [r for n, r in enumerate(replies) if (n + len(self.asked)) % 5]
+
+    app = client_app(Flat(), FOCUS)
+    nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
+    this = replace(job(tmp_path), params={"x": PROBLEM.x0}, evaluate=None)
+    strategy = AlgorithmStrategy(this)
+    arrays = ArrayRecord({"x": Array(PROBLEM.x0)})
+    result = strategy.start(Patient(nodes), arrays, num_rounds=60)
+    found = result.arrays["x"].numpy()
+    assert np.linalg.norm(found - PROBLEM.optimum) < 1e-6
+    counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
+    assert len(counted) == 60 and min(counted) < 4
+
+
+@pytest.mark.parametrize("library", ["jax", "jaxtyping", "torch", "matplotlib"])
+def test_a_client_does_not_import(library):
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import sys; "
+        "import focusfl.engines.flower; "
+        f"sys.exit({library!r} in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_study_of_numpy_costs_its_clients_no_jax(tmp_path):
+    from focusfl.deploy import study
+
+    file = tmp_path / "study.toml"
+    file.write_text(
+        'rounds = 3\nlr = 0.1\n[problem]\nkind = "ridge"\n'
+        "[participation.full]\n[algorithms.focus]\n"
+    )
+    study.write(study.load(file, [], None, 3), tmp_path / study.FILE)
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import sys; "
+        "from pathlib import Path; from focusfl.deploy.study import study_client; "
+        f"study_client(Path({str(tmp_path)!r})); sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_problem_needs_to_know_which_client_it_is(tmp_path):
+    app = client_app(PROBLEM, FOCUS)
+    node = Node(app, 7, tmp_path, name="site-0", site="site-0")
+    grid = Loopback({1: node})
+    with reopened(tmp_path) as hub:
+        del hub
+    this = replace(job(tmp_path, deadline=0.05), rounds=1)
+    grid.before = lambda grid, round: (
+        node.config.update({"partition-id": 0}) if len(grid.asked) else None
+    )
+    run(grid, this)
+    assert "which of 4 clients" in events(tmp_path, "nothing")[0]["why"]
+
+
+def test_the_apps_in_the_docs_learn(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[3] / "docs" / "deploy.md"
+    (code,) = re.findall(r"```py\n(.*?)```", page.read_text(), re.S)
+    names: dict = {}
+    exec(compile(code, page.name, "exec"), names)
+    grid = Loopback(
+        {
+            7 + i: Node(names["client"], None, tmp_path / site, name=site, site=site)
+            for i, site in enumerate(names["SITES"])
+        }
+    )
+    context = Context(1, 2, {}, RecordDict(), {"job": "test", "poll": 0.01})
+    names["server"](grid, context)
+    with np.load(tmp_path / "state" / "test" / "model.npz") as model:
+        assert np.abs(model["x"] - 1).max() < 1e-3

@@ -1,0 +1,222 @@
+"""The round loop over a grid in this process: the apps and messages are Flower's own.
+
+Real processes are in tests/deploy.
+"""
+
+import shutil
+
+import numpy as np
+import pytest
+from helpers import gap
+from loopback import (
+    FOCUS,
+    PROBLEM,
+    SITES,
+    Loopback,
+    Node,
+    events,
+    gap_of,
+    job,
+    nodes,
+    reopened,
+)
+
+import focusfl as ff
+from focusfl.deploy.chaos import Chaos
+from focusfl.deploy.lossy import Lossy
+from focusfl.engines.flower import Work, client_app
+from focusfl.engines.flower.server import run
+
+
+@pytest.mark.parametrize("name", sorted(ff.ALGORITHMS))
+def test_every_algorithm_over_flower_equals_simulate(name, tmp_path):
+    algorithm = ff.ALGORITHMS[name]()
+    try:
+        run(Loopback(nodes(tmp_path, algorithm)), job(tmp_path, algorithm, rounds=12))
+    except ValueError as error:
+        assert "cannot be deployed" in str(error)
+        pytest.skip(str(error))
+    masks = np.zeros((12, 4), bool)
+    for event in events(tmp_path, "round"):
+        masks[event["round"], [SITES.index(site) for site in event["counted"]]] = True
+    assert masks.all()
+    expected = ff.simulate(
+        algorithm, PROBLEM, ff.participation.Replay(masks), rounds=12, lr=0.2,
+    )  # fmt: skip
+    with reopened(tmp_path, algorithm) as hub:
+        assert gap(hub.x, expected.x) < 1e-12
+
+
+def test_a_straggler_three_rounds_behind_never_blocks_and_never_breaks(tmp_path):
+    here = nodes(tmp_path)
+
+    def slow(grid, round):
+        # Site 0 answers after about three rounds of the others, which take 2 polls.
+        grid.nodes[100].delay = 8 if round < 30 else 0
+
+    run(Loopback(here, slow), job(tmp_path, rounds=60, target=3))
+    rounds = events(tmp_path, "round")
+    late = [event for event in rounds if "site-0" in event["late"]]
+    without = [event for event in rounds[:30] if "site-0" not in event["counted"]]
+    assert len(late) > 3 and len(without) > 15
+    assert rounds[-1]["distance"] < 1e-12
+    with reopened(tmp_path) as hub:
+        assert gap_of(tmp_path, hub) < 1e-12
+
+
+def test_a_site_that_returns_as_another_node_is_found_again(tmp_path):
+    def move(grid, round):
+        if round == 5 and 100 in grid.nodes:
+            grid.nodes[100].delay = None  # dead, and Flower does not know it yet
+        if round == 6:
+            grid.nodes[777] = Node(
+                client_app(PROBLEM, ff.Focus()), 0, tmp_path / "site-0"
+            )
+        if round == 10:
+            grid.nodes.pop(100, None)
+
+    run(Loopback(nodes(tmp_path), move), job(tmp_path, rounds=40, deadline=0.5))
+    counted = [event["counted"] for event in events(tmp_path, "round")]
+    assert "site-0" not in counted[5] and "site-0" in counted[20]
+    assert events(tmp_path, "end")[0]["distance"] < 1e-12
+    with reopened(tmp_path) as hub:
+        assert gap_of(tmp_path, hub) < 1e-12
+
+
+def test_lost_late_and_double_replies_leave_it_exact(tmp_path):
+    wrap = lambda grid: Lossy(grid, Chaos("", 0.2, 0.1, 0.1, seed=3))  # noqa: E731
+    run(
+        Loopback(nodes(tmp_path)),
+        job(tmp_path, rounds=50, wrap=wrap, deadline=0.2, patience=0.2),
+    )
+    assert events(tmp_path, "refused") and events(tmp_path, "nothing")
+    assert events(tmp_path, "end")[0]["distance"] < 1e-7  # and falling: 50 rounds
+    with reopened(tmp_path) as hub:
+        assert gap_of(tmp_path, hub) < 1e-12
+
+
+def test_a_killed_server_app_goes_on_where_it_was(tmp_path):
+    here = nodes(tmp_path)
+
+    def die(grid, round):
+        if round == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Loopback(here, die), job(tmp_path))
+    run(Loopback(here), job(tmp_path))
+    begun = [event["round"] for event in events(tmp_path, "begin")]
+    assert begun == [0, 7]
+    expected = ff.simulate(
+        ff.Focus(), PROBLEM, ff.participation.Full(), rounds=30, lr=0.2
+    )
+    with reopened(tmp_path) as hub:
+        assert gap(hub.x, expected.x) < 1e-12
+
+
+def test_a_lost_disk_is_noticed_and_mended(tmp_path):
+    def wipe(grid, round):
+        if round == 10:
+            shutil.rmtree(tmp_path / "site-2", ignore_errors=True)
+
+    run(Loopback(nodes(tmp_path), wipe), job(tmp_path, rounds=40))
+    assert [event["site"] for event in events(tmp_path, "lost")] == ["site-2"]
+    assert events(tmp_path, "end")[0]["distance"] < 1e-12
+    with reopened(tmp_path) as hub:
+        assert hub.epoch == 2 and gap_of(tmp_path, hub) < 1e-12
+
+
+def test_a_site_that_leaves_takes_its_gradients_along(tmp_path):
+    def leave(grid, round):
+        if round == 10:
+            grid.nodes[103].config["leave"] = True
+
+    run(Loopback(nodes(tmp_path), leave), job(tmp_path, rounds=40))
+    rest = ff.problems.Quadratic(PROBLEM.H[:3], PROBLEM.h[:3])
+    with reopened(tmp_path) as hub:
+        assert hub.gone == ("site-3",)
+        assert np.linalg.norm(hub.x - rest.optimum) < 1e-10
+
+
+def test_an_app_that_raises_does_not_hold_up_the_others(tmp_path):
+    here = nodes(tmp_path)
+
+    def broken(x, batch):
+        raise ZeroDivisionError("no gradient today")
+
+    here[100].app = client_app(broken, ff.Focus())
+    run(Loopback(here), job(tmp_path, rounds=5))
+    assert len(events(tmp_path, "nothing")) == 5
+    assert "no gradient today" in events(tmp_path, "nothing")[0]["why"]
+    assert all(len(event["counted"]) == 3 for event in events(tmp_path, "round"))
+
+
+def test_a_site_whose_pushes_are_refused_is_asked_again(tmp_path):
+    here = nodes(tmp_path)
+    here[100].app = client_app(lambda x, batch: x + 1e9, FOCUS)
+
+    def mend(grid, round):
+        if round == 3:
+            grid.nodes[100].app = grid.nodes[101].app
+
+    run(Loopback(here, mend), job(tmp_path, rounds=30, max_norm=1e3))
+    refused = events(tmp_path, "refused")
+    assert [event["site"] for event in refused] == ["site-0"] * 3
+    assert "norm" in refused[0]["why"]
+    assert events(tmp_path, "end")[0]["distance"] < 1e-12
+    with reopened(tmp_path) as hub:
+        assert gap_of(tmp_path, hub) < 1e-12
+
+
+def test_a_round_waits_for_the_minimum(tmp_path):
+    here = nodes(tmp_path)
+    for node in (100, 101):
+        here[node].delay = 40  # polls; longer than the deadline
+    run(
+        Loopback(here),
+        job(tmp_path, rounds=3, deadline=0.02, patience=30.0, minimum=3),
+    )
+    assert all(len(event["counted"]) >= 3 for event in events(tmp_path, "round"))
+
+
+def test_a_registered_node_is_the_site_of_its_name_and_no_other(tmp_path, caplog):
+    here = nodes(tmp_path)
+    for site, node in zip(SITES, here.values(), strict=True):
+        node.name = site
+    here[103].config["site"] = "site-1"  # says it is somebody else
+    here[55] = Node(here[100].app, 0, tmp_path / "x", name="stranger")
+    grid = Loopback(here)
+    run(grid, job(tmp_path, rounds=3))
+    assert not [kind for kind, *_ in grid.asked if kind == "query"]
+    assert not [node for _, node, _ in grid.asked if node == 55]
+    for event in events(tmp_path, "round"):
+        assert sorted(event["counted"]) == ["site-0", "site-1", "site-2"]
+    assert "stranger" in caplog.text
+
+
+def test_sites_evaluate_and_the_server_averages(tmp_path):
+    def work(context):
+        number = context.node_config["partition-id"]
+        return Work(
+            lambda x, batch: x,
+            evaluate=lambda x: {"size": float(number), "num-examples": number + 1.0},
+        )
+
+    run(
+        Loopback(nodes(tmp_path, work=work)),
+        job(tmp_path, rounds=4, evaluate_every=2, deadline=5.0),
+    )
+    found = events(tmp_path, "evaluation")
+    assert [event["after"] for event in found] == [2, 4]
+    assert found[0]["sites"] == 4 and found[0]["size"] == (0 + 2 + 6 + 12) / 10
+
+
+def test_settings_of_the_app_change_the_job(tmp_path):
+    changed = job(tmp_path).configured(
+        {"rounds": 7, "lr": 1, "local-steps": 3, "copies": True, "mine": "x"}
+    )
+    assert (changed.rounds, changed.lr, changed.local_steps) == (7, 1.0, 3)
+    assert changed.copies is True
+    for wrong in ({"rounds": "many"}, {"rounds": 0}, {"minimum": 9}, {"copies": 1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            job(tmp_path).configured(wrong)

@@ -1,0 +1,112 @@
+"""A grid of Flower's in one process: apps and messages are Flower's own."""
+
+import json
+from itertools import count
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+import focusfl as ff
+from focusfl.engines.flower import Job, client_app
+from focusfl.engines.wire import Hub, Site, tracking_gap
+
+TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+SITES = tuple(f"site-{i}" for i in range(4))
+FOCUS = ff.Focus()
+PROBLEM = ff.problems.random_quadratic(num_clients=4, dim=5, L=1.1)
+
+
+class Node:
+    """A SuperNode: an app, its configuration, and how many polls it takes to answer."""
+
+    def __init__(self, app, number, folder, name="", delay=0, **config):
+        self.app, self.name, self.delay = app, name, delay
+        self.config = {"state": str(folder), **config}
+        if number is not None:
+            self.config["partition-id"] = number
+
+    def __call__(self, message):
+        context = Context(1, 2, self.config, RecordDict(), {"job": "test"})
+        try:
+            return self.app(message, context)
+        except Exception as error:
+            return Message(Error(2, repr(error)), reply_to=message)
+
+
+class Loopback(Grid):
+    """Nodes by number; `before` a message of a round, something may happen to them."""
+
+    def __init__(self, nodes, before=lambda grid, round: None):
+        self.nodes, self.before = nodes, before
+        self.replies, self.asked, self.keys = {}, [], count(1)
+
+    def get_node_ids(self):
+        return list(self.nodes)
+
+    def get_nodes(self):
+        return [NodeInfo(node_id=k, name=n.name) for k, n in self.nodes.items()]
+
+    def push_messages(self, messages):
+        keys = []
+        for message in messages:
+            meta = message.metadata
+            if meta.message_type == "train":
+                self.before(self, int(meta.group_id))
+            keys.append(f"message-{next(self.keys)}")
+            meta.__dict__["_message_id"] = keys[-1]
+            self.asked.append((meta.message_type, meta.dst_node_id, meta.group_id))
+            node = self.nodes.get(meta.dst_node_id)
+            if node is not None and node.delay is not None:
+                self.replies[keys[-1]] = [node.delay, node(message)]
+        return keys
+
+    def pull_messages(self, message_ids):
+        due = []
+        for key in message_ids:
+            if key in self.replies:
+                self.replies[key][0] -= 1
+                if self.replies[key][0] < 0:
+                    due.append(self.replies.pop(key)[1])
+        return due
+
+    def set_run(self, run): ...
+    def run(self): ...
+    def create_message(self): ...
+    def send_and_receive(self, messages, *, timeout=None): ...
+
+
+def nodes(folder, algorithm=FOCUS, work=PROBLEM, **more):
+    app = client_app(work, algorithm)
+    return {100 + i: Node(app, i, folder / s, **more) for i, s in enumerate(SITES)}
+
+
+def job(folder, algorithm=FOCUS, **more):
+    more = {"rounds": 30, "lr": 0.2, "poll": 0.001, **more}
+    evaluate = lambda x: PROBLEM.objective.evaluate(x, PROBLEM.held)  # noqa: E731
+    return Job(
+        algorithm, PROBLEM.x0, SITES, folder=folder / "server", job="test",
+        evaluate=evaluate, **more,
+    )  # fmt: skip
+
+
+def events(folder, kind):
+    lines = (folder / "server" / "test" / "events.jsonl").read_text().splitlines()
+    return [e for e in map(json.loads, lines) if e["event"] == kind]
+
+
+def reopened(folder, algorithm=FOCUS, **more):
+    return Hub(
+        algorithm, PROBLEM.x0, SITES, folder / "server", job="test",
+        **{"lr": 0.2, **more},
+    )  # fmt: skip
+
+
+def gap_of(folder, hub, algorithm=FOCUS):
+    memories = [
+        Site(algorithm, folder / site, "test", site).memory(seq)
+        for site, seq in hub.applied.items()
+        if seq
+    ]
+    return tracking_gap(hub.server, memories, hub.num_clients)
