@@ -1,5 +1,7 @@
 """Real SuperLinks, superexecs and SuperNodes on loopback."""
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -203,3 +205,17 @@ def test_hospitals_learn_in_torch(tmp_path, monkeypatch):
     found = [event["accuracy"] for event in said if event["event"] == "evaluation"]
     assert len(found) >= 3 and found[-1] > 0.85
     assert (outcome.masks.mean(0) > 0.5).all()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("strace"), reason="there is no strace to watch")
+def test_no_process_connects_to_anywhere_but_this_machine(tmp_path):
+    (tmp_path / "study.toml").write_text(QUADRATIC)
+    watch = ["strace", "-f", "-qq", "-e", "trace=connect", "-o", "trace.txt"]
+    command = "-m focusfl.cli deploy local study.toml --clients 2 --tls --set rounds=2"
+    subprocess.run([*watch, sys.executable, *command.split()], cwd=tmp_path, check=True)
+    trace = (tmp_path / "trace.txt").read_text()
+    connected = re.findall(r"connect\(\d+, \{sa_family=(\w+)(?:, ([^}]*))?", trace)
+    there = [where for kind, where in connected if kind in ("AF_INET", "AF_INET6")]
+    assert len(there) > 20
+    assert all('inet_addr("127.0.0.1")' in where for where in there)

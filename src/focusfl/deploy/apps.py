@@ -28,6 +28,7 @@ def init(folder: Path) -> list[Path]:
     ignored, empty = folder / ".gitignore", package / "__init__.py"
     ignored.write_text("keys/\nruns/\n")  # by git, and by Flower when it sends the app
     empty.write_text("")
+    (folder / "keys.sh").chmod(0o755)
     return [*files, ignored, empty]
 
 

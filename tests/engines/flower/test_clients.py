@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Context, RecordDict
+from flwr.app import Array, ArrayRecord, Context, MetricRecord, RecordDict
 from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, reopened
 
+import focusfl as ff
 from focusfl.engines.flower import (
     AlgorithmStrategy,
     client_app,
     from_torch,
     params,
 )
-from focusfl.engines.flower.server import run
+from focusfl.engines.flower.events import describe
+from focusfl.engines.flower.server import metrics_of, run
 from focusfl.engines.flower.site import identify
 from focusfl.problems import Objective, Problem
 
@@ -185,3 +187,43 @@ def test_the_apps_in_the_docs_learn(tmp_path, monkeypatch):
     names["server"](grid, context)
     with np.load(tmp_path / "state" / "test" / "model.npz") as model:
         assert np.abs(model["x"] - 1).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"loss": [1.0, 2.0]}, {"loss": float("nan")}, {"loss": 1.0, "num-examples": 0}],
+    ids=str,
+)
+def test_an_evaluation_that_cannot_be_averaged_is_left_out(said):
+    assert metrics_of(RecordDict({"metrics": MetricRecord(said)})) == {}
+    assert metrics_of(RecordDict()) == {}
+
+
+def test_events_name_those_who_are_there():
+    event = {"event": "round", "round": 3, "online": ["b", "a"], "counted": ["b"]}
+    words = describe({**event, "late": [], "distance": 0.00123})
+    assert words == "round 4  online a,b  answered b  distance 0.00123"
+    many = [f"site-{i}" for i in range(9)]
+    assert "online 9 sites" in describe({**event, "late": ["b"], "online": many})
+    assert describe({"event": "open", "round": 3}) == ""
+
+
+def test_a_jax_model_draws_the_batches_that_simulate_draws(tmp_path):
+    def loss(params, samples):
+        return (samples["x"] @ params["w"] - samples["y"]) ** 2
+
+    samples = [{"x": x, "y": y[:, 0]} for x, y in tables()]
+    problem = ff.problems.from_loss(
+        loss, {"w": np.zeros(3)}, samples, batch_size=3, held=samples[0],
+        dtype="float64",
+    )  # fmt: skip
+    app = client_app(problem, FOCUS, seed=5)
+    nodes = {9 + i: Node(app, i, tmp_path / s, name=s) for i, s in enumerate(SITES)}
+    this = replace(job(tmp_path, rounds=6, lr=0.02, local_steps=2), evaluate=None)
+    run(Loopback(nodes), replace(this, params=problem.x0))
+    expected = ff.simulate(
+        FOCUS, problem, ff.participation.Full(), rounds=6, lr=0.02, local_steps=2,
+        seed=5,
+    )  # fmt: skip
+    with np.load(tmp_path / "server" / "test" / "model.npz") as model:
+        assert np.abs(model["w"] - expected.x["w"]).max() < 1e-12

@@ -1,11 +1,12 @@
 """What happens to a job: a line of JSON each on disk, a line of words for people."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 FILE = "events.jsonl"  # in the server's folder of a job
+NAMED = 5  # sites at most that are called by their names
 
 
 def write(folder: Path, event: Mapping[str, Any]) -> None:
@@ -23,14 +24,19 @@ def describe(event: Mapping[str, Any]) -> str:
     if kind == "open":
         return ""
     if kind == "round":
-        answered, late = len(facts.pop("counted")), len(facts.pop("late"))
-        words = [f"round {number + 1}", f"online {len(online)}", f"answered {answered}"]
-        words += [f"late {late}"] if late else []
+        words = [f"round {number + 1}", f"online {_who(online)}"]
+        words.append(f"answered {_who(facts.pop('counted'))}")
+        late = facts.pop("late")
+        words += [f"late {_who(late)}"] if late else []
     else:
         words = [f"{kind}:"]
     return "  ".join(
         words + [f"{name} {short(value)}" for name, value in facts.items()]
     )
+
+
+def _who(sites: Sequence[str]) -> str:
+    return ",".join(sorted(sites)) if len(sites) <= NAMED else f"{len(sites)} sites"
 
 
 def short(value: Any) -> str:

@@ -13,6 +13,7 @@ from focusfl.engines.wire import Wired
 
 log = logging.getLogger(__name__)
 
+HELLO = 30.0  # seconds until a node that has not said who it is is asked again
 KEPT = 1000  # answered messages that are remembered, to know a copy when it comes
 
 
@@ -81,9 +82,10 @@ class Link:
         if self._asked:
             for message in self._grid.pull_messages(list(self._asked)):
                 replies += self._take(message)
-        late = time.monotonic() - patience
+        now = time.monotonic()
         for key, asked in list(self._asked.items()):
-            if asked.site in self._moved or asked.at < late:
+            long = patience if asked.site else min(patience, HELLO)
+            if asked.site in self._moved or now - asked.at > long:
                 del self._asked[key]
                 why = "it came back" if asked.site in self._moved else "no answer"
                 if asked.site:
