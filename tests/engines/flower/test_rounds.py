@@ -95,6 +95,43 @@ def test_lost_late_and_double_replies_leave_it_exact(tmp_path):
         assert gap_of(tmp_path, hub) < 1e-12
 
 
+class Failing(Loopback):
+    """A SuperLink that fails in the middle of every third call of a kind."""
+
+    def __init__(self, nodes, every=3):
+        super().__init__(nodes)
+        self.calls, self.every = 0, every
+
+    def push_messages(self, messages):
+        return self.fail(super().push_messages(messages))
+
+    def pull_messages(self, message_ids):
+        return self.fail(super().pull_messages(message_ids))
+
+    def fail(self, done):
+        self.calls += 1
+        if self.calls % self.every == 0:
+            raise ConnectionError("the push session may have expired")
+        return done
+
+
+def test_a_superlink_that_fails_loses_messages_and_nothing_else(tmp_path):
+    run(
+        Failing(nodes(tmp_path)),
+        job(tmp_path, rounds=50, deadline=0.2, patience=0.2),
+    )
+    assert events(tmp_path, "nothing")
+    assert events(tmp_path, "end")[0]["distance"] < 1e-7
+    with reopened(tmp_path) as hub:
+        assert gap_of(tmp_path, hub) < 1e-12
+
+
+def test_a_superlink_that_stays_away_ends_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("focusfl.engines.flower.link.OUTAGE", 0.3)
+    with pytest.raises(ConnectionError, match="expired"):
+        run(Failing(nodes(tmp_path), every=1), job(tmp_path))
+
+
 def test_a_killed_server_app_goes_on_where_it_was(tmp_path):
     here = nodes(tmp_path)
 

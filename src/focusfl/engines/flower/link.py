@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flwr.app import Message, RecordDict
@@ -14,6 +14,7 @@ from focusfl.engines.wire import Wired
 log = logging.getLogger(__name__)
 
 HELLO = 30.0  # seconds until a node that has not said who it is is asked again
+OUTAGE = 120.0  # seconds for which the SuperLink may fail us before we give up
 KEPT = 1000  # answered messages that are remembered, to know a copy when it comes
 
 
@@ -49,10 +50,11 @@ class Link:
         self._answered: dict[str, Asked] = {}
         self._moved: list[str] = []  # sites that have come back as another node
         self._unsent: list[Reply] = []
+        self._failing: dict[str, float] = {}  # since when, by what we ask of it
 
     def look(self) -> list[str]:
         """Find out who is online; greet who is new."""
-        nodes = {node.node_id: node.name for node in self._grid.get_nodes()}
+        nodes = {n.node_id: n.name for n in self._try(self._grid.get_nodes) or ()}
         greeted = {asked.node for asked in self._asked.values() if not asked.site}
         for node, name in nodes.items():
             if node in self._site or node in greeted:
@@ -80,7 +82,8 @@ class Link:
         """Fetch what has come since, and give up what was asked too long ago."""
         replies, self._unsent = self._unsent, []
         if self._asked:
-            for message in self._grid.pull_messages(list(self._asked)):
+            asked_for = list(self._asked)
+            for message in self._try(self._grid.pull_messages, asked_for) or ():
                 replies += self._take(message)
         now = time.monotonic()
         for key, asked in list(self._asked.items()):
@@ -134,9 +137,28 @@ class Link:
             Message(content, node, kind, group_id=group) for _, node, content in parcels
         ]
         now = time.monotonic()
-        sent = self._grid.push_messages(messages) if messages else []
-        for key, (site, node, _) in zip(sent, parcels, strict=True):
+        sent = self._try(self._grid.push_messages, messages) if messages else []
+        keys = sent or [""] * len(parcels)  # it has failed, or finds it too large
+        for key, (site, node, _) in zip(keys, parcels, strict=True):
             if key:
                 self._asked[key] = Asked(kind, node, site, now)
             elif site:
                 self._unsent.append(Reply(kind, site, None, "it could not be sent"))
+
+    def _try(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Ask the SuperLink; nothing if it fails.
+
+        One that dies in the middle of a message says so in many ways, and is back soon:
+        what it has lost is asked for again. A failure that lasts is raised.
+        """
+        name = call.__name__
+        try:
+            found = call(*args)
+        except Exception as error:
+            now = time.monotonic()
+            if now - self._failing.setdefault(name, now) > OUTAGE:
+                raise
+            log.warning("the SuperLink fails: %s: %s", type(error).__name__, error)
+            return None
+        self._failing.pop(name, None)
+        return found
