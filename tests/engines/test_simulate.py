@@ -1,5 +1,7 @@
 """The simulator's own machinery, and what a user meets at its door."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from helpers import Nested, quadratic, some_masks
@@ -171,3 +173,44 @@ def test_chunks_cover_a_run_with_little_padding(rounds):
     grain = plan.QUICK.chunk // plan.GRAINS
     assert rows <= plan.QUICK.chunk and rows % grain == 0
     assert 0 <= chunks * rows - rounds < chunks * grain
+
+
+@pytest.mark.parametrize("on_empty", ["skip", "step"])
+@pytest.mark.parametrize("algorithm", [ff.Focus(warm_start=True), ff.FedAU()], ids=repr)
+@pytest.mark.parametrize(
+    "who", [ff.participation.Bernoulli(0.1), ff.participation.Full()], ids=repr
+)
+def test_seeds_side_by_side_are_the_runs_of_each(algorithm, who, on_empty):
+    """Somebody may take part under one seed when nobody does under another."""
+    problem = ff.problems.Noisy(ff.problems.ridge(num_clients=8, dim=6, rows=9), 0.1)
+    how = {"rounds": 60, "local_steps": 2, "on_empty": on_empty, "record": "model"}
+    lrs, seeds = [1e-3, 2e-3], [3, 4, 9]
+    runs = ff.sweep(algorithm, problem, who, lrs=lrs, seed=seeds, **how)
+    for run, (seed, lr) in zip(runs, product(seeds, lrs), strict=True):
+        alone = ff.simulate(algorithm, problem, who, lr=lr, seed=seed, **how)
+        np.testing.assert_allclose(run.trajectory, alone.trajectory, atol=1e-12)
+        np.testing.assert_allclose(
+            run.metrics["loss"], alone.metrics["loss"], rtol=1e-12
+        )
+        for name in ("down", "up", "gradients"):
+            assert np.array_equal(run.metrics[name], alone.metrics[name])
+        for mine, theirs in zip(run.clients, alone.clients, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", [ff.simulate, ff.loop], ids=["simulate", "loop"])
+def test_who_watches_can_say_that_it_is_enough(engine):
+    problem = ff.problems.ridge(num_clients=4, dim=5, rows=9)
+    told = []
+
+    def watch(done, metrics):
+        told.append(done)
+        return metrics["distance"] < 1e-6
+
+    run = engine(
+        ff.Focus(), problem, ff.participation.Full(), rounds=3000, lr=2e-3,
+        progress=watch,
+    )  # fmt: skip
+    assert run.diverged_at is None and run.clients is not None
+    assert run.metrics["distance"][-1] < 1e-6
+    assert 0 < len(run.metrics["distance"]) - 1 < 3000 and told[-1] < 3000

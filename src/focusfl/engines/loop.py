@@ -19,12 +19,12 @@ from focusfl.engines.run import (
     batch_stream,
     check,
     choose_lr,
+    costs,
     finish,
     grad_fn,
     limit_of,
     next_batch,
     sane,
-    vectors_sent,
 )
 from focusfl.participation import Participation, schedule
 from focusfl.participation.model import Ids
@@ -84,12 +84,12 @@ def loop(
             models.append(tree.map(np.asarray, state.server.x))
         if active is not None:
             counts.append(active)
-            if progress:
-                progress(len(counts), row)
+            if progress and progress(len(counts), row):
+                break
     result = Result(
         x=tree.map(np.asarray, state.server.x),
         metrics={name: np.array([row[name] for row in rows]) for name in rows[0]}
-        | vectors_sent(algorithm, problem.num_clients, np.array(counts, int)),
+        | costs(algorithm, problem.num_clients, np.array(counts, int), local_steps),
         trajectory=_stack(models) if record == "model" else None,
         diverged_at=diverged_at,
         lr=lr,

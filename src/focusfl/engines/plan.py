@@ -42,8 +42,10 @@ class Plan(NamedTuple):
 
     branch: PerRound
     round: PerRound
-    active: PerRound  # |S_r|
-    ids: Int[Array | np.ndarray, "*rounds slots"]  # who has a slot; N and above: nobody
+    active: Int[Array | np.ndarray, "*seeds_and_rounds"]  # |S_r|
+    ids: Int[
+        Array | np.ndarray, "*seeds_and_rounds slots"
+    ]  # who has a slot; N and above: nobody
 
 
 def slot_sizes(
@@ -87,26 +89,35 @@ def chunk_rows(rounds: int, longest: int = QUICK.chunk) -> int:
 
 
 def plan(
-    drawn: Sequence[Ids],
+    drawn: Sequence[Sequence[Ids]],
     start: int,
     rows: int,
     slots: tuple[int, ...],
     num_clients: int,
     on_empty: OnEmpty,
 ) -> Plan:
-    """Lay out one chunk that begins with round `start`; pad it to so many rows."""
-    active = np.zeros(rows, int)
-    active[: len(drawn)] = [len(ids) for ids in drawn]
-    branch = NOBODY + 1 + np.searchsorted(slots, active)
+    """Lay out one chunk that begins with round `start`; pad it to so many rows.
+
+    `drawn` holds the rounds of every schedule that runs side by side. They share the
+    branch, which is that of the largest; several have a first axis of their own.
+    """
+    count = len(drawn[0])
+    active = np.zeros((len(drawn), rows), int)
+    active[:, :count] = [[len(ids) for ids in own] for own in drawn]
+    most = active.max(0)
+    branch = NOBODY + 1 + np.searchsorted(slots, most)
     # With a slot for everybody each has their own, and nothing need be gathered.
     own = np.take([0, *slots], branch) == num_clients
-    who = np.concatenate([np.zeros(0, int), *drawn])
-    row = np.repeat(np.arange(rows), active)
-    place = np.arange(len(who)) - np.repeat(np.cumsum(active) - active, active)
-    ids = np.tile(num_clients + np.arange(slots[-1]), (rows, 1))
-    ids[row, np.where(own[row], who, place)] = who
+    ids = np.tile(num_clients + np.arange(slots[-1]), (len(drawn), rows, 1))
+    for mine, sizes, theirs in zip(ids, active, drawn, strict=True):
+        who = np.concatenate([np.zeros(0, int), *theirs])
+        row = np.repeat(np.arange(rows), sizes)
+        place = np.arange(len(who)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        mine[row, np.where(own[row], who, place)] = who
     number = np.arange(start, start + rows)
     if on_empty == "skip":
-        branch[active == 0] = NOBODY
-    branch[len(drawn) :], number[len(drawn) :] = NOBODY, PADDING
+        branch[most == 0] = NOBODY
+    branch[count:], number[count:] = NOBODY, PADDING
+    if len(drawn) == 1:
+        active, ids = active[0], ids[0]
     return Plan(*(a.astype(np.int32) for a in (branch, number, active, ids)))

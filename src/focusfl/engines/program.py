@@ -32,6 +32,7 @@ class Program(NamedTuple):
     local_steps: int
     record: Record
     every: int  # rounds between evaluations
+    skips: bool = False  # whether nobody may take part in one run and some in another
 
 
 class State(NamedTuple):
@@ -113,6 +114,10 @@ def _chunk(
         server, mine = jax.lax.switch(
             row.branch, branches, state.server, state.clients, state.steps, row
         )
+        if program.skips:
+            server = jax.tree.map(
+                partial(jnp.where, row.active > 0), server, state.server
+            )
         clients = _idle(algorithm, state.clients, about(row), row.round != PADDING)
         clients = jax.tree.map(
             lambda a, b: a.at[row.ids].set(b, mode="drop", unique_indices=True),
@@ -139,14 +144,19 @@ def chunk(program, state, lr, limit, data, held, key, plan):
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def chunks(program, state, lrs, limit, data, held, key, plan):
-    """Run one chunk of rounds at several learning rates; runs are the last axis.
+    """Run one chunk of rounds at several learning rates, and for several seeds if the
+    plan has an axis for them; both are the last axes.
 
     Last, so that a product with a client's matrix stays a product of matrices.
     """
-    one = partial(_chunk, program)
-    return jax.vmap(one, in_axes=(-1, 0, *[None] * 5), out_axes=-1)(
-        state, lrs, limit, data, held, key, plan
-    )
+    one = jax.vmap(partial(_chunk, program), in_axes=(-1, 0, *[None] * 5), out_axes=-1)
+    if plan.active.ndim > 1:
+        each = Plan._make([None, None, 0, 0])
+        keyed = None if key is None else 0
+        one = jax.vmap(
+            one, in_axes=(-1, None, None, None, None, keyed, each), out_axes=-1
+        )
+    return one(state, lrs, limit, data, held, key, plan)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -16,7 +16,8 @@ from focusfl.tree import Tree
 OnEmpty = Literal["skip", "step"]
 Record = Literal["metrics", "model"]
 StepSize = float | int | Literal["auto"]
-Progress = Callable[[int, Mapping[str, float]], None]  # (rounds done, metrics by then)
+# Called with the rounds done and the metrics by then; may say that it is enough.
+Progress = Callable[[int, Mapping[str, Any]], bool | None]
 
 BLOWN_UP = 1e8  # a relative distance past this, times the first one, is divergence
 
@@ -26,7 +27,7 @@ class Result:
     """One run. Metrics and trajectory begin at x0: entry r + 1 is after round r."""
 
     x: Tree  # the server's model after the last round
-    metrics: dict[str, np.ndarray]  # distance, loss, grad_norm; down, up: vectors sent
+    metrics: dict[str, np.ndarray]  # distance, loss, grad_norm, ...; see `costs`
     trajectory: Tree | None  # (rounds + 1, ...) with record="model"
     diverged_at: int | None  # the round that broke it; everything else ends before it
     lr: float
@@ -144,13 +145,18 @@ def limit_of(first: Mapping[str, Any]) -> float:
     return BLOWN_UP * max(1.0, float(first.get("distance", 0.0)))
 
 
-def vectors_sent(
-    algorithm: Algorithm, num_clients: int, counts: np.ndarray
+def costs(
+    algorithm: Algorithm, num_clients: int, counts: np.ndarray, local_steps: int
 ) -> dict[str, np.ndarray]:
-    """Vectors of the model's size sent per round, the warm start in entry 0."""
-    active = np.concatenate([[num_clients if algorithm.starts_warm else 0], counts])
+    """Vectors of the model's size sent and gradients computed per round.
+
+    The warm start is entry 0. A local step computes one gradient.
+    """
+    first = num_clients if algorithm.starts_warm else 0
+    active = np.concatenate([[first], counts])
+    gradients = np.concatenate([[first], local_steps * counts])
     down, up = algorithm.cost
-    return {"down": down * active, "up": up * active}
+    return {"down": down * active, "up": up * active, "gradients": gradients}
 
 
 def finish(result: Result, throw: bool) -> Result:

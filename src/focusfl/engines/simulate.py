@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +29,9 @@ from focusfl.engines.run import (
     batch_stream,
     check,
     choose_lr,
+    costs,
     finish,
     limit_of,
-    vectors_sent,
 )
 from focusfl.participation import Participation, schedule
 from focusfl.problems import Problem
@@ -87,7 +88,7 @@ def sweep(
     rounds: int,
     local_steps: int = 1,
     x0: Tree | None = None,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
@@ -95,39 +96,58 @@ def sweep(
     checkpoint: str | Path | None = None,
     checkpoint_every: float | int = 60,
 ) -> list[Result]:
-    """Run one algorithm at several learning rates side by side, compiled once."""
+    """Run one algorithm at several learning rates side by side, compiled once.
+
+    With several seeds too, the results come seed by seed. `progress` gets the metrics
+    of all of them, as arrays.
+    """
     rates = np.atleast_1d(np.asarray(lrs, float))
+    seeds = [seed] if isinstance(seed, int | np.integer) else list(seed)
     x0 = check(
         algorithm, problem, participation, rounds, rates, local_steps, x0, on_empty,
         record, every,
     )  # fmt: skip
-    drawn = list(schedule(participation, problem.num_clients, rounds, seed))
-    active = np.array([len(ids) for ids in drawn])
+    drawn = [
+        list(schedule(participation, problem.num_clients, rounds, own)) for own in seeds
+    ]
+    active = np.array([[len(ids) for ids in own] for own in drawn])
     own_pace = pace(compiled.size(x0), jax.default_backend() == "cpu")
-    slots = slot_sizes(active, problem.num_clients, own_pace)
+    slots = slot_sizes(active.max(0), problem.num_clients, own_pace)
     objective, data = problem.fast(local_steps)
-    program = Program(algorithm, objective, slots, local_steps, record, every)
+    skips = on_empty == "skip" and bool(
+        (active.min(0) < np.minimum(active.max(0), 1)).any()
+    )
+    program = Program(algorithm, objective, slots, local_steps, record, every, skips)
     x64 = jax.enable_x64(problem.dtype == "float64")
     kept_in = keeping(checkpoint, checkpoint_every)
     with x64, memory.explained(slots[-1]), kept_in as kept:
         x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
-        key = batch_stream(objective, seed)
-        anywhere = program._replace(slots=())  # what comes first and last has no slots
-        held = problem.held
-        memory.check(partial(compiled.begin, anywhere), x0, data, held, key, len(rates))
+        keys = [batch_stream(objective, own) for own in seeds]
+        key = keys[0]
+        anywhere = program._replace(slots=(), skips=False)  # first and last need none
+        held, runs = problem.held, len(rates) * len(seeds)
+        memory.check(partial(compiled.begin, anywhere), x0, data, held, key, runs)
         data, held = jax.device_put((data, held))
         state, first = compiled.begin(anywhere, x0, data, held, key)
         limit = limit_of({name: a[0] for name, a in first.metrics.items()})
         run, own = compiled.chunk, rates[0]
-        if len(rates) > 1:
+        if runs > 1:
             run, own = compiled.chunks, rates
             state, first = jax.tree.map(partial(_repeat, len(rates)), (state, first))
+        if len(seeds) > 1:
+            if key is None or not algorithm.starts_warm:
+                begun = [(state, first)] * len(seeds)
+            else:
+                each = (compiled.begin(anywhere, x0, data, held, key) for key in keys)
+                begun = [jax.tree.map(partial(_repeat, len(rates)), b) for b in each]
+            state, first = jax.tree.map(lambda *a: jnp.stack(a, -1), *begun)
+            key = None if key is None else jax.tree.map(lambda *a: jnp.stack(a), *keys)
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
         fixed = step, bound, data, held, key
         rows = chunk_rows(rounds, own_pace.chunk)
 
         def layout(start: int) -> Plan:
-            now = drawn[start : start + rows]
+            now = [own[start : start + rows] for own in drawn]
             return plan(now, start, rows, slots, problem.num_clients, on_empty)
 
         def facts() -> Facts:
@@ -136,19 +156,20 @@ def sweep(
             return {
                 "algorithm": words(algorithm), "objective": words(objective),
                 "lr": own.tolist(), "rounds": rounds, "local_steps": local_steps,
-                "seed": seed, "on_empty": on_empty, "record": record, "every": every,
+                "seed": seeds, "on_empty": on_empty, "record": record, "every": every,
                 "dtype": str(problem.dtype), "x0": digest(x0), "data": digest(data),
                 "held": digest(held),
-                "participation": digest(active, np.concatenate(drawn)),
+                "participation": digest(active, *map(np.concatenate, drawn)),
                 CODE: digest(begun.as_text(), chunk.as_text()),
             }  # fmt: skip
 
         state, first = kept.restore(state, _fetch(first, 1), facts)
         logs, running = [first], []
+        enough = False
         if progress and len(first.alive) > 1:
-            progress(len(first.alive) - 1, _best(first))
+            enough = bool(progress(len(first.alive) - 1, _last(first)))
         for start in range(len(first.alive) - 1, rounds, rows):
-            if not logs[-1].alive[-1].any():
+            if enough or not logs[-1].alive[-1].any():
                 break
             state, log = run(program, state, *fixed, layout(start))
             kept.write()  # what was kept before this chunk, while it is running
@@ -159,17 +180,22 @@ def sweep(
             while len(running) > (not last and not due):
                 logs.append(_fetch(*running.pop(0)))
                 if progress:
-                    progress(sum(len(log.alive) for log in logs) - 1, _best(logs[-1]))
+                    done = sum(len(log.alive) for log in logs) - 1
+                    enough = bool(progress(done, _last(logs[-1])))
             if due:
                 kept.keep(state, _whole(logs))
+        logs += [_fetch(*more) for more in running]  # where it was enough
         whole = _whole(logs)
         if len(logs) > 1:
             kept.keep(state, whole)
             kept.write()
-        if len(rates) == 1:
-            whole, state = jax.tree.map(lambda a: a[..., None], (whole, state))
+        missing = (runs == 1) + (len(seeds) == 1)  # axes
+        whole, state = jax.tree.map(
+            lambda a: a.reshape(*a.shape, *[1] * missing), (whole, state)
+        )
         return [
-            _result(anywhere, problem, data, whole, state, active, float(lr), k)
+            _result(anywhere, problem, data, whole, state, active[s], float(lr), (k, s))
+            for s in range(len(seeds))
             for k, lr in enumerate(rates)
         ]
 
@@ -182,21 +208,26 @@ def _result(
     state: State,
     active: np.ndarray,
     lr: float,
-    k: int,
+    which: tuple[int, int],
 ) -> Result:
-    """Cut run k out of the runs side by side, and at the round that broke it."""
-    alive = log.alive[:, k]
+    """Cut one run out of the runs side by side, and at the round that broke it."""
+    alive = log.alive[:, *which]
     length = int(alive.sum())
     metrics, model = jax.tree.map(
-        lambda a: a[:length, ..., k], (log.metrics, log.model)
+        lambda a: a[:length, ..., *which], (log.metrics, log.model)
     )
-    server, clients, *_ = jax.tree.map(lambda a: a[..., k], state)
+    server, clients, *_ = jax.tree.map(lambda a: a[..., *which], state)
     clients = compiled.leave(program, clients, data) if alive.all() else None
-    sent = vectors_sent(program.algorithm, problem.num_clients, active[: length - 1])
+    cost = costs(
+        program.algorithm,
+        problem.num_clients,
+        active[: length - 1],
+        program.local_steps,
+    )
     server, clients = jax.tree.map(np.asarray, (server, clients))
     return Result(
         x=server.x,
-        metrics=metrics | sent,
+        metrics=metrics | cost,
         trajectory=model,
         diverged_at=None if alive.all() else length - 1,
         lr=lr,
@@ -219,6 +250,6 @@ def _whole(logs: list[Log]) -> Log:
     return jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
 
 
-def _best(log: Log) -> dict[str, float]:
-    """The last metrics of the run that is best off."""
-    return {name: float(np.min(a[-1])) for name, a in log.metrics.items()}
+def _last(log: Log) -> dict[str, Any]:
+    """The last metrics of every run."""
+    return {name: a[-1] for name, a in log.metrics.items()}

@@ -12,6 +12,7 @@ from focusfl.theory.limits import (
     weighted_optimum,
 )
 from focusfl.theory.lyapunov import Lyapunov, lyapunov
+from focusfl.theory.prediction import Prediction, predict
 from focusfl.theory.steps import Rate, StepSize, rates, step_sizes
 from focusfl.theory.summary import Report, report
 
@@ -19,6 +20,7 @@ __all__ = [
     "Choice",
     "Constants",
     "Lyapunov",
+    "Prediction",
     "Rate",
     "Report",
     "StepSize",
@@ -32,6 +34,7 @@ __all__ = [
     "first_order_bias",
     "lyapunov",
     "noise_floor",
+    "predict",
     "rates",
     "report",
     "step_sizes",

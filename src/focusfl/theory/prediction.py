@@ -1,0 +1,68 @@
+"""What theory says of one run, in the numbers that can be drawn beside it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from focusfl.algorithms import MIFA, FedAU, FedAvg, FedVARP, Focus, Scaffnew, Scaffold
+from focusfl.core import Algorithm
+from focusfl.participation import Participation
+from focusfl.problems import LeastSquares, Problem, Quadratic
+from focusfl.theory import limits
+from focusfl.theory.constants import exact
+
+LARGEST = 2000  # dimension up to which a fixed point is solved for
+SMALL = 0.5  # step times smoothness times the mean absence of the rarest client
+
+
+class Prediction(NamedTuple):
+    """Each None where theory has no number."""
+
+    rate: float | None = None  # factor per round of |x - x*|, where steps are small
+    bias: float | None = None  # |limit - x*| / |x*|, of the mean if clients are drawn
+    floor: float | None = None  # sqrt(E|x - x*|^2) / |x*| under noise
+
+
+def predict(
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    *,
+    lr: float,
+    local_steps: int,
+    noise: float = 0.0,
+) -> Prediction:
+    """Predict how fast a run goes and where it ends, as far as that is known."""
+    plain, kind = exact(problem), type(algorithm)
+    rate = _rate(plain, participation, lr) if kind is Focus else None
+    if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > LARGEST:
+        return Prediction(rate)
+    unit, optimum = float(plain.held["unit"]), plain.optimum
+    if kind in (Focus, Scaffold, Scaffnew):
+        floor = None
+        if noise and kind is Focus:
+            square = limits.noise_floor(plain, participation, lr, noise)
+            floor = float(np.sqrt(square)) / unit
+        return Prediction(rate, 0.0, floor)
+    if isinstance(algorithm, FedAvg):
+        end = limits.fedavg_limit(plain, participation, lr, local_steps)
+    elif isinstance(algorithm, FedAU):
+        end = limits.fedau_limit(
+            plain, participation, lr, local_steps, algorithm.cutoff
+        )
+    elif isinstance(algorithm, MIFA | FedVARP):
+        end = limits.fedavg_fixed_point(plain, lr, local_steps)
+    else:
+        return Prediction(rate)
+    return Prediction(rate, float(np.linalg.norm(end - optimum)) / unit)
+
+
+def _rate(problem: Problem, participation: Participation, lr: float) -> float | None:
+    """Gradient descent on F: what FOCUS is at steps that are small beside delays."""
+    strong, smooth = (getattr(problem, name, None) for name in ("mu_F", "L_F"))
+    if not strong or not smooth:
+        return None
+    num_clients = problem.num_clients
+    longest = 1 / participation.marginals(num_clients).p.min()
+    small = lr * num_clients * smooth * longest <= SMALL
+    return float(1 - lr * num_clients * strong) if small else None
