@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: .venv/installed
 	$(BIN)/focusfl demo
@@ -16,6 +16,10 @@ lint: .venv/installed-tests
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/studies.py
+
+docs: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -25,6 +29,10 @@ bench: .venv/installed
 
 .venv/installed-tests: .venv/installed
 	$(BIN)/pip install --quiet --group tests
+	touch $@
+
+.venv/installed-docs: .venv/installed
+	$(BIN)/pip install --quiet --group docs
 	touch $@
 
 clean:

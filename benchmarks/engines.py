@@ -43,8 +43,8 @@ def cell(study: config.Study, scene: str, name: str) -> dict:
     """Time the three ways to run one cell."""
     who = study.participation[scene].participation
     what = (study.algorithms[name].algorithm, study.problem, who)
-    how = {"local_steps": study.local_steps, "rounds": ROUNDS}
-    lr = study.step_size(scene, name)
+    lr, local_steps, _ = study.one(scene, name)
+    how = {"local_steps": local_steps, "rounds": ROUNDS}
     lrs = lr * np.geomspace(0.1, 1, RATES)
     first, _ = timed(lambda: ff.simulate(*what, lr=lr, **how))
     fast, a = timed(lambda: ff.simulate(*what, lr=lr, **how), 5)

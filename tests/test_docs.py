@@ -1,8 +1,16 @@
-"""What the README says is true: its Python runs, its names and files exist."""
+"""What the pages say is true: their code runs, their links hold, the site builds."""
 
+import contextlib
+import importlib
+import io
+import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,30 +18,72 @@ import pytest
 import focusfl as ff
 
 ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "experiments").rglob("README.md")),
 ]
+ONE_AFTER_THE_OTHER = ("add-a-problem.md", "add-a-participation.md")
+every_page = pytest.mark.parametrize(
+    "page", PAGES, ids=lambda page: str(page.relative_to(ROOT))
+)
 
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_python_block_runs(page, tmp_path, monkeypatch):
+def promised(code: str) -> str:
+    """What a block says it prints: the comments that it ends with."""
+    return re.sub("^# ", "", re.search(r"(^# .*\n)*\Z", code, re.M)[0], flags=re.M)
+
+
+@every_page
+def test_every_python_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
     for code in blocks(page, "python"):
-        exec(compile(code, page.name, "exec"), {"__name__": "__main__"})
+        if page.name not in ONE_AFTER_THE_OTHER:
+            names = {"__name__": "__main__"}
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(code, page.name, "exec"), names)
+        assert promised(code) in ("", out.getvalue())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@every_page
 def test_every_local_link_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@every_page
+def test_every_command_is_one_that_the_command_line_takes(page, capsys):
+    from focusfl import cli
+
+    parser = getattr(cli, "parser", None) or cli._parser
+    text = "".join(blocks(page, "bash")).replace("\\\n", " ")
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["focusfl"]:
+            try:
+                parser().parse_args(words[1:])
+            except SystemExit as stop:
+                assert stop.code == 0, f"{line}\n{capsys.readouterr().err}"
+
+
+def test_a_first_study_goes_from_nothing_to_a_report(tmp_path, monkeypatch, capsys):
+    from focusfl.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (first,) = [b for b in blocks(ROOT / "docs" / "start.md", "bash") if "new" in b]
+    short = {"run": ["--set", "rounds=20", "--set", "seeds=1"]}
+    for line in first.splitlines():
+        _, command, *rest = shlex.split(line)
+        assert main([command, *rest, *short.get(command, [])]) == 0, line
+    assert "<html" in Path("report.html").read_text()
 
 
 def test_every_make_target_in_the_readme_exists():
@@ -52,3 +102,78 @@ def test_every_public_name_is_there():
         assert getattr(ff, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'simulatee'"):
         _ = ff.simulatee
+
+
+def test_every_public_name_has_its_place_in_the_api_pages():
+    with warnings.catch_warnings():  # what Flower imports warns of itself
+        warnings.simplefilter("ignore")
+        from focusfl.engines import flower, wire
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: ([\w.]+)$", pages, re.M))
+    # Rooms and lists are named in the text; a function may share its module's name.
+    shown |= {f"focusfl.{name}" for name in re.findall(r"`ff\.([\w.]+)`", pages)}
+    shown |= {name.rpartition(".")[0] for name in shown}
+    rooms = [ff.data, ff.mixing, ff.participation, ff.problems, ff.theory, flower, wire]
+    names = {f"{room.__name__}.{name}" for room in rooms for name in room.__all__}
+    names |= {
+        f"focusfl.{name}" for name in ff.__all__ if name not in ff.algorithms.__all__
+    }
+    names |= {f"focusfl.algorithms.{name}" for name in ff.algorithms.__all__}
+    assert not names - shown
+
+
+LOADS = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\b(?:src|srcset)=["']?
+        (?:https?:)?//
+    | <link\b(?=[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon))
+        [^>]*\bhref=["']?(?:https?:)?//
+    | (?:url\(|@import|\bimport|\bfrom)\s*["'(]*(?:https?:)?//""",
+    re.X,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script async src="https://cdn.example.org/a.js">',
+        '<link href="//fonts.example.org/b" rel="stylesheet">',
+        '<script type="module">import x from "https://cdn.example.org/c.mjs"</script>',
+        "<style>@import url(//fonts.example.org/d)</style>",
+    ],
+)
+def test_what_is_loaded_from_elsewhere_would_be_found(text):
+    assert LOADS.search(text)
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+    """Built as `make docs` builds it: any warning is an error."""
+    if not find_spec("mkdocs") or not find_spec("mkdocstrings"):
+        pytest.skip("the site needs mkdocs: pip install --group docs")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)]
+    done = subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    docs = ROOT / "docs"
+    for page in [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]:
+        assert (tmp_path / page.relative_to(docs)).with_suffix(".html").exists()
+    for file in [*tmp_path.rglob("*.html"), *tmp_path.rglob("*.css")]:
+        found = LOADS.search(file.read_text())
+        assert not found, f"{file.relative_to(tmp_path)}: {found and found[0]}"
+
+
+def test_pictures_are_small():
+    for picture in PICTURES.iterdir():
+        assert picture.suffix == ".svg" and picture.stat().st_size < 60_000, picture
+
+
+@pytest.mark.parametrize("script", ["round", "participation"])
+def test_pictures_are_what_their_scripts_draw(script, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "draw")
+    monkeypatch.setattr(importlib.import_module("svg"), "PICTURES", tmp_path)
+    runpy.run_path(str(ROOT / "docs" / "draw" / f"{script}.py"), run_name="__main__")
+    drawn = list(tmp_path.iterdir())
+    assert len(drawn) >= 5
+    for picture in drawn:
+        assert picture.read_text() == (PICTURES / picture.name).read_text()

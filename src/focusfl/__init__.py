@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from focusfl.engines.loop import loop
     from focusfl.engines.run import Diverged, Result
     from focusfl.engines.simulate import simulate, sweep
+    from focusfl.experiment.results import load_results
 
 __version__ = "0.1.0"
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Result",
     "Round",
     "data",
+    "load_results",
     "loop",
     "mixing",
     "participation",
@@ -37,6 +39,7 @@ _ROOMS = ("data", "mixing", "participation", "problems", "theory")
 _NAMES = {
     "Diverged": "engines.run",
     "Result": "engines.run",
+    "load_results": "experiment.results",
     "loop": "engines.loop",
     "simulate": "engines.simulate",
     "sweep": "engines.simulate",

@@ -28,6 +28,8 @@ class Deployed(NamedTuple):
     algorithm: Algorithm
     problem: Problem
     lr: float
+    local_steps: int
+    seed: int
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -40,8 +42,8 @@ class Deployed(NamedTuple):
         study, objective, held = self.study, self.problem.objective, self.problem.held
         return Job(
             self.algorithm, self.problem.x0, self.sites, study.rounds, self.lr, folder,
-            job=study.name, local_steps=study.local_steps,
-            on_empty=study.on_empty,  # type: ignore[arg-type]  # checked by the hub
+            job=study.name, local_steps=self.local_steps,
+            on_empty=study.on_empty,
             evaluate=lambda x: objective.evaluate(x, held), wrap=wrap,
         )  # fmt: skip
 
@@ -67,8 +69,11 @@ def read(path: Path) -> Deployed:
 def write(deployed: Deployed, path: Path) -> None:
     """Write a study down for both apps, with its step size a number."""
     study, name = deployed.study, deployed.name
-    one = {k: v for k, v in study.source["algorithms"][name].items() if k != "lr"}
-    changes: dict[str, Any] = {"name": study.name, "lr": deployed.lr}
+    own = ("lr", "local_steps")
+    one = {k: v for k, v in study.source["algorithms"][name].items() if k not in own}
+    changes: dict[str, Any] = {
+        "name": study.name, "lr": deployed.lr, "local_steps": deployed.local_steps,
+    }  # fmt: skip
     source = {**study.source, **changes, "algorithms": {name: one}}
     path.write_text(json.dumps(source, indent=2))
 
@@ -78,11 +83,10 @@ def _deployed(study: config.Study) -> Deployed:
     problem = study.problem
     if contender.noise > 0:
         problem = Noisy(problem, contender.noise)
-    algorithm, lr = contender.algorithm, contender.lr
-    number, _ = choose_lr(
-        study.lr if lr is None else lr, algorithm, problem, Full(), study.local_steps
-    )
-    return Deployed(study, name, algorithm, problem, number)
+    algorithm = contender.algorithm
+    lr, local_steps, seed = study.one(next(iter(study.participation)), name)
+    number, _ = choose_lr(lr, algorithm, problem, Full(), local_steps)
+    return Deployed(study, name, algorithm, problem, number, local_steps, seed)
 
 
 def study_server(folder: Path) -> "ServerApp":
@@ -104,4 +108,4 @@ def study_client(folder: Path) -> "ClientApp":
     from focusfl.engines.flower import client_app
 
     mine = read(folder / FILE)
-    return client_app(mine.problem, mine.algorithm, seed=mine.study.seed)
+    return client_app(mine.problem, mine.algorithm, seed=mine.seed)

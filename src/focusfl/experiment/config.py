@@ -1,63 +1,87 @@
 """A study as TOML, parsed once and strictly. Past here there are only dataclasses."""
 
-import inspect
-import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
 from focusfl.core import Algorithm
-from focusfl.engines.run import StepSize
+from focusfl.engines.run import OnEmpty, StepSize
+from focusfl.experiment import schema, toml
+from focusfl.experiment.schema import Settings, Stop, Wrong, validate
+from focusfl.experiment.toml import Path_, Source
 from focusfl.participation import PARTICIPATION, Participation, by_rarity
 from focusfl.problems import PROBLEMS, Problem
 
-SIMPLE = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-
-
 STUDIES = Path(__file__).parent / "studies"  # those that come with the package
+
+Grid = tuple[StepSize, ...]
 
 
 @dataclass(frozen=True)
 class Contender:
-    """An algorithm of a study, with a step size of its own if it wants one."""
+    """An algorithm of a study, with step sizes of its own if it wants them."""
 
     algorithm: Algorithm
-    lr: StepSize | None
+    lrs: Grid
+    local_steps: tuple[int, ...]
     noise: float  # of the gradients it sees
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A participation model of a study, with a step size of its own likewise."""
+    """A participation model of a study, with step sizes of its own likewise."""
 
     participation: Participation
-    lr: StepSize | None
+    lrs: Grid
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Algorithms x participation models on one problem."""
+    """Algorithms x participation models x step sizes x seeds on one problem."""
 
     name: str
     rounds: int
-    lr: StepSize
-    local_steps: int
-    seed: int
-    on_empty: str
+    lrs: Grid
+    local_steps: tuple[int, ...]
+    seeds: tuple[int, ...]
+    every: int
+    on_empty: OnEmpty
+    stop: Stop
     problem: Problem
     participation: dict[str, Scene]
     algorithms: dict[str, Contender]
     source: dict = field(repr=False)  # the parsed TOML, saved with the results
 
-    def step_size(self, scene: str, name: str) -> StepSize:
+    def step_sizes(self, scene: str, name: str) -> Grid:
         """What an algorithm runs at: its own, else the scene's, else everybody's."""
-        own = self.algorithms[name].lr, self.participation[scene].lr, self.lr
-        return next(lr for lr in own if lr is not None)
+        return self.algorithms[name].lrs or self.participation[scene].lrs or self.lrs
+
+    def steps_of(self, name: str) -> tuple[int, ...]:
+        """How many local steps an algorithm takes: its own number, or everybody's."""
+        return self.algorithms[name].local_steps or self.local_steps
+
+    def one(self, scene: str, name: str) -> tuple[StepSize, int, int]:
+        """Step size, local steps and seed, where only one of each can be used."""
+        found = []
+        for what, choices in (
+            ("lr", self.step_sizes(scene, name)),
+            ("local_steps", self.steps_of(name)),
+            ("seed", self.seeds),
+        ):
+            if len(choices) > 1:
+                raise ValueError(
+                    f"this takes one {what}; the study has {len(choices)}. Choose one "
+                    f"with --set {what}={choices[0]}."
+                )
+            found.append(choices[0])
+        return tuple(found)  # type: ignore[return-value]
 
 
 def load(
@@ -67,162 +91,137 @@ def load(
 
     `only` names the algorithms to keep, if not all.
     """
-    try:
-        source = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ValueError(f"cannot read {path}: {reason}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}.") from None
+    source = toml.read(path)
     for change in changes:
-        _set(source, change)
-    if only:
-        everybody = _table("algorithms", source.get("algorithms", {}))
+        toml.change(source, change)
+    everybody = source.table.get("algorithms")
+    if only and isinstance(everybody, dict):
         for name in only:
             if name not in everybody:
                 raise ValueError(unknown("algorithm of this study", name, everybody))
-        source["algorithms"] = {name: everybody[name] for name in only}
-    return parse(source, name=path.stem)
+        source.table["algorithms"] = {name: everybody[name] for name in only}
+    try:
+        return _parsed(source, path.stem)
+    except Wrong as wrong:
+        raise ValueError(source.place(wrong.path) + wrong.words) from None
 
 
 def parse(source: dict, name: str) -> Study:
     """Turn parsed TOML into a study; ValueError says which key is wrong and why."""
-    defaults = {"name": name, "seed": 0, "local_steps": 1, "on_empty": "skip"}
-    sections = {"problem", "participation", "algorithms"}
-    plain = {key: value for key, value in source.items() if key not in sections}
-    settings = {**defaults, **plain}
-    known = {f.name for f in fields(Study)} - {"source"}
-    _known("the study", source, known)
-    _present("the study", {**settings, **source}, ["rounds", "lr", *sorted(sections)])
-    for key, kind in {
-        "name": str, "rounds": int, "lr": float, "local_steps": int, "seed": int,
-        "on_empty": str,
-    }.items():  # fmt: skip
-        if (key, settings[key]) != ("lr", "auto"):
-            _typed(key, settings[key], kind)
-    problem = _build("problem", source["problem"], PROBLEMS)
+    return _parsed(Source(source, name, {}, {}), name)
+
+
+def _parsed(source: Source, name: str) -> Study:
+    table = source.table
+    said: Settings = validate(Settings, table, ())
+    if said.seed is not None and said.seeds is not None:
+        raise Wrong(("seeds",), "the study has both seed and seeds; leave one out.")
+    problem = _problem(said.problem)
+    seeds = said.seeds if said.seeds is not None else [said.seed or 0]
     return Study(
-        **settings,
+        name=said.name if "name" in table else name,
+        rounds=said.rounds,
+        lrs=_grid(("lr",), said.lr),
+        local_steps=_grid(("local_steps",), said.local_steps),
+        seeds=tuple(range(seeds)) if isinstance(seeds, int)
+        else _grid(("seeds",), seeds),
+        every=said.every,
+        on_empty=said.on_empty,
+        stop=said.stop,
         problem=problem,
         participation={
-            key: _scene(f"participation.{key}", table, key, problem)
-            for key, table in _tables("participation", source).items()
+            key: _scene(("participation", key), own, problem)
+            for key, own in said.participation.items()
         },
         algorithms={
-            key: _contender(f"algorithms.{key}", table, key)
-            for key, table in _tables("algorithms", source).items()
+            key: _contender(("algorithms", key), own)
+            for key, own in said.algorithms.items()
         },
-        source=source,
+        source=table,
+    )  # fmt: skip
+
+
+def _problem(table: dict[str, Any]) -> Problem:
+    path = ("problem",)
+    if "kind" not in table:
+        known = ", ".join(sorted(PROBLEMS))
+        raise Wrong(path, f"[problem] must name its kind: one of {known}.")
+    said = _said(path, table, PROBLEMS, schema.problem)
+    return _made(path, PROBLEMS[said.kind], said)
+
+
+def _contender(path: Path_, table: dict[str, Any]) -> Contender:
+    published = table.get("as_published") is True
+    kinds: Mapping[str, Callable] = AS_PUBLISHED if published else ALGORITHMS
+    model = partial(schema.contender, as_published=published)
+    said = _said(path, table, kinds, model)
+    return Contender(
+        _made(path, kinds[said.kind], said),
+        _grid((*path, "lr"), said.lr),
+        _grid((*path, "local_steps"), said.local_steps),
+        said.noise,
     )
 
 
-def _contender(where: str, table: Any, name: str) -> Contender:
-    table, lr = _own_lr(where, table)
-    published, noise = table.pop("as_published", False), table.pop("noise", 0.0)
-    _typed(f"{where}.as_published", published, bool)
-    _typed(f"{where}.noise", noise, float)
-    kinds = AS_PUBLISHED if published else ALGORITHMS
-    return Contender(_build(where, table, kinds, name), lr, float(noise))
+def _scene(path: Path_, table: dict[str, Any], problem: Problem) -> Scene:
+    said = _said(path, table, PARTICIPATION, schema.scene)
+    made_by, more = PARTICIPATION[said.kind], {}
+    if said.by_rarity is not None:
+        name = "w" if said.kind == "weighted" else "p"
+        more[name] = _chances((*path, "by_rarity"), said.by_rarity, problem)
+    law = _made(path, made_by, said, more)
+    try:
+        law.check(problem.num_clients)
+    except ValueError as error:
+        raise Wrong(path, f"[{'.'.join(path)}]: {error}") from None
+    return Scene(law, _grid((*path, "lr"), said.lr))
 
 
-def _scene(where: str, table: Any, name: str, problem: Problem) -> Scene:
-    table, lr = _own_lr(where, table)
-    if "by_rarity" in table:
-        chances = _chances(f"{where}.by_rarity", table.pop("by_rarity"), problem)
-        table["w" if table.get("kind", name) == "weighted" else "p"] = chances
-    return Scene(_build(where, table, PARTICIPATION, name), lr)
-
-
-def _chances(where: str, table: Any, problem: Problem) -> Any:
+def _chances(path: Path_, table: dict[str, Any], problem: Problem) -> Any:
     """Chances that follow the data: who disagrees most with the optimum is rarest."""
+    said = validate(schema.rarity(), table, path)
     scores = problem.unusual
     if scores is None:
-        raise ValueError(f"[{where}] needs a problem whose optimum is known exactly.")
-    return _build(where, table, {"by_rarity": partial(by_rarity, scores)}, "by_rarity")
+        words = f"[{'.'.join(path)}] needs a problem whose optimum is known exactly."
+        raise Wrong(path, words)
+    return _made(path, partial(by_rarity, scores), said)
 
 
-def _own_lr(where: str, table: Any) -> tuple[dict, StepSize | None]:
-    table = dict(_table(where, table))
-    lr = table.pop("lr", None)
-    if lr not in (None, "auto"):
-        _typed(f"{where}.lr", lr, float)
-    return table, lr
+def _said(path: Path_, table: Any, kinds: Mapping[str, Any], model: Any) -> Any:
+    """Check a section by the model of its kind, which is its name if it says none."""
+    kind = table.get("kind", path[-1])
+    if not isinstance(kind, str) or kind not in kinds:
+        at = (*path, "kind") if "kind" in table else path
+        raise Wrong(at, unknown(f"kind in [{'.'.join(path)}]", kind, kinds))
+    return validate(model(kind), table, path)
 
 
-def _build(
-    where: str, table: Any, kinds: Mapping[str, Callable], name: str | None = None
+def _made(
+    path: Path_, made_by: Callable, said: BaseModel, more: Mapping[str, Any] = {}
 ) -> Any:
-    """Call what `kind` names, by default the section's name, with the other keys."""
-    options = dict(_table(where, table))
-    kind = options.pop("kind", name)
-    if kind is None:
-        raise ValueError(f"[{where}] must name its kind: one of {_list(kinds)}.")
-    if kind not in kinds:
-        raise ValueError(unknown(f"kind in [{where}]", kind, kinds))
-    parameters = inspect.signature(kinds[kind]).parameters
-    _known(f"[{where}]", options, {*parameters, "kind"})
-    _present(
-        f"[{where}]",
-        options,
-        [p.name for p in parameters.values() if p.default is p.empty],
-    )
-    for key, value in options.items():
-        _typed(f"{where}.{key}", value, parameters[key].annotation)
+    """Call a constructor with what a section says of its parameters."""
+    import inspect
+
+    parameters = inspect.signature(made_by).parameters
+    given = {k: getattr(said, k) for k in said.model_fields_set if k in parameters}
+    given |= more
+    needed = [p.name for p in parameters.values() if p.default is p.empty]
+    where = f"[{'.'.join(path)}]"
+    if missing := [name for name in needed if name not in given]:
+        raise Wrong(path, f"{where} needs {', '.join(missing)}.")
     try:
-        return kinds[kind](**options)
+        return made_by(**given)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"[{where}]: {error}") from None
+        raise Wrong(path, f"{where}: {error}") from None
 
 
-def _known(where: str, table: Mapping, known: Collection[str]) -> None:
-    for key in table:
-        if key not in known:
-            raise ValueError(unknown(f"key in {where}", key, known))
-
-
-def _present(where: str, table: Mapping, needed: Collection[str]) -> None:
-    missing = [key for key in needed if key not in table]
-    if missing:
-        raise ValueError(f"{where} needs {_list(missing)}.")
-
-
-def _typed(key: str, value: Any, kind: Any) -> None:
-    if kind not in SIMPLE:
-        return
-    fits = (int, float) if kind is float else kind
-    if not isinstance(value, fits) or (kind is not bool and isinstance(value, bool)):
-        raise ValueError(f"{key} must be {SIMPLE[kind]}; got {value!r}.")
-
-
-def _tables(section: str, source: Mapping) -> Mapping:
-    tables = _table(section, source[section])
-    if not tables:
-        raise ValueError(f"[{section}] must hold at least one table; it is empty.")
-    return tables
-
-
-def _table(where: str, value: Any) -> Mapping:
-    if not isinstance(value, dict):
-        raise ValueError(f"[{where}] must be a table; got {value!r}.")
-    return value
-
-
-def _list(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))
-
-
-def _set(source: dict, change: str) -> None:
-    """Apply `a.b=value`; the value is TOML, or else text."""
-    path, equals, text = change.partition("=")
-    if not equals or not all(path.split(".")):
-        raise ValueError(f"--set takes key=value; got {change!r}.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    *tables, key = path.strip().split(".")
-    for name in tables:
-        source = source.setdefault(name, {})
-        if not isinstance(source, dict):
-            raise ValueError(f"--set {path}: {name!r} is a value, not a table.")
-    source[key] = value
+def _grid(path: Path_, value: Any) -> tuple:
+    """One value or several different ones; nothing if nothing was said."""
+    if value is None:
+        return ()
+    values = tuple(value) if isinstance(value, list) else (value,)
+    if not values:
+        raise Wrong(path, f"{'.'.join(path)} must hold at least one value; got [].")
+    if len(set(values)) < len(values):
+        raise Wrong(path, f"{'.'.join(path)} must not say a value twice; got {value}.")
+    return values

@@ -7,7 +7,7 @@ beside the exact optimum x* and the optimum of a federation without the rare hos
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +18,8 @@ from jaxtyping import Bool, Float
 
 from focusfl.checks import check_count
 from focusfl.data.hospitals import CENTERS, REGIONS
-from focusfl.engines.run import Progress
 from focusfl.experiment.config import STUDIES, Study, load
-from focusfl.experiment.study import environment, run, write
+from focusfl.experiment.study import Watch, environment, run, write
 from focusfl.experiment.summary import errors
 from focusfl.problems import Cox, Logistic
 
@@ -87,16 +86,14 @@ def splits(name: str, changes: list[str], only: list[str], seeds: int) -> list[S
     ]
 
 
-def serve(
-    splits: list[Split], progress: Callable[[str, str], Progress] | None = None
-) -> Outcome:
+def serve(splits: list[Split], watch: Watch | None = None) -> Outcome:
     """Run the studies and judge what comes out."""
     served: list[Served] = []
     curves: dict[tuple[str, str], list] = {}
     for plan, test in splits:
         train = cast(Convex, plan.problem)
-        judge = _Judge(train, test, plan.seed)
-        for cell in run(plan, progress):
+        judge = _Judge(train, test, plan.seeds[0])
+        for cell in run(plan, watch):
             x = cell.result.x if cell.result.diverged_at is None else None
             served += judge(cell.participation, cell.algorithm, x)
             where = cell.participation, cell.algorithm

@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from focusfl import keys, tree
+from focusfl import keys
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import check_count, unknown
-from focusfl.engines.run import Progress, Result
+from focusfl.engines.run import Progress
 from focusfl.experiment.study import environment, write
 from focusfl.participation import Bernoulli, Markov, Participation
 from focusfl.problems import vision
@@ -220,23 +220,3 @@ def _carry_out(run: Run, kept: Path, progress) -> Curve:
 
 def _name(run: Run) -> str:
     return "-".join(str(part) for part in run if part is not None)
-
-
-def tracking_gap(result: Result) -> float | None:
-    """How far y is from the sum of all stored gradients, beside the sum of their norms.
-
-    Only FOCUS keeps both; exact arithmetic would give 0.
-    """
-    if "y" not in result.server._fields or result.clients is None:
-        return None
-    square, norms = 0.0, np.zeros(())
-
-    def add(y: Any, grads: Any) -> None:
-        nonlocal square, norms
-        grads = np.asarray(grads, float).reshape(len(grads), -1)
-        square += float(((np.ravel(y) - grads.sum(0)) ** 2).sum())
-        norms = norms + (grads**2).sum(1)
-
-    tree.map(add, result.server.y, result.clients.grad)
-    total = float(np.sqrt(norms).sum())
-    return float(np.sqrt(square)) / total if total else 0.0

@@ -1,15 +1,16 @@
 """The paper's experiments, run again: the algorithms as they are, and as published."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
 from focusfl.checks import unknown
-from focusfl.engines.run import Progress, Result
+from focusfl.engines.run import Result
 from focusfl.experiment.config import STUDIES, Study
-from focusfl.experiment.study import Cell, run_cells, side_by_side
+from focusfl.experiment.study import Cell, Watch, side_by_side
 from focusfl.experiment.summary import summarise
+from focusfl.theory.prediction import predict
 
 NAMES = ("ridge", "ridge-public-code", "quadratics")
 OTHERS = ("regimes", "hospitals", "survival", "cifar10")  # not studies to tune
@@ -24,30 +25,35 @@ def path(name: str):
     return STUDIES / f"{name}.toml"
 
 
-def tuned(
-    study: Study, progress: Callable[[str, str], Progress] | None = None
-) -> Iterator[Cell]:
+def tuned(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
     """Run every algorithm at the best step of a grid, in the scenes of the figure."""
     from focusfl.engines.simulate import sweep
 
-    def one(scene: str, name: str) -> Cell:
-        lr = study.step_size(scene, name)
+    def one(where: tuple[str, str]) -> Cell:
+        scene, name = where
+        lr, local_steps, seed = study.one(scene, name)
         if isinstance(lr, str):
             raise ValueError(
                 f"a step size to tune around must be a number; got {lr!r}."
             )
+        algorithm = study.algorithms[name].algorithm
+        law = study.participation[scene].participation
         results = sweep(
-            study.algorithms[name].algorithm,
+            algorithm,
             study.problem,
-            study.participation[scene].participation,
+            law,
             lrs=(lr * GRID).tolist(),
             rounds=study.rounds,
-            local_steps=study.local_steps,
-            seed=study.seed,
-            progress=progress(scene, name) if progress else None,
+            local_steps=local_steps,
+            seed=seed,
+            progress=watch(scene, name) if watch else None,
         )
         best = min(results, key=partial(_merit, study.rounds))
-        return Cell(scene, name, best, summarise(best), 0.0)
+        theory = predict(
+            algorithm, study.problem, law, lr=best.lr, local_steps=local_steps
+        )
+        summary = summarise(best)
+        return Cell(scene, name, local_steps, seed, best, summary, 0.0, 0.0, theory)
 
     return side_by_side(one, fair(study))
 
@@ -56,7 +62,8 @@ def fair(study: Study) -> list[tuple[str, str]]:
     """The cells to tune: those of the figure, as they are, with exact gradients."""
     return [
         (scene, name)
-        for scene, name in run_cells(study)
+        for scene in study.participation
+        for name in study.algorithms
         if scene in FIGURE
         and not study.source["algorithms"][name].get("as_published")
         and not study.algorithms[name].noise

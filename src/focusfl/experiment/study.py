@@ -1,24 +1,49 @@
-"""Run a study and keep what came out."""
+"""Run a study: its cells, those that can share a compiled program side by side."""
 
-import csv
-import io
-import json
 import os
 import platform
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from focusfl import __version__
-from focusfl.engines.run import Progress, Result
+from focusfl.engines.run import Progress, Result, StepSize, choose_lr
 from focusfl.experiment.config import Study
-from focusfl.experiment.summary import Summary, summarise
-from focusfl.problems import Noisy
+from focusfl.experiment.results import Run
+from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap
+from focusfl.problems import Noisy, Problem
+from focusfl.theory.prediction import Prediction, predict
+
+Watch = Callable[[str, str], Progress]  # by scene and what runs in it
+T = TypeVar("T")
+
+
+class Batch(NamedTuple):
+    """Runs that differ in step size and seed alone: they share a compiled program."""
+
+    participation: str
+    algorithm: str
+    local_steps: int
+    lrs: tuple[StepSize, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        """What is shown while it runs."""
+        several = [
+            f"{len(own)} {what}"
+            for own, what in ((self.lrs, "step sizes"), (self.seeds, "seeds"))
+            if len(own) > 1
+        ]
+        return " · ".join([self.algorithm, *several])
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,78 +52,184 @@ class Cell:
 
     participation: str
     algorithm: str
+    local_steps: int
+    seed: int
     result: Result
     summary: Summary
     seconds: float
+    compile_seconds: float
+    theory: Prediction
 
-    def row(self) -> dict[str, Any]:
-        """One line of the table, for machines."""
-        return {
+    def run(self) -> Run:
+        """What is kept of it."""
+        result, metrics = self.result, self.result.metrics
+        totals = {
+            "vectors_sent": np.cumsum(metrics["down"] + metrics["up"]),
+            "gradients": np.cumsum(metrics["gradients"]),
+        }
+        rounds = len(metrics["down"]) - 1
+        running = max(self.seconds - self.compile_seconds, 0.0)
+        row = {
             "participation": self.participation,
             "algorithm": self.algorithm,
-            "lr": self.result.lr,
-            "why_lr": self.result.why_lr,
+            "lr": result.lr,
+            "why_lr": result.why_lr,
+            "local_steps": self.local_steps,
+            "seed": self.seed,
+            "rounds": rounds,
+            "measure": errors(result)[0],
             **self.summary._asdict(),
-            "vectors_sent": int(
-                sum(self.result.metrics[k].sum() for k in ("down", "up"))
-            ),
+            **{name: float(total[-1]) for name, total in totals.items()},
+            "tracking_gap": tracking_gap(result),
             "seconds": round(self.seconds, 4),
+            "compile_seconds": round(self.compile_seconds, 4),
+            "theory": self.theory._asdict(),
         }
-
-
-def run(
-    study: Study, progress: Callable[[str, str], Progress] | None = None
-) -> Iterator[Cell]:
-    """Run every algorithm under every participation model, yielding as they end."""
-    from focusfl.engines.simulate import simulate
-
-    def one(scene: str, name: str) -> Cell:
-        contender = study.algorithms[name]
-        noisy = contender.noise > 0
-        start = time.perf_counter()
-        result = simulate(
-            contender.algorithm,
-            Noisy(study.problem, contender.noise) if noisy else study.problem,
-            study.participation[scene].participation,
-            rounds=study.rounds,
-            lr=study.step_size(scene, name),
-            local_steps=study.local_steps,
-            seed=study.seed,
-            on_empty=study.on_empty,  # type: ignore[arg-type]  # checked there
-            progress=progress(scene, name) if progress else None,
+        own = {k: v for k, v in metrics.items() if k not in ("down", "up", "gradients")}
+        seconds = np.linspace(0.0, running, rounds + 1)
+        return Run(
+            row, {"round": np.arange(rounds + 1), **totals, "seconds": seconds, **own}
         )
-        seconds = time.perf_counter() - start
-        return Cell(scene, name, result, summarise(result), seconds)
-
-    return side_by_side(one, run_cells(study))
 
 
-def side_by_side(
-    one: Callable[[str, str], Cell], cells: Iterable[tuple[str, str]]
-) -> Iterator[Cell]:
-    """Run cells in a few threads, in order: compiling takes one core each."""
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        waiting = [pool.submit(one, *cell) for cell in cells]
-        try:
-            for cell in waiting:
-                yield cell.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def run_cells(study: Study) -> Iterator[tuple[str, str]]:
-    """Who runs where: the names of participation model and algorithm, in order."""
-    for scene in study.participation:
-        for name in study.algorithms:
-            yield scene, name
-
-
-def save(study: Study, cells: list[Cell], folder: Path) -> list[Path]:
-    """Write the curves as tidy CSV and everything about the run as JSON."""
+def batches(study: Study) -> list[Batch]:
+    """All that is to run, in order."""
     return [
-        write(folder / "results.csv", _curves(cells)),
-        write(folder / "manifest.json", json.dumps(_manifest(study, cells), indent=2)),
+        Batch(scene, name, steps, study.step_sizes(scene, name), study.seeds)
+        for scene in study.participation
+        for name in study.algorithms
+        for steps in study.steps_of(name)
     ]
+
+
+def total_rounds(study: Study, todo: Iterable[Batch] | None = None) -> int:
+    """How far a bar that shows the progress of a study has to go."""
+    return study.rounds * len(batches(study) if todo is None else list(todo))
+
+
+def run(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
+    """Run every cell, yielding as they end, in order."""
+
+    def one(batch: Batch) -> list[Cell]:
+        return carry_out(study, batch, watch)
+
+    for cells in side_by_side(one, batches(study)):
+        yield from cells
+
+
+def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Cell]:
+    """Run a batch: seed by seed, each at every step size."""
+    from focusfl.engines.simulate import sweep
+
+    contender = study.algorithms[batch.algorithm]
+    problem = problem_of(study, batch.algorithm)
+    law = study.participation[batch.participation].participation
+    chosen = [
+        choose_lr(lr, contender.algorithm, problem, law, batch.local_steps)
+        for lr in batch.lrs
+    ]
+    tell = watch(batch.participation, batch.title) if watch else None
+    compiled, start = _compiling(), time.perf_counter()
+    results = sweep(
+        contender.algorithm,
+        problem,
+        law,
+        lrs=[lr for lr, _ in chosen],
+        rounds=study.rounds,
+        local_steps=batch.local_steps,
+        seed=batch.seeds,
+        on_empty=study.on_empty,
+        every=study.every,
+        progress=_until(study, start, tell),
+    )
+    share = len(results)
+    seconds = (time.perf_counter() - start) / share
+    compiled = (_compiling() - compiled) / share
+    known = [
+        predict(
+            contender.algorithm, problem, law, lr=lr, local_steps=batch.local_steps,
+            noise=contender.noise,
+        )
+        for lr, _ in chosen
+    ]  # fmt: skip
+    each = [(seed, k) for seed in batch.seeds for k in range(len(chosen))]
+    cells = []
+    for (seed, k), whole in zip(each, results, strict=True):
+        result = replace(_cut(study, whole), why_lr=chosen[k][1])
+        cells.append(
+            Cell(
+                batch.participation, batch.algorithm, batch.local_steps, seed, result,
+                summarise(result), seconds, compiled, known[k],
+            )
+        )  # fmt: skip
+    return cells
+
+
+def problem_of(study: Study, name: str) -> Problem:
+    """The problem as an algorithm of the study sees it."""
+    noise = study.algorithms[name].noise
+    return Noisy(study.problem, noise) if noise > 0 else study.problem
+
+
+def _until(study: Study, start: float, tell: Progress | None) -> Progress | None:
+    """Watch a batch, and say when all of its runs have done enough."""
+    stop = study.stop
+
+    def progress(done: int, metrics: Mapping[str, Any]) -> bool:
+        if tell:
+            tell(done, metrics)
+        if stop.seconds is not None and time.perf_counter() - start > stop.seconds:
+            return True
+        if stop.tolerance is None or "distance" not in metrics:
+            return False  # without x*, the curve is cut afterwards
+        return bool(np.max(metrics["distance"]) <= stop.tolerance)
+
+    return progress if tell or stop.model_fields_set else None
+
+
+def _cut(study: Study, result: Result) -> Result:
+    """End a run at the round in which it had done enough."""
+    stop, ends = study.stop, []
+    if stop.tolerance is not None:
+        ends += np.flatnonzero(errors(result)[1] <= stop.tolerance)[:1].tolist()
+    if stop.vectors is not None:
+        sent = np.cumsum(result.metrics["down"] + result.metrics["up"])
+        ends += np.flatnonzero(sent >= stop.vectors)[:1].tolist()
+    if not ends:
+        return result
+    metrics = {name: values[: min(ends) + 1] for name, values in result.metrics.items()}
+    return replace(result, metrics=metrics, diverged_at=None)
+
+
+def side_by_side(one: Callable[[Any], T], what: Iterable[Any]) -> Iterator[T]:
+    """Run things in a few threads, in order: compiling takes one core each."""
+    pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+    try:
+        waiting = [pool.submit(one, each) for each in what]
+        for each in waiting:
+            yield each.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+_HERE = threading.local()
+
+
+def _compiling() -> float:
+    """The seconds that this thread has spent on tracing and compiling."""
+    _listen()
+    return getattr(_HERE, "seconds", 0.0)
+
+
+@cache
+def _listen() -> None:
+    import jax
+
+    def heard(event: str, duration_secs: float, **_: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            _HERE.seconds = getattr(_HERE, "seconds", 0.0) + duration_secs
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -113,29 +244,6 @@ def write(path: Path, content: str | bytes) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
-
-
-def _curves(cells: list[Cell]) -> str:
-    out = io.StringIO()
-    names = list(cells[0].result.metrics)
-    rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(["participation", "algorithm", "round", *names])
-    for cell in cells:
-        columns = [cell.result.metrics[name].tolist() for name in names]
-        for index, values in enumerate(zip(*columns, strict=True)):
-            rows.writerow([cell.participation, cell.algorithm, index, *values])
-    return out.getvalue()
-
-
-def _manifest(study: Study, cells: list[Cell]) -> dict[str, Any]:
-    return {
-        "study": study.source,
-        "name": study.name,
-        "seed": study.seed,
-        "cells": [cell.row() for cell in cells],
-        "environment": environment(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def environment() -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """What a curve says: how far it came, how fast, and whether it will get there."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from focusfl import tree
+from focusfl.algorithms import focus
 from focusfl.engines.run import Result
 
 EXACT = 1e-10  # a relative error that ends below this is rounding, not bias
@@ -66,3 +68,23 @@ def fitted_rate(distance: Curve, end: float) -> float | None:
         return None
     slope = np.polyfit(np.arange(until), np.log(distance[:until]), 1)[0]
     return float(np.exp(slope))
+
+
+def tracking_gap(result: Result) -> float | None:
+    """How far y is from the sum of all stored gradients, beside the sum of their norms.
+
+    Only FOCUS keeps both; exact arithmetic would give 0.
+    """
+    if not isinstance(result.server, focus.Server) or result.clients is None:
+        return None
+    square, norms = 0.0, np.zeros(())
+
+    def add(y: Any, grads: Any) -> None:
+        nonlocal square, norms
+        grads = np.asarray(grads, float).reshape(len(grads), -1)
+        square += float(((np.ravel(y) - grads.sum(0)) ** 2).sum())
+        norms = norms + (grads**2).sum(1)
+
+    tree.map(add, result.server.y, result.clients.grad)
+    total = float(np.sqrt(norms).sum())
+    return float(np.sqrt(square)) / total if total else 0.0

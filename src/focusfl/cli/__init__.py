@@ -1,0 +1,67 @@
+"""The command line: parse, call, print. Results to stdout, progress to stderr."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from focusfl import __version__
+from focusfl.cli import reproduce, shell, studies
+from focusfl.deploy import cli as deployment
+from focusfl.report import cli as reports
+
+EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; give its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except ValueError as error:
+        print(f"focusfl: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        print(f"focusfl: cannot use{where}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print("focusfl: interrupted; no file was left unfinished", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(EXIT_INTERRUPTED)  # at once: compilations cannot be stopped otherwise
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    whole = argparse.ArgumentParser(
+        prog="focusfl",
+        description="Federated optimization that converges exactly, "
+        "whatever clients show up.",
+        epilog="example: focusfl demo",
+    )
+    whole.add_argument("--version", action="version", version=f"focusfl {__version__}")
+    commands = whole.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, call: Callable, help: str, example: str, among=commands):
+        sub = among.add_parser(
+            name,
+            help=help,
+            description=help[0].upper() + help[1:] + ".",
+            epilog=f"example: {example}",
+        )
+        sub.set_defaults(command=call)
+        sub.add_argument("--json", action="store_true", help="print JSON for machines")
+        return sub
+
+    studies.add(command)
+    reports.add(command)
+    reproduce.add(command)
+    deploy = commands.add_parser(
+        "deploy", help="run on Flower: processes, here or on several hosts",
+        epilog="example: focusfl deploy local study.toml --clients 4 --tls",
+    )  # fmt: skip
+    deploys = deploy.add_subparsers(required=True, metavar="COMMAND")
+    deployment.add(partial(command, among=deploys))
+    shell.add(command)
+    return whole

@@ -1,0 +1,5 @@
+import sys
+
+from focusfl.cli import main
+
+sys.exit(main())

@@ -1,0 +1,274 @@
+"""Studies on the command line: begin one, run it, ask theory about it."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from focusfl.cli.options import changes, folder, results, words
+
+if TYPE_CHECKING:
+    from focusfl.experiment.results import Results
+
+
+def add(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands."""
+    demo = command(
+        "demo", _demo, "show FOCUS exact where FedAvg is biased, in half a minute",
+        "focusfl demo --out runs/demo",
+    )  # fmt: skip
+    new = command(
+        "new", _new, "write a study to begin from, with comments",
+        "focusfl new study.toml && focusfl run study.toml",
+    )  # fmt: skip
+    new.add_argument("study", type=Path, help="TOML file to write")
+    run = command(
+        "run", _run, "run the study in a TOML file",
+        "focusfl run study.toml --set rounds=500 --set seeds=5",
+    )  # fmt: skip
+    theory = command(
+        "theory", _theory, "print what theory predicts for the study in a TOML file",
+        "focusfl theory study.toml --set lr=1e-4",
+    )  # fmt: skip
+    for sub in (run, theory):
+        sub.add_argument("study", type=Path, help="TOML file of the study")
+    for sub in (demo, run, theory):
+        changes(sub)
+    for sub in (demo, run):
+        results(sub)
+        which = sub.add_mutually_exclusive_group()
+        which.add_argument(
+            "--resume", action="store_true",
+            help="go on with a study that was interrupted; fail if there is none",
+        )  # fmt: skip
+        which.add_argument(
+            "--fresh", action="store_true",
+            help="run everything again, even what is finished in the folder",
+        )  # fmt: skip
+        sub.add_argument(
+            "--workers", type=int, default=0, metavar="N",
+            help="run in so many processes (in threads of one)",
+        )  # fmt: skip
+        sub.add_argument(
+            "--track", action="append", default=[], metavar="TRACKER[=WHERE]",
+            help="tell tensorboard, mlflow or wandb of every finished run",
+        )  # fmt: skip
+        sub.add_argument(
+            "--quiet", action="store_true", help="show no progress and no table"
+        )
+    command(
+        "schema", _schema, "print the JSON schema of a study, for editors",
+        "focusfl schema > study.schema.json",
+    )  # fmt: skip
+    graph = command(
+        "graph", _graph, "draw the graphs and matrices of one round",
+        "focusfl graph --clients 4 --active 1,3",
+    )  # fmt: skip
+    graph.add_argument("--clients", type=int, required=True, help="how many there are")
+    graph.add_argument(
+        "--active", type=words, default=[], metavar="I,J", help="who takes part, from 1"
+    )
+    graph.add_argument("--out", type=Path, help="PNG file (graph.png)")
+    command(
+        "list", _list, "list algorithms, participation models and problems",
+        "focusfl list --json",
+    )  # fmt: skip
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from focusfl.experiment.config import STUDIES
+
+    options.study = STUDIES / "demo.toml"
+    return _run(options)
+
+
+def _new(options: argparse.Namespace) -> int:
+    from focusfl.experiment.config import STUDIES
+    from focusfl.experiment.study import write
+
+    if options.study.exists():
+        raise ValueError(f"{options.study} exists; name another file.")
+    if options.study.suffix != ".toml":
+        raise ValueError(f"a study is a .toml file; got {options.study}.")
+    file = write(options.study, (STUDIES / "new.toml").read_text())
+    if options.json:
+        print(json.dumps({"files": [str(file)]}))
+    else:
+        print(f"written: {file}\nrun it: focusfl run {file}")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from focusfl.experiment import config, keep
+    from focusfl.report import terminal
+
+    if options.workers < 0:
+        raise ValueError(f"--workers must not be negative; got {options.workers}.")
+    plan = config.load(options.study, options.set, options.algorithms)
+    trackers = _trackers(options.track)
+    place = folder(options, plan.name)
+    left = keep.Shelf(place, plan, fresh=options.fresh).left()
+    if options.resume and not keep.begun(place):
+        raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
+    shown = terminal.silence if options.quiet else terminal.study_progress
+    with shown(plan, left) as (watch, ended):
+
+        def finished(runs):
+            ended(runs)
+            for track in trackers:
+                for run in runs:
+                    track(run)
+
+        try:
+            found = keep.complete(
+                plan, place, watch, finished, options.workers, fresh=options.fresh
+            )
+        except KeyboardInterrupt:
+            print(
+                f"what has ended is kept in {place}; --resume goes on", file=sys.stderr
+            )
+            raise
+    for track in trackers:
+        track.close()
+    files = _files(found)
+    if options.json:
+        cells = [run.row for run in found.runs]
+        print(json.dumps({"cells": cells, "files": [str(f) for f in files]}, indent=2))
+    elif not options.quiet:
+        _print(found, len(left))
+        print("written: " + "  ".join(str(f) for f in files))
+    return 0
+
+
+def _trackers(specs: list[str]) -> list[Any]:
+    if not specs:
+        return []
+    from focusfl.track import tracker
+
+    return [tracker(spec) for spec in specs]
+
+
+def _files(found: "Results") -> list[Path]:
+    """Draw what was found; give every file of the study."""
+    from focusfl.experiment import results
+    from focusfl.experiment.study import write
+    from focusfl.report import figure, html, plots
+
+    folder = found.folder
+    files = [folder / results.CURVES, folder / results.MANIFEST]
+    picture = figure.render(plots.plot([found]), "png")
+    return [
+        *files,
+        write(folder / "figure.png", picture),
+        write(folder / "index.html", html.page([found])),
+    ]
+
+
+def _print(found: "Results", ran: int) -> None:
+    from focusfl.report import terminal
+    from focusfl.report.groups import grouped
+    from focusfl.report.rows import columns
+
+    about, groups = found.manifest["problem"], grouped(found)
+    seeds = len({run.row["seed"] for run in found.runs})
+    title = f"{about['kind']}, {about['num_clients']} clients" + (
+        f", medians over {seeds} seeds" if seeds > 1 else ""
+    )
+    left_out = ("seconds", "tracking_gap", "vectors_to_target")
+    table = [c for c in columns(groups) if c.name not in left_out]
+    table.sort(key=lambda column: column.name == "verdict")
+    texts = [[column.text(cell) for cell in column.cells] for column in table]
+    rows = list(zip(*texts, strict=True))
+    terminal.print_table(title, [column.title for column in table], rows)
+    if not ran:
+        print("nothing was left to run; --fresh runs everything again.")
+
+
+def _theory(options: argparse.Namespace) -> int:
+    from focusfl import theory
+    from focusfl.experiment import config
+
+    plan = config.load(options.study, options.set)
+    if len(plan.lrs) > 1 or len(plan.local_steps) > 1 or plan.lrs == ("auto",):
+        raise ValueError(
+            f"theory needs one number for lr and one for local_steps; got {plan.lrs} "
+            f"and {plan.local_steps}. Choose with --set."
+        )
+    (lr,), (local_steps,) = plan.lrs, plan.local_steps
+    reports = {
+        name: theory.report(
+            plan.problem, scene.participation, lr=float(lr), local_steps=local_steps
+        )
+        for name, scene in plan.participation.items()
+    }
+    if options.json:
+        found = {name: report.as_dict() for name, report in reports.items()}
+        print(json.dumps(found, indent=2))
+    else:
+        print("\n\n".join(f"{name}: {report}" for name, report in reports.items()))
+    return 0
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from focusfl.experiment.schema import json_schema
+
+    del options
+    print(json.dumps(json_schema(), indent=2))
+    return 0
+
+
+def _graph(options: argparse.Namespace) -> int:
+    from focusfl.experiment import study
+    from focusfl.report import figure
+    from focusfl.report.graph import mixing_figure
+
+    try:
+        active = [int(word) for word in options.active]
+    except ValueError:
+        raise ValueError(
+            f"--active takes numbers between commas, as in 1,3; got {options.active}."
+        ) from None
+    picture = figure.render(mixing_figure(options.clients, active), "png")
+    file = study.write(options.out or Path("graph.png"), picture)
+    print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    import inspect
+
+    from focusfl.algorithms import ALGORITHMS
+    from focusfl.participation import PARTICIPATION
+    from focusfl.problems import PROBLEMS
+    from focusfl.report import terminal
+
+    def describe(kind: Callable) -> dict:
+        parameters = inspect.signature(kind).parameters.values()
+        return {
+            "what": (inspect.getdoc(kind) or "").split("\n")[0],
+            "options": {
+                p.name: None if p.default is p.empty else p.default for p in parameters
+            },
+        }
+
+    everything: dict[str, Mapping[str, Callable]] = {
+        "algorithms": ALGORITHMS,
+        "participation": PARTICIPATION,
+        "problems": PROBLEMS,
+    }
+    found = {
+        section: {name: describe(kind) for name, kind in kinds.items()}
+        for section, kinds in everything.items()
+    }
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for section, kinds in found.items():
+        rows = [
+            (name, about["what"], ", ".join(about["options"]))
+            for name, about in kinds.items()
+        ]
+        terminal.print_table("", (section, "", "options"), rows)
+    return 0

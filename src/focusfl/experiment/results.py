@@ -1,0 +1,200 @@
+"""What a study leaves behind: one Parquet file per run, all of them in one, a manifest.
+
+manifest.json            the study, the machine, and a row for every run
+results.parquet          every curve, tidy: a row per run and round
+participation.parquet    who took part: a row per scene, round and client
+cells/KEY.parquet        a finished run, by its content
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from focusfl.data.places import renamed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+FORMAT = 1
+MANIFEST, CURVES, PARTICIPATION = (
+    "manifest.json", "results.parquet", "participation.parquet",
+)  # fmt: skip
+IDENTITY = ("participation", "algorithm", "lr", "local_steps", "seed")  # of a run
+AXES = ("round", "vectors_sent", "gradients", "seconds")  # all but the first summed up
+_ABOUT = b"focusfl"  # where a cell's file keeps its row
+
+Columns = Mapping[str, np.ndarray]
+Participants = tuple[np.ndarray, np.ndarray]  # rounds and clients, one entry for each
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One finished run: its line of the table and its curves."""
+
+    row: dict[str, Any]
+    curves: Columns  # AXES, then the metrics; one entry per round, x0 first
+
+    @property
+    def metrics(self) -> list[str]:
+        return [name for name in self.curves if name not in AXES]
+
+    @property
+    def title(self) -> str:
+        """The name of the run among those of one scene and one seed."""
+        return str(self.row["algorithm"])
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """A study's folder, read back."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    runs: list[Run]
+    participants: dict[str, Participants]  # by scene, for the first seed
+
+
+def write_runs(path: Path, runs: list[Run]) -> None:
+    """Keep finished runs: one file, there whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = []
+    for run in runs:
+        whole, length = _table(run.curves), len(run.curves["round"])
+        for place, name in enumerate(IDENTITY):
+            value = pa.repeat(run.row[name], length)
+            text = isinstance(run.row[name], str)
+            whole = whole.add_column(
+                place, name, value.dictionary_encode() if text else value
+            )
+        tables.append(whole)
+    table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    about = {_ABOUT: json.dumps({"format": FORMAT, "rows": [run.row for run in runs]})}
+    with renamed(path) as part:
+        pq.write_table(table.replace_schema_metadata(about), part, compression="zstd")
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Read back what `write_runs` wrote."""
+    import pyarrow.parquet as pq
+
+    rows, curves = read_rows(path), _columns(pq.read_table(path))
+    runs, start = [], 0
+    for row in rows:
+        stop = start + row["rounds"] + 1
+        own = {k: v[start:stop] for k, v in curves.items() if k not in IDENTITY}
+        runs.append(Run(row, {k: v for k, v in own.items() if _told(v)}))
+        start = stop
+    return runs
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows alone."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        about = json.loads(pq.read_schema(path).metadata[_ABOUT])
+        if about["format"] == FORMAT:
+            return about["rows"]
+        reason = f"its format is {about['format']!r}, not {FORMAT}"
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        reason = str(error)
+    raise ValueError(
+        f"{path} does not hold runs that this focusfl kept ({reason}). Remove it and "
+        "run the study again."
+    )
+
+
+def save(
+    folder: Path,
+    manifest: Mapping[str, Any],
+    runs: list[Run],
+    participants: Mapping[str, Participants],
+) -> list[Path]:
+    """Write all runs of a study as one table, who took part, and the manifest."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = [folder / CURVES, folder / PARTICIPATION, folder / MANIFEST]
+    write_runs(files[0], runs)
+    scenes = [
+        pa.repeat(scene, len(rounds)).dictionary_encode()
+        for scene, (rounds, _) in participants.items()
+    ]
+    rounds, clients = (
+        np.concatenate([own[k] for own in participants.values()]) for k in range(2)
+    )
+    present = pa.table(
+        {
+            "participation": pa.chunked_array(scenes).unify_dictionaries(),
+            "round": rounds.astype(np.int32),
+            "client": clients.astype(np.int32),
+        }
+    )
+    with renamed(files[1]) as part:
+        pq.write_table(present, part, compression="zstd")
+    whole = {"format": FORMAT, **manifest, "cells": [run.row for run in runs]}
+    with renamed(files[2]) as part:
+        part.write_text(json.dumps(whole, indent=2))
+    return files
+
+
+def read(folder: Path) -> Results:
+    """Read a study's folder."""
+    import pyarrow.parquet as pq
+
+    manifest, runs = _manifest(folder), read_runs(folder / CURVES)
+    present = _columns(pq.read_table(folder / PARTICIPATION))
+    participants = {}
+    for scene in manifest["scenes"]:
+        here = present["participation"] == scene
+        participants[scene] = present["round"][here], present["client"][here]
+    return Results(folder, manifest, runs, participants)
+
+
+def load_results(path: str | Path) -> "pd.DataFrame":
+    """Give all curves of a study's folder as a tidy table: a row per run and round."""
+    import pyarrow.parquet as pq
+
+    _manifest(Path(path))
+    return pq.read_table(Path(path) / CURVES).to_pandas()
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise ValueError(
+            f"{folder} holds no results: there is no {MANIFEST}. `focusfl run` writes "
+            "one when a study has ended."
+        )
+    manifest = json.loads(file.read_text())
+    if manifest.get("format") != FORMAT:
+        raise ValueError(
+            f"{file} has format {manifest.get('format')!r}; this version of focusfl "
+            f"reads {FORMAT}. Run the study again."
+        )
+    return manifest
+
+
+def _table(columns: Columns) -> "pa.Table":
+    import pyarrow as pa
+
+    return pa.table({name: np.asarray(values) for name, values in columns.items()})
+
+
+def _columns(table: "pa.Table") -> dict[str, np.ndarray]:
+    return {
+        name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names
+    }
+
+
+def _told(values: np.ndarray) -> bool:
+    """Whether a run has this metric: where tables are put together, gaps are NaN."""
+    return not (values.dtype.kind == "f" and len(values) and np.isnan(values).all())

@@ -1,0 +1,235 @@
+"""What a study may say: pydantic models, made from the signatures of what it names."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from focusfl.algorithms import ALGORITHMS
+from focusfl.algorithms.as_published import AS_PUBLISHED
+from focusfl.checks import unknown
+from focusfl.experiment.toml import Path_
+from focusfl.participation import PARTICIPATION, by_rarity
+from focusfl.problems import PROBLEMS
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0)]
+StepSizes = Positive | Literal["auto"] | list[Positive]
+Counts = Count | list[Count]
+
+WORDS = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "text",
+    list: "a list", dict: "a table",
+}  # fmt: skip
+RARITY = Annotated[
+    dict[str, Any], Field(description="chances that follow how unusual data is")
+]
+
+
+class Strict(BaseModel):
+    """No unknown key, no text for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def said(default: Any, description: str) -> Any:
+    return Field(default=default, description=description)
+
+
+class Stop(Strict):
+    """When a run has done enough, before its rounds are over."""
+
+    tolerance: Positive | None = said(None, "relative error to reach")
+    seconds: Positive | None = said(None, "time that runs side by side may take")
+    vectors: Positive | None = said(None, "vectors of the model's size, both ways")
+
+
+class Settings(Strict):
+    """Algorithms x participation models x step sizes x seeds on one problem."""
+
+    name: str = said("study", "names the folder of results")
+    rounds: Count
+    lr: StepSizes = Field(description="step size; several are a grid")
+    local_steps: Counts = said(1, "gradients per participant and round")
+    seed: Seed | None = said(None, "of participation and batches")
+    seeds: Count | list[Seed] | None = said(None, "how many, from 0, or which")
+    every: Count = said(1, "rounds from one evaluation to the next")
+    on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
+    stop: Stop = Field(default_factory=Stop)
+    problem: dict[str, Any]
+    participation: dict[str, dict[str, Any]] = Field(min_length=1)
+    algorithms: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
+class Wrong(ValueError):
+    """What is wrong with a study, and under which keys."""
+
+    def __init__(self, path: Path_, words: str):
+        super().__init__(words)
+        self.path, self.words = path, words
+
+
+def validate(model: type[BaseModel], table: Mapping[str, Any], path: Path_) -> Any:
+    """Check a table against a model; raise Wrong for the first thing amiss."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)
+        first = min(wrong, key=lambda one: one["type"] != "extra_forbidden")
+        raise _wrong(model, first, path) from None
+
+
+def _wrong(model: type[BaseModel], error: Any, path: Path_) -> Wrong:
+    where = f"[{'.'.join(path)}]" if path else "the study"
+    key, *inner = error["loc"]
+    fields = model.model_fields
+    if error["type"] == "extra_forbidden" and not inner:
+        return Wrong((*path, key), unknown(f"key in {where}", key, fields))
+    if error["type"] == "missing":
+        return Wrong(path, f"{where} needs {key}.")
+    annotation = fields[key].annotation
+    if inner and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        deeper = {**error, "loc": tuple(inner)}
+        return _wrong(annotation, deeper, (*path, key))
+    full, got = (*path, key), error["input"]
+    dotted = ".".join(full)
+    if error["type"] == "too_short":
+        return Wrong(full, f"[{dotted}] must hold at least one table; it is empty.")
+    if dict in _plain(annotation) or get_origin(annotation) is dict:
+        sub = ".".join([*full, *map(str, inner)])
+        return Wrong(
+            (*full, *map(str, inner)), f"[{sub}] must be a table; got {got!r}."
+        )
+    return Wrong(full, f"{dotted} must be {described(fields[key])}; got {got!r}.")
+
+
+def described(field: Any) -> str:
+    """The words for what a field takes."""
+    return " or ".join(dict.fromkeys(_words(field.annotation, field.metadata)))
+
+
+def _words(kind: Any, metadata: Any = ()) -> list[str]:
+    if get_origin(kind) is Annotated:
+        inner, *more = get_args(kind)
+        metadata = [m for f in more for m in getattr(f, "metadata", [f])]
+        return _words(inner, metadata)
+    if get_origin(kind) in (Union, UnionType):
+        return [w for part in get_args(kind) if part is not NoneType
+                for w in _words(part)]  # fmt: skip
+    if get_origin(kind) is Literal:
+        values = get_args(kind)
+        words = " or ".join(f'"{value}"' for value in values)
+        return [f"one of {values}" if len(values) > 1 else words]
+    if get_origin(kind) is list:
+        return [f"a list of such {'numbers' if get_args(kind) else 'values'}"]
+    word = WORDS.get(kind, "a value")
+    for bound in metadata:
+        if getattr(bound, "ge", None) is not None:
+            word += f" of at least {bound.ge}"
+        if getattr(bound, "gt", None) is not None:
+            word = "positive and finite"
+    return [word]
+
+
+def _plain(kind: Any) -> tuple[Any, ...]:
+    if get_origin(kind) in (Union, UnionType):
+        return tuple(get_origin(part) or part for part in get_args(kind))
+    return (get_origin(kind) or kind,)
+
+
+@cache
+def problem(kind: str) -> type[Strict]:
+    return _model(kind, PROBLEMS[kind], {})
+
+
+@cache
+def scene(kind: str) -> type[Strict]:
+    own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
+    return _model(kind, PARTICIPATION[kind], own, optional=("p", "w"))
+
+
+@cache
+def contender(kind: str, as_published: bool) -> type[Strict]:
+    kinds: Mapping[str, Callable] = AS_PUBLISHED if as_published else ALGORITHMS
+    own = {
+        "lr": (StepSizes | None, None),
+        "local_steps": (Counts | None, None),
+        "noise": (Annotated[float, Field(ge=0)], 0.0),
+        "as_published": (bool, False),
+    }
+    return _model(kind, kinds[kind], own)
+
+
+@cache
+def rarity() -> type[Strict]:
+    return _model("by_rarity", by_rarity, {}, without=("scores",))
+
+
+def _model(
+    kind: str,
+    made_by: Callable,
+    own: Mapping[str, Any],
+    without: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+) -> type[Strict]:
+    """A model of what a constructor takes, and what else a section may say."""
+    parameters = inspect.signature(made_by).parameters.values()
+    fields: dict[str, Any] = {"kind": (Literal[kind], kind), **own}
+    for p in parameters:
+        if p.name not in without:
+            needed = p.default is p.empty and p.name not in optional
+            default = ... if needed else None if p.default is p.empty else p.default
+            allowed = _allowed(p.annotation)
+            fields[p.name] = (allowed | None if default is None else allowed, default)
+    about = (inspect.getdoc(made_by) or "").split("\n")[0]
+    return create_model(kind, __base__=Strict, __doc__=about, **fields)
+
+
+def _allowed(annotation: Any) -> Any:
+    """What TOML can say for a parameter."""
+    parts = get_args(annotation) if _is_union(annotation) else (annotation,)
+    found: list[Any] = []
+    for part in parts:
+        kind = part if part in (int, float, bool, str, list, NoneType) else list
+        found.append(str if part is Path else kind)
+    if float in found:
+        found = [kind for kind in found if kind is not int]
+    whole: Any = found[0]
+    for kind in found[1:]:
+        whole = whole | kind
+    return whole
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, UnionType)
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a study, for editors."""
+    schema = Settings.model_json_schema()
+    defs = schema.setdefault("$defs", {})
+
+    def named(section: str, models: list[type[BaseModel]]) -> list[dict[str, str]]:
+        for model in models:
+            own = model.model_json_schema()
+            defs.update(own.pop("$defs", {}))
+            defs[f"{section}.{model.__name__}"] = own
+        return [{"$ref": f"#/$defs/{section}.{m.__name__}"} for m in models]
+
+    problems = named("problem", [problem(kind) for kind in PROBLEMS])
+    scenes = named("participation", [scene(kind) for kind in PARTICIPATION])
+    players = named("algorithms", [contender(kind, False) for kind in ALGORITHMS])
+    schema["properties"]["problem"] = {"anyOf": problems}
+    for section, refs in (("participation", scenes), ("algorithms", players)):
+        schema["properties"][section] = {
+            "type": "object",
+            "minProperties": 1,
+            "properties": {ref["$ref"].rsplit(".", 1)[1]: ref for ref in refs},
+            "additionalProperties": {"anyOf": refs},
+        }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,104 @@
+"""Batches of a study, shared by a few threads or by processes."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from queue import Empty
+from typing import Any
+
+from focusfl.engines.run import Progress
+from focusfl.experiment import config
+from focusfl.experiment.config import Study
+from focusfl.experiment.results import Run
+from focusfl.experiment.study import Batch, Watch, carry_out, side_by_side
+
+TICK = 0.1  # seconds between two looks at what workers say
+
+Done = Iterator[tuple[Batch, list[Run]]]
+
+
+def carried_out(
+    study: Study, todo: list[Batch], watch: Watch | None, workers: int
+) -> Done:
+    """Carry batches out, in so many processes, or in threads of this one if 0."""
+    if workers and todo:
+        yield from _in_processes(study, todo, watch, workers)
+        return
+
+    def one(batch: Batch) -> list[Run]:
+        return [cell.run() for cell in carry_out(study, batch, watch)]
+
+    yield from zip(todo, side_by_side(one, todo), strict=True)
+
+
+def _in_processes(
+    study: Study, todo: list[Batch], watch: Watch | None, workers: int
+) -> Done:
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        said = manager.Queue()
+        about = study.source, study.name, said
+        pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, about)
+        tell = _Teller(watch)
+        try:
+            waiting = {pool.submit(_one, batch): batch for batch in todo}
+            while waiting:
+                time.sleep(TICK)
+                tell(said)
+                for done in [future for future in waiting if future.done()]:
+                    yield waiting.pop(done), done.result()
+        except BaseException:
+            for process in list((pool._processes or {}).values()):
+                process.kill()  # it writes nothing: that is done here
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+class _Teller:
+    """Passes on what workers say of their batches."""
+
+    def __init__(self, watch: Watch | None):
+        self._watch = watch
+        self._tell: dict[Batch, Progress] = {}
+
+    def __call__(self, said: Any) -> None:
+        while True:
+            try:
+                batch, done, metrics = said.get_nowait()
+            except Empty:
+                return
+            if self._watch and batch not in self._tell:
+                self._tell[batch] = self._watch(batch.participation, batch.title)
+            if self._watch:
+                self._tell[batch](done, metrics)
+
+
+_WORKER: dict[str, Any] = {}  # what this process works for
+
+
+def _begin(source: dict, name: str, said: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
+    threading.Thread(target=_follow, daemon=True).start()
+    _WORKER.update(study=config.parse(source, name), said=said)
+
+
+def _follow() -> None:
+    """End with whoever started us, even if that was killed."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+    os._exit(1)
+
+
+def _one(batch: Batch) -> list[Run]:
+    def watch(*_: str) -> Progress:
+        def tell(done: int, metrics: Mapping[str, Any]) -> None:
+            _WORKER["said"].put((batch, done, dict(metrics)))
+
+        return tell
+
+    return [cell.run() for cell in carry_out(_WORKER["study"], batch, watch)]

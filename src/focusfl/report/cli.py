@@ -1,0 +1,130 @@
+"""`focusfl report`, `plot`, `compare` and `export`: parse, call, print."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from focusfl.experiment.results import Results
+
+
+def add(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands, by the function that adds any command."""
+    report = command(
+        "report", _report, "write one self-contained HTML page about studies",
+        "focusfl report runs/demo -o report.html",
+    )  # fmt: skip
+    plot = command(
+        "plot", _plot, "draw a publication figure: PDF, SVG or PNG",
+        "focusfl plot runs/demo -o figure.pdf --x vectors-sent --relative",
+    )  # fmt: skip
+    compare = command(
+        "compare", _compare, "say what got better or worse from one study to another",
+        "focusfl compare runs/before runs/after",
+    )  # fmt: skip
+    export = command(
+        "export", _export, "write curves or table as CSV, or the table as LaTeX",
+        "focusfl export runs/demo -o table.tex",
+    )  # fmt: skip
+    for sub, default, help in [
+        (report, "report.html", "the page (report.html)"),
+        (plot, "figure.pdf", "the figure (figure.pdf)"),
+    ]:
+        sub.add_argument(
+            "runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study"
+        )
+        sub.add_argument("-o", "--out", type=Path, default=Path(default), help=help)
+    plot.add_argument(
+        "--x", default="rounds",
+        help="rounds, vectors-sent, gradient-evaluations or seconds (rounds)",
+    )  # fmt: skip
+    plot.add_argument("--y", help="distance, loss, grad-norm, accuracy (the first)")
+    plot.add_argument(
+        "--relative", action="store_true", help="show it against the best curve"
+    )
+    plot.add_argument(
+        "--theory", action="store_true", help="add what theory predicts, dashed"
+    )
+    plot.add_argument("--reference", type=float, help="height of a line to compare to")
+    for flag, what in (("--scenes", "scenes"), ("--algorithms", "algorithms")):
+        plot.add_argument(flag, type=_words, metavar="A,B", help=f"only these {what}")
+    plot.add_argument("--width", type=float, default=6.75, help="in inches (6.75)")
+    compare.add_argument("before", type=Path, metavar="A", help="folder of a study")
+    compare.add_argument("after", type=Path, metavar="B", help="folder of another")
+    compare.add_argument(
+        "--all", action="store_true", help="show what stayed the same, too"
+    )
+    export.add_argument("runs", type=Path, metavar="RUNS", help="folder of a study")
+    export.add_argument(
+        "-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"
+    )
+    export.add_argument(
+        "--what", help="curves or table (of .csv: curves; of .tex: table)"
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _read(folder: Path) -> "Results":
+    from focusfl.experiment import results
+
+    return results.read(folder)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from focusfl.report.html import page
+
+    return _write(options, page([_read(folder) for folder in options.runs]))
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from focusfl.report import figure, plots
+
+    kind = options.out.suffix[1:].lower()
+    if kind not in plots.KINDS:
+        raise ValueError(f"--out must end in .pdf, .svg or .png; got {options.out}.")
+    drawing = plots.plot(
+        [_read(folder) for folder in options.runs], options.x, options.y,
+        relative=options.relative, theory=options.theory, reference=options.reference,
+        scenes=options.scenes, algorithms=options.algorithms, width=options.width,
+    )  # fmt: skip
+    return _write(options, figure.render(drawing, kind))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from focusfl.report import compare, terminal
+
+    found = compare.compare(_read(options.before), _read(options.after))
+    if options.json:
+        print(json.dumps(compare.as_dict(found), indent=2))
+        return 0
+    for name, (before, after) in found.settings.items():
+        print(f"{name}: {json.dumps(before)} in A, {json.dumps(after)} in B")
+    for where, names in zip(("A", "B"), found.alone, strict=True):
+        if names:
+            print(f"only in {where}: {', '.join(names)}")
+    moved = [change for change in found.changes if change.word != "same"]
+    shown = found.changes if options.all else moved
+    if shown:
+        terminal.print_table("", compare.HEADERS, compare.lines(shown))
+    same = len(found.changes) - len(moved)
+    print(f"{same} of {len(found.changes)} numbers are the same within the spread")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from focusfl.report.export import export
+
+    return _write(options, export(_read(options.runs), options.out, options.what))
+
+
+def _write(options: argparse.Namespace, content: str | bytes) -> int:
+    from focusfl.experiment import study
+
+    file = study.write(options.out, content)
+    print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
+    return 0

@@ -1,0 +1,51 @@
+"""The table of a study: a row for every group of runs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from focusfl.report.groups import NUMBERS, Group, Spread
+
+SETTINGS = ("lr", "local_steps")  # told where they vary
+
+
+class Column(NamedTuple):
+    """A column: words, or one of NUMBERS over seeds."""
+
+    name: str  # for machines
+    title: str  # for people
+    cells: list[str] | list[Spread | None]
+
+    @property
+    def numeric(self) -> bool:
+        return self.name in NUMBERS
+
+    def text(self, cell: str | Spread | None) -> str:
+        """A cell, to be read: of several seeds the median."""
+        if isinstance(cell, str):
+            return cell
+        return "–" if cell is None else NUMBERS[self.name].text(cell.mid)
+
+
+def columns(groups: list[Group]) -> list[Column]:
+    """Everything about the groups that is known of one of them."""
+    found = [
+        Column("participation", "participation", [one.scene for one in groups]),
+        Column("algorithm", "algorithm", [one.algorithm for one in groups]),
+        Column("verdict", "verdict", [one.verdict() for one in groups]),
+    ]
+    for name, number in NUMBERS.items():
+        cells = [one.spread(name) for one in groups]
+        known = {cell for cell in cells if cell is not None}
+        if len(known) > (name in SETTINGS):
+            title = groups[0].row["measure"] if name == "error" else number.title
+            found.append(Column(name, title, cells))
+    return found
+
+
+def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a study one by one, in the words that --set takes."""
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from settings(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

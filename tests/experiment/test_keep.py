@@ -1,0 +1,175 @@
+"""Studies in folders: finished once, killed at any time, continued."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import focusfl as ff
+from focusfl.experiment import config, keep, results
+
+STUDY = """
+rounds = 400
+lr = [1e-3, 2e-3]
+local_steps = 2
+seeds = 2
+
+[problem]
+kind = "ridge"
+num_clients = 4
+dim = 6
+rows = 12
+
+[participation.some]
+kind = "bernoulli"
+p = 0.4
+
+[algorithms.focus]
+
+[algorithms.scaffold]
+
+[algorithms.fedavg]
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY)
+    return file
+
+
+def complete(study, folder, *changes, **how):
+    ran = []
+    found = keep.complete(
+        config.load(study, changes), folder, finished=ran.extend, **how
+    )
+    return found, ran
+
+
+def same(a, b):
+    """The curves of two tables, but for the seconds, to the bit."""
+    assert len(a) == len(b)
+    for column in set(a.columns) - {"seconds"}:
+        assert np.array_equal(a[column], b[column]), column
+
+
+def test_runs_equal_the_library_and_are_read_back(study, tmp_path):
+    found, ran = complete(study, tmp_path / "out")
+    assert len(found.runs) == len(ran) == 12
+    table = ff.load_results(tmp_path / "out")
+    assert list(table.columns[:5]) == list(results.IDENTITY)
+    assert len(table) == 12 * 401
+    for run in found.runs:
+        row = run.row
+        mine = table[
+            (table["algorithm"] == row["algorithm"])
+            & (table["lr"] == row["lr"])
+            & (table["seed"] == row["seed"])
+        ]
+        expected = ff.simulate(
+            ff.ALGORITHMS[row["algorithm"]](),
+            ff.problems.ridge(num_clients=4, dim=6, rows=12),
+            ff.participation.Bernoulli(0.4),
+            rounds=400, lr=row["lr"], local_steps=2, seed=row["seed"],
+        )  # fmt: skip
+        np.testing.assert_allclose(
+            mine["distance"], expected.metrics["distance"], rtol=1e-9, atol=1e-13
+        )
+        sent = np.cumsum(expected.metrics["down"] + expected.metrics["up"])
+        assert np.array_equal(mine["vectors_sent"], sent)
+        assert np.array_equal(run.curves["distance"], mine["distance"])
+        assert row["gradients"] == 2 * sum(
+            len(ids)
+            for ids in ff.participation.schedule(
+                ff.participation.Bernoulli(0.4), 4, 400, row["seed"]
+            )
+        )
+    who, when = found.participants["some"][1], found.participants["some"][0]
+    masks = ff.participation.masks(ff.participation.Bernoulli(0.4), 4, 400, 0)
+    assert np.array_equal(np.argwhere(masks), np.stack([when, who], 1))
+    scene = found.manifest["scenes"]["some"]
+    assert scene["p"] == [0.4] * 4 and found.manifest["problem"]["size"] == 6
+
+
+def test_what_is_finished_is_not_run_again_and_what_is_new_is(study, tmp_path):
+    first, ran = complete(study, tmp_path / "out")
+    again, ran = complete(study, tmp_path / "out")
+    assert ran == []
+    same(*(ff.load_results(f.folder) for f in (first, again)))
+    _, ran = complete(study, tmp_path / "out", "seeds=3", "lr=[1e-3, 4e-3]")
+    assert sorted({(run.row["lr"], run.row["seed"]) for run in ran}) == [
+        (1e-3, 2), (4e-3, 0), (4e-3, 1), (4e-3, 2),
+    ]  # fmt: skip
+    assert len(ran) == 12
+    _, ran = complete(study, tmp_path / "out", "problem.penalty=0.5")
+    assert len(ran) == 12
+    _, ran = complete(study, tmp_path / "out", fresh=True)
+    assert len(ran) == 12
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(workers, study, tmp_path):
+    """Twelve cells, killed -9 after the first have ended."""
+    whole, _ = complete(study, tmp_path / "whole", "rounds=20_000")
+    command = [
+        sys.executable, "-m", "focusfl.cli", "run", str(study), "--set",
+        "rounds=20_000", "--out", str(tmp_path / "cut"), "--workers", str(workers),
+    ]  # fmt: skip
+    cells = tmp_path / "cut" / "cells"
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
+        while running.poll() is None and not list(cells.glob("*.parquet")):
+            time.sleep(0.005)
+        running.send_signal(signal.SIGKILL)
+    before = {file.name for file in cells.glob("*.parquet")}
+    assert 0 < len(before) < 3 and not (tmp_path / "cut/manifest.json").exists()
+    kept = [row["key"] for file in before for row in results.read_rows(cells / file)]
+    done = subprocess.run(
+        [*command, "--resume", "--json"], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["cells"]
+    assert set(kept) <= {row["key"] for row in rows} and len(rows) == 12
+    for name in before:  # nothing was written twice
+        assert (cells / name).stat().st_mtime < (
+            tmp_path / "cut/manifest.json"
+        ).stat().st_mtime
+    assert done.stderr.count("error") == 3 - len(before)  # a line for each that ran
+    same(ff.load_results(whole.folder), ff.load_results(tmp_path / "cut"))
+
+
+def test_runs_stop_when_they_have_done_enough(study, tmp_path):
+    found, _ = complete(study, tmp_path / "a", "stop.tolerance=1e-6")
+    for run in found.runs:
+        error, exact = run.curves["distance"], run.row["algorithm"] != "fedavg"
+        if exact and run.row["rounds"] < 400:
+            assert error[-1] <= 1e-6 < error[:-1].min()
+    assert min(run.row["rounds"] for run in found.runs) < 400
+    found, _ = complete(study, tmp_path / "b", "stop.vectors=100")
+    for run in found.runs:
+        sent = run.curves["vectors_sent"]
+        assert sent[-1] >= 100 > sent[-2] and run.row["rounds"] < 400
+    found, _ = complete(study, tmp_path / "c", "stop.seconds=1e-3", "rounds=100_000")
+    assert max(run.row["rounds"] for run in found.runs) < 100_000
+
+
+def test_two_at_once_in_a_folder_are_refused(study, tmp_path):
+    plan = config.load(study)
+    with keep._alone(tmp_path / "out"):
+        with pytest.raises(ValueError, match="another focusfl is running"):
+            keep.complete(plan, tmp_path / "out")
+
+
+def test_what_is_not_ours_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no results"):
+        ff.load_results(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": 99}')
+    with pytest.raises(ValueError, match="has format 99"):
+        ff.load_results(tmp_path)
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 nothing of ours")
+    with pytest.raises(ValueError, match="Remove it and run the study again"):
+        results.read_runs(tmp_path / "x.parquet")

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+from made_up import make_run, make_study, save
+
+from focusfl.report import bands
+from focusfl.report.groups import (
+    NUMBERS,
+    group_looks,
+    grouped,
+    sci,
+    short,
+    study_names,
+)  # fmt: skip
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path):
+    groups = grouped(make_study(tmp_path))
+    assert [(one.scene, one.label, len(one.runs)) for one in groups] == [
+        (scene, name, 3)
+        for scene in ("full", "rare")
+        for name in ("focus", "fed_avg", "scaffold")
+    ]
+
+
+def test_a_label_names_the_step_size_only_where_there_are_several(tmp_path):
+    runs = [make_run("a", "focus", s, lr=lr) for lr in (0.1, 1e9) for s in (0, 1)]
+    runs += [make_run("a", "mifa", 0, steps=k) for k in (1, 5)]
+    runs += [make_run("a", "fedavg", 0), make_run("b", "fedavg", 0, lr=0.2)]
+    groups = grouped(save(tmp_path, runs))
+    assert [one.label for one in groups] == [
+        "focus (lr 0.1)", "focus (lr 1e9)", "mifa (1 step)", "mifa (5 steps)",
+        "fedavg", "fedavg",
+    ]  # fmt: skip
+    looks = group_looks(groups)
+    first, second = looks["focus (lr 0.1)"], looks["focus (lr 1e9)"]
+    assert first["color"] == second["color"] != looks["fedavg"]["color"]
+    assert first["linestyle"] != second["linestyle"]
+
+
+def test_step_sizes_that_were_chosen_are_one_group_whatever_was_chosen(tmp_path):
+    runs = [make_run("a", "focus", s, lr=0.1 + s, why_lr="auto") for s in (0, 1)]
+    (one,) = grouped(save(tmp_path, runs))
+    assert one.lr is None and one.spread("lr").mid == pytest.approx(0.6)
+
+
+def test_studies_of_one_name_are_called_by_their_folders(tmp_path):
+    found = [make_study(tmp_path / name) for name in ("a", "b")]
+    assert study_names(found[:1]) == ["made"]
+    assert study_names(found) == [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_verdicts_say_where_and_how_many(tmp_path):
+    runs = [make_run("a", "focus", seed) for seed in range(2)]
+    runs += [make_run("a", "focus", 2, diverged_at=7)]
+    runs += [make_run("a", "fedavg", 0, bias=0.02)]
+    one, biased = grouped(save(tmp_path, runs))
+    assert one.verdict() == "exact (2 of 3), diverged in round 7 (1 of 3)"
+    assert biased.verdict() == "biased at 2e-2"
+
+
+def test_what_was_never_reached_is_infinite_and_spoils_only_its_own_quartile(
+    tmp_path,
+):
+    runs = [make_run("a", "focus", s, bias=0.1 if s == 4 else 0) for s in range(5)]
+    (one,) = grouped(save(tmp_path, runs))
+    low, mid, high = one.spread("rounds_to_target")
+    assert low <= mid <= high < np.inf
+    assert NUMBERS["rounds_to_target"].text(np.inf) == "never"
+    assert one.numbers("rounds_to_target")[4] == np.inf
+
+
+def test_a_curve_goes_on_until_half_of_its_runs_have_diverged():
+    runs = [make_run("a", "x", s, diverged_at=d) for s, d in enumerate([None, 30, 40])]
+    found = bands.band(runs, "distance")
+    assert len(found.mid) == 41  # two of three are gone from then on
+    assert np.isfinite(found.mid).all() and len(found.axes["seconds"]) == 41
+
+
+def test_a_run_that_stopped_early_keeps_its_last_value():
+    short_run, long_run = make_run("a", "x", 0, rounds=10), make_run("a", "x", 0)
+    found = bands.band([short_run, short_run, long_run], "distance")
+    assert len(found.mid) == 61
+    assert found.mid[-1] == short_run.curves["distance"][-1]
+
+
+def test_thinning_keeps_the_ends_and_every_spike():
+    run = make_run("a", "x", 0, rounds=20_000, rate=0.999)
+    curve = run.curves["distance"]
+    curve[[777, 15_123]] = 1e3, 1e-14
+    whole = bands.band([run], "distance")
+    thin = bands.thinned(whole, 600)
+    assert len(thin.mid) <= 600
+    assert thin.axes["round"][[0, -1]].tolist() == [0, 20_000]
+    assert {1e3, 1e-14} <= set(thin.mid)
+    assert (np.diff(thin.axes["round"]) > 0).all()
+
+
+def test_relative_to_the_best_divides_subtracts_or_counts_from_the_lowest():
+    runs = [
+        [make_run("a", n, 0, rate=r, accuracy=True)]
+        for n, r in (("x", 0.6), ("y", 0.8))
+    ]
+    for metric, lowest, highest in [("distance", 1, np.inf), ("accuracy", -1, 0)]:
+        pair = bands.relative(
+            [bands.band(own, metric) for own in runs], metric, "round"
+        )
+        together = np.concatenate([one.mid for one in pair])
+        assert together.min() >= lowest and together.max() <= highest
+    fast, slow = bands.relative(
+        [bands.band(own, "distance") for own in runs], "distance", "round"
+    )
+    assert np.all(fast.mid[1:20] == 1)
+    assert np.isclose(slow.mid[10], (0.8 / 0.6) ** 10)
+    losses = bands.relative([bands.band(own, "loss") for own in runs], "loss", "round")
+    assert min(one.low.min() for one in losses) == 0
+
+
+def test_numbers_are_written_short():
+    assert [sci(1.44e-15), sci(2.0e-2, 0), short(1e9), short(2e-4)] == [
+        "1.4e-15", "2e-2", "1e9", "0.0002",
+    ]  # fmt: skip

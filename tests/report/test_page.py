@@ -1,0 +1,88 @@
+"""What is written into the page, before any browser has seen it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from made_up import make_run, make_study, save
+
+from focusfl.report.html import page
+from focusfl.report.html.schedule import LEVELS, schedule
+
+NASTY = "a </script><b>&\"' _study"
+
+
+def test_without_a_script_there_is_a_table_and_a_word_of_regret(tmp_path):
+    html = page([make_study(tmp_path)])
+    assert html.count("<noscript>") == 1
+    assert "diverged in round 12" in html.split('<script type="application/json"')[0]
+
+
+def test_names_cannot_break_the_page(tmp_path):
+    html = page([make_study(tmp_path, name=NASTY)])
+    assert "<b>" not in html and html.count("</script>") == 2
+    data = re.search(r'id="contents">(.*?)</script>', html, re.S)
+    assert json.loads(data[1])["studies"][0]["name"] == NASTY
+
+
+def test_a_large_study_is_still_a_small_page(tmp_path):
+    runs = [
+        make_run(f"scene {scene}", f"alg{name}", seed, rounds=1500, rate=0.99, lr=lr)
+        for scene in range(4)
+        for name in range(6)
+        for lr in (0.1, 0.2)
+        for seed in range(2)
+    ]
+    found = save(tmp_path, runs, num_clients=3000, rounds=300)
+    assert len(page([found]).encode()) <= 6e6
+
+
+def test_the_page_needs_a_study():
+    with pytest.raises(ValueError, match="at least one study"):
+        page([])
+
+
+def test_a_schedule_is_binned_with_its_shares_and_ages():
+    rounds, clients = np.array([0, 0, 1, 3]), np.array([0, 1, 1, 1])
+    found = schedule(rounds, clients, np.array([0.2, 0.8]), 10_000)
+    assert found["order"] == [1, 0]  # the more frequent first
+    assert found["seen"] == [0.75, 0.25]
+    top = LEVELS[-1]
+    assert found["share"] == top + top + "A" + top + top + "AAA"
+    assert found["oldest"] == 3
+    levels = [LEVELS.index(letter) / (len(LEVELS) - 1) for letter in found["age"]]
+    ages = np.expm1(np.array(levels) * np.log1p(3))
+    assert np.allclose(ages, [0, 0, 1, 0, 0, 1, 2, 3], atol=0.1)
+
+
+def test_a_schedule_that_nobody_followed_is_empty():
+    nobody = np.zeros(0, int)
+    found = schedule(nobody, nobody, np.array([0.5]), 10_000)
+    assert found["share"] == "A" and found["seen"] == [0]
+
+
+def test_a_schedule_of_many_clients_keeps_its_mean():
+    rng = np.random.default_rng(0)
+    rounds, clients = np.nonzero(rng.random((1000, 5000)) < 0.01)
+    found = schedule(rounds, clients, np.full(5000, 0.01), 20_000)
+    assert found["rows"] * found["columns"] <= 10_000 and found["order"] is None
+    assert np.isclose(np.mean(found["seen"]), 0.01, rtol=0.05)
+
+
+def test_the_command_writes_the_page(command_line, tmp_path, capsys):
+    make_study(tmp_path / "study")
+    out = tmp_path / "new" / "report.html"
+    assert command_line("report", tmp_path / "study", "-o", out, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"files": [str(out)]}
+    assert out.read_text("utf-8").startswith("<!doctype html>")
+    with pytest.raises(ValueError, match="holds no results"):
+        command_line("report", tmp_path)
+
+
+def test_the_finding_names_who_is_exact_in_every_scene_and_how_often(tmp_path):
+    assert "Exact in every scene: focus." in page([make_study(tmp_path / "a")])
+    runs = [make_run("only", "focus", 0, lr=0.1), make_run("only", "focus", 0, lr=1.0)]
+    runs += [make_run("only", "mifa", 0, lr=lr, bias=lr - 0.1) for lr in (0.1, 0.2)]
+    html = page([save(tmp_path / "b", runs)])
+    assert "Exact in only: focus, mifa at 1 of 2." in html

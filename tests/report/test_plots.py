@@ -1,0 +1,124 @@
+import re
+import zlib
+
+import numpy as np
+import pytest
+from made_up import make_run, make_study, save
+
+from focusfl.report.figure import render
+from focusfl.report.plots import plot
+
+pytest.importorskip("matplotlib")
+
+
+def lines(panel):
+    found = {line.get_label(): line for line in panel.get_lines()}
+    return {label: line for label, line in found.items() if label[0] != "_"}
+
+
+def test_a_panel_per_scene_a_line_per_group_and_a_band_where_seeds_differ(tmp_path):
+    figure = plot([make_study(tmp_path)])
+    full, rare = figure.axes
+    assert [panel.get_title() for panel in (full, rare)] == ["full", "rare"]
+    assert list(lines(full)) == ["focus", "fed_avg", "scaffold"]
+    assert len(full.collections) == 3
+    assert full.get_yscale() == "log" and full.get_xlabel() == "rounds"
+    assert rare.get_ylim()[1] <= 2e4  # what has diverged does not squeeze the rest
+
+
+def test_the_line_is_the_median_over_seeds(tmp_path):
+    runs = [make_run("a", "focus", seed) for seed in range(3)]
+    (panel,) = plot([save(tmp_path, runs)]).axes
+    wanted = np.median([run.curves["distance"] for run in runs], axis=0)
+    assert np.array_equal(lines(panel)["focus"].get_ydata(), wanted)
+
+
+def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
+    found = make_study(tmp_path)
+    figure = plot(
+        [found], "vectors-sent", "grad-norm", scenes=["rare"], algorithms=["focus"]
+    )
+    (panel,) = figure.axes
+    assert list(lines(panel)) == ["focus"]
+    assert panel.get_xlabel() == "vectors sent"
+    assert figure.get_supylabel() == "norm of the gradient"
+    assert lines(panel)["focus"].get_xdata()[-1] == found.runs[0].row["vectors_sent"]
+
+
+def test_against_the_best_the_best_is_one(tmp_path):
+    full, _ = plot([make_study(tmp_path)], relative=True).axes
+    assert np.all(
+        lines(full)["focus"].get_ydata()[1:] <= lines(full)["fed_avg"].get_ydata()[1:]
+    )
+    assert lines(full)["focus"].get_ydata()[20] == 1
+
+
+def test_theory_and_a_reference_line_are_added_when_asked_for(tmp_path):
+    found = make_study(tmp_path)
+    plain, told = plot([found]), plot([found], theory=True, reference=1e-3)
+    more = len(told.axes[0].get_lines()) - len(plain.axes[0].get_lines())
+    assert more == 4  # two rates, a bias, a reference
+
+
+def test_several_studies_are_panels_side_by_side(tmp_path):
+    found = [make_study(tmp_path / name, name=name) for name in ("one", "two")]
+    titles = [panel.get_title() for panel in plot(found).axes]
+    assert titles == ["one: full", "one: rare", "two: full", "two: rare"]
+
+
+def test_a_figure_is_as_wide_as_it_is_told_whatever_is_in_it(tmp_path):
+    figure = plot([make_study(tmp_path)], width=3.4)
+    assert figure.get_size_inches()[0] == 3.4
+
+
+def test_a_loss_below_zero_is_drawn_without_logarithms(tmp_path):
+    run = make_run("a", "focus", 0)
+    run.curves["loss"][:] -= 200
+    (panel,) = plot([save(tmp_path, [run])], y="loss").axes
+    assert panel.get_yscale() == "linear"
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"x": "hours"}, "--x must be one of rounds, vectors-sent"),
+        ({"y": "speed"}, "--y must be one of distance, loss, grad_norm"),
+        ({"scenes": ["moon"]}, "--scenes must be among full, rare; got 'moon'"),
+        ({"algorithms": ["sgd"]}, "--algorithms must be among fed_avg, focus"),
+        ({"width": 0.0}, "--width is in inches"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(tmp_path, options, words):
+    with pytest.raises(ValueError, match=words):
+        plot([make_study(tmp_path)], **options)
+
+
+@pytest.mark.parametrize(
+    "suffix, start", [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")]
+)
+def test_the_command_writes_what_the_ending_says(
+    command_line, tmp_path, suffix, start, capsys
+):
+    make_study(tmp_path / "study")
+    out = tmp_path / f"figure.{suffix}"
+    assert command_line("plot", tmp_path / "study", "-o", out) == 0
+    assert out.read_bytes().startswith(start)
+    assert capsys.readouterr().out == f"written: {out}\n"
+    with pytest.raises(ValueError, match=r"must end in \.pdf"):
+        command_line("plot", tmp_path / "study", "-o", tmp_path / "figure.gif")
+
+
+def test_a_pdf_holds_its_letters_as_truetype_and_no_date(tmp_path):
+    figure = plot([make_study(tmp_path)])
+    pdf = render(figure, "pdf")
+    assert pdf == render(figure, "pdf")
+    packed = re.findall(rb"stream\r?\n(.*?)endstream", pdf, re.S)
+    whole = pdf + b"".join(_unpacked(part) for part in packed)
+    assert b"/FontFile2" in whole and b"/Type3" not in whole
+
+
+def _unpacked(part):
+    try:
+        return zlib.decompress(part)
+    except zlib.error:
+        return b""

@@ -1,0 +1,226 @@
+"""`focusfl doctor` on this machine, and completion in the shells that it has."""
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from focusfl import cli, data
+from focusfl.cli import shell
+from focusfl.data import places
+
+
+def focusfl(*arguments, **env):
+    command = [sys.executable, "-m", "focusfl.cli", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | env, timeout=120
+    )
+
+
+def test_a_healthy_machine_works_without_data(tmp_path):
+    done = focusfl(
+        "doctor", "--json", FOCUSFL_DATA=str(tmp_path / "a"),
+        FOCUSFL_CACHE=str(tmp_path / "b"),
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and found["works"], done.stderr
+    assert found["needed"]["jax"] == metadata.version("jax")
+    assert found["a run"]["error"] < 1e-12
+    assert found["machine"]["cores"] == os.cpu_count()
+    assert found["data"].pop("FOCUSFL_DATA") == str(tmp_path / "a")
+    assert found["data"].pop("cache") == str(tmp_path / "b")
+    assert found["data"] == dict.fromkeys(shell.data_sets())
+
+
+def test_a_broken_jax_is_found_out(tmp_path):
+    (tmp_path / "jax.py").write_text("raise ImportError('no driver\\nat all')")
+    done = focusfl("doctor", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    verdict = done.stdout.splitlines()[-1]
+    assert verdict.startswith("focusfl does not work here: ImportError: no driver")
+
+
+def test_a_missing_extra_is_named_and_a_run_that_misses_is_an_ailment(
+    monkeypatch, capsys, tmp_path
+):
+    def version(package, real=metadata.version):
+        if package == "networkx":
+            raise metadata.PackageNotFoundError
+        return real(package)
+
+    def needs(package):
+        return ["numpy>=2", "networkx>=3; extra == 'graphs'"]
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "requires", needs)
+    monkeypatch.setenv("FOCUSFL_DATA", str(tmp_path))
+    (tmp_path / "a9a").touch()
+    monkeypatch.setattr(shell, "_run", lambda: {"error": 0.0})
+    assert cli.main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"networkx +missing: pip install 'focusfl\[graphs\]'", said)
+    assert re.search(rf"a9a +{tmp_path}", said) and re.search("w8a +missing", said)
+    assert said.splitlines()[-1] == "focusfl works; without focusfl[graphs]"
+    monkeypatch.undo()
+    monkeypatch.setattr("focusfl.experiment.summary.EXACT", 0.0)
+    assert shell._attempt(shell._run)["failed"].startswith(
+        "ArithmeticError: a run ended"
+    )
+
+
+@pytest.mark.parametrize("name", shell.data_sets())
+def test_the_doctor_looks_for_the_files_that_are_read(name, tmp_path):
+    def load():
+        if name in data.tables.SETS:
+            return data.libsvm(name, tmp_path)
+        return getattr(data, name)(tmp_path)
+
+    with pytest.raises(ValueError) as theirs:
+        load()
+    with pytest.raises(ValueError) as ours:
+        places.find(name, shell.data_sets()[name], "", tmp_path)
+    assert str(theirs.value).startswith(str(ours.value).partition("  Set")[0])
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory):
+    """The scripts, in a folder with two studies."""
+    folder = tmp_path_factory.mktemp("shell")
+    for name in shell.SCRIPTS:
+        (folder / name).write_text(focusfl("completion", name).stdout)
+    for name in ("study.toml", "my study.toml"):
+        (folder / name).touch()
+    (folder / "runs").mkdir()
+    return folder
+
+
+LINES = {
+    "focusfl rep": {"report", "reproduce"},
+    "focusfl deploy ": {"local", "init", "status"},
+    "focusfl deploy local --t": {"--tls"},
+    "focusfl run st": {"study.toml"},
+    "focusfl run --out ru": {"runs"},
+    "focusfl run study.toml --re": {"--resume"},
+    "focusfl plot runs --x s": {"seconds"},
+    "focusfl reproduce r": {"ridge", "ridge-public-code", "regimes"},
+    "focusfl completion ": {"bash", "zsh", "fish"},
+    "focusfl run --workers ": set(),
+}
+
+
+def in_bash(scripts, words):
+    """What bash itself would offer for the last of these words."""
+    code = (
+        f"source ./bash; COMP_WORDS=({shlex.join(words)}); "
+        f"COMP_CWORD={len(words) - 1}; _focusfl; "
+        '[[ "${COMPREPLY[*]}" ]] && printf "%s\\n" "${COMPREPLY[@]}"; '
+        "complete -p focusfl"
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", code], cwd=scripts, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    *offered, registered = done.stdout.splitlines()
+    assert registered == "complete -F _focusfl focusfl"
+    return offered
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_bash_offers_what_can_come_next(line, scripts):
+    offered = in_bash(scripts, line.split(" "))
+    assert len(offered) == len(LINES[line]) and set(offered) == LINES[line]
+
+
+def test_bash_copes_with_equals_signs_and_spaces_in_names(scripts):
+    assert in_bash(scripts, ["focusfl", "run", "--out", "=", "ru"]) == ["runs"]
+    assert in_bash(scripts, ["focusfl", "run", "--out", "=", "my"]) == ["my study.toml"]
+
+
+def test_every_option_in_the_help_is_offered(scripts, capsys):
+    for each in shell.commands(cli.parser()):
+        words = each.path.split()
+        with pytest.raises(SystemExit):
+            cli.main([*words, "--help"])
+        help = capsys.readouterr().out
+        told = re.findall(r"^  (-.*?)(?:  |$)", help, re.MULTILINE)
+        known = {word for each in told for word in re.findall(r"--?[a-z][a-z-]*", each)}
+        assert set(in_bash(scripts, ["focusfl", *words, "-"])) == known != set()
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish here")
+def test_fish_offers_what_can_come_next(scripts):
+    for line, expected in LINES.items():
+        code = f"source fish; complete -C {shlex.quote(line)}"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", code], cwd=scripts, capture_output=True,
+            text=True,
+        )  # fmt: skip
+        assert not done.stderr, done.stderr
+        lines = done.stdout.splitlines()
+        assert {each.partition("\t")[0].rstrip("/") for each in lines} == expected, line
+
+
+def read_until(terminal, word):
+    """Read what a terminal shows until there is a word."""
+    seen = b""
+    while word not in seen:
+        assert select.select([terminal], [], [], 60)[0], seen
+        seen += os.read(terminal, 1000)
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="there is no zsh here")
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("focusfl repr", "focusfl reproduce "),
+        ("focusfl deploy local --tl", "focusfl deploy local --tls "),
+        ("focusfl run stu", "focusfl run study.toml "),
+        ("focusfl plot runs --x sec", "focusfl plot runs --x seconds "),
+    ],
+)
+def test_zsh_completes(typed, line, scripts, tmp_path):
+    """In a terminal of its own: type, press Tab, and look at the line."""
+    out = tmp_path / "line"
+    (tmp_path / ".zshrc").write_text(
+        f"PS1='ready>'; source {scripts}/zsh; cd {scripts}\n"
+        f'note() {{ print -r -- "$BUFFER" > {out}; exit }}\n'
+        "zle -N note; bindkey '^X' note\n"
+    )
+    terminal, inside = pty.openpty()
+    env = os.environ | {"ZDOTDIR": str(tmp_path), "TERM": "dumb"}
+    with subprocess.Popen(
+        ["zsh", "-i"], stdin=inside, stdout=inside, stderr=inside, env=env,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(inside)
+        try:
+            read_until(terminal, b"ready>")
+            os.write(terminal, typed.encode() + b"\t\x18")
+            process.wait(60)
+        finally:
+            process.kill()
+            os.close(terminal)
+    assert out.read_text() == line + "\n"
+
+
+def test_completion_is_quick_and_an_unknown_shell_a_line():
+    code = "import sys; from focusfl.cli import main; main(['completion', 'bash']); "
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print(*sys.modules)"], capture_output=True,
+        text=True,
+    )  # fmt: skip
+    slow = {"jax", "flwr", "torch", "matplotlib", "pandas", "pyarrow", "pydantic"}
+    assert not slow & set(done.stdout.splitlines()[-1].split())
+    done = focusfl("completion", "bsh")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "focusfl: unknown shell: 'bsh'. Did you mean 'bash'? Known: bash, fish, zsh.\n"
+    )
