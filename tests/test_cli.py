@@ -1,6 +1,7 @@
 """The command line as a user meets it: in a process of its own."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -194,6 +195,27 @@ def test_list_names_everything(focusfl):
     assert set(found["algorithms"]) == set(ff.ALGORITHMS)
     assert "weighted" in found["participation"] and "ridge" in found["problems"]
     assert "focus" in focusfl("list").stdout
+
+
+@pytest.mark.parametrize(
+    "code, most",
+    [
+        ("import sys; from focusfl.cli import main; main(['--help'])", 0.4),
+        ("import focusfl", 0.6),
+    ],
+    ids=["help", "import"],
+)
+def test_it_is_there_at_once(code, most):
+    """Seconds of one core, which others on the machine do not change much."""
+    check = (
+        "import sys, atexit; atexit.register(lambda: 'jax' in sys.modules and 1 / 0)"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", f"{check}; {code}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "Error" not in done.stderr, done.stderr
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < most
 
 
 def test_help_ends_in_an_example(focusfl):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
+from focusfl.engines import memory
 from focusfl.experiment import config, keep, results
 
 STUDY = """
@@ -155,6 +156,29 @@ def test_runs_stop_when_they_have_done_enough(study, tmp_path):
         assert sent[-1] >= 100 > sent[-2] and run.row["rounds"] < 400
     found, _ = complete(study, tmp_path / "c", "stop.seconds=1e-3", "rounds=100_000")
     assert max(run.row["rounds"] for run in found.runs) < 100_000
+
+
+def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypatch):
+    """Four runs are too much at once; two are not."""
+    whole, _ = complete(study, tmp_path / "whole")
+    check, sizes = memory.check, []
+
+    def small(*args):
+        sizes.append(args[-1])
+        if args[-1] > 2:
+            raise memory.DoesNotFit("too much")
+        check(*args)
+
+    monkeypatch.setattr(memory, "check", small)
+    parts, _ = complete(study, tmp_path / "parts")
+    assert sizes.count(4) == 3 and sizes.count(2) == 6
+    for a, b in zip(whole.runs, parts.runs, strict=True):
+        assert [a.row[k] for k in results.IDENTITY] == [
+            b.row[k] for k in results.IDENTITY
+        ]
+        np.testing.assert_allclose(
+            a.curves["distance"], b.curves["distance"], rtol=1e-6, atol=1e-13
+        )
 
 
 def test_two_at_once_in_a_folder_are_refused(study, tmp_path):

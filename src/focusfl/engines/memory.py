@@ -13,6 +13,10 @@ from focusfl.tree import Tree
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
 
 
+class DoesNotFit(ValueError):
+    """What was asked for is more than the device can hold at once."""
+
+
 def available() -> int:
     """Bytes that the device has for us, or the whole machine where it has no own."""
     stats = jax.devices()[0].memory_stats() or {}
@@ -32,7 +36,7 @@ def check(
     if memory + others <= room:
         return
     each = (memory + size(data)) / num_clients
-    raise ValueError(
+    raise DoesNotFit(
         f"{num_clients:,} clients do not fit: what they remember takes {_gib(memory)}, "
         f"data and model {_gib(others)}, and the device has {_gib(room)}. About "
         f"{int(room / each):,} clients would fit."
@@ -47,7 +51,7 @@ def explained(slots: int) -> Iterator[None]:
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
         if not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
-        raise ValueError(
+        raise DoesNotFit(
             f"out of memory: {slots} participants side by side are too much for the "
             f"{_gib(available())} of the device. Smaller batches, fewer participants "
             "in a round or a compute_dtype of bfloat16 need less."

@@ -4,7 +4,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -118,7 +118,8 @@ def run(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
 
 
 def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Cell]:
-    """Run a batch: seed by seed, each at every step size."""
+    """Run a batch, side by side if that fits: seed by seed, each at every step size."""
+    from focusfl.engines.memory import DoesNotFit
     from focusfl.engines.simulate import sweep
 
     contender = study.algorithms[batch.algorithm]
@@ -130,18 +131,29 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
     ]
     tell = watch(batch.participation, batch.title) if watch else None
     compiled, start = _compiling(), time.perf_counter()
-    results = sweep(
-        contender.algorithm,
-        problem,
-        law,
-        lrs=[lr for lr, _ in chosen],
-        rounds=study.rounds,
-        local_steps=batch.local_steps,
-        seed=batch.seeds,
-        on_empty=study.on_empty,
-        every=study.every,
-        progress=_until(study, start, tell),
-    )
+
+    def together(seeds: Sequence[int], lrs: Sequence[float]) -> list[Result]:
+        try:
+            return sweep(
+                contender.algorithm,
+                problem,
+                law,
+                lrs=lrs,
+                rounds=study.rounds,
+                local_steps=batch.local_steps,
+                seed=seeds,
+                on_empty=study.on_empty,
+                every=study.every,
+                progress=_until(study, start, tell),
+            )
+        except DoesNotFit:
+            if len(seeds) > 1:
+                return [run for seed in seeds for run in together([seed], lrs)]
+            if len(lrs) > 1:
+                return [run for lr in lrs for run in together(seeds, [lr])]
+            raise
+
+    results = together(batch.seeds, [lr for lr, _ in chosen])
     share = len(results)
     seconds = (time.perf_counter() - start) / share
     compiled = (_compiling() - compiled) / share
