@@ -9,6 +9,7 @@ import pytest
 
 from focusfl.experiment import config, study
 
+HERE = ("127.0.0.1", "::1", "localhost")
 STUDY = """
 rounds = 1500
 lr = 2e-3
@@ -45,14 +46,17 @@ def offline(monkeypatch):
         calls.append(where)
         raise OSError(f"the network is out of bounds: {where}")
 
-    real = socket.socket.connect
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
 
-    def connect(self, address):
-        local = self.family == socket.AF_UNIX or address[0] in ("127.0.0.1", "::1")
-        return real(self, address) if local else refuse(address)
+    def connect_here(self, address):
+        local = self.family == socket.AF_UNIX or address[0] in HERE
+        return connect(self, address) if local else refuse(address)
 
-    monkeypatch.setattr(socket.socket, "connect", connect)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    def look_up_here(host, *more, **named):
+        return look_up(host, *more, **named) if host in HERE else refuse(host)
+
+    monkeypatch.setattr(socket.socket, "connect", connect_here)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_here)
     with socket.create_server(("127.0.0.1", 0)) as proxy:
 
         def listen():

@@ -15,6 +15,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """MLflow may make a folder for files where it is used."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory):
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.resume and not keep.begun(place):
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
     shown = terminal.silence if options.quiet else terminal.study_progress
-    with shown(plan, left) as (watch, ended):
+    with ExitStack() as open_, shown(plan, left) as (watch, ended):
+        for track in trackers:
+            open_.enter_context(track)
 
         def finished(runs):
             ended(runs)
@@ -130,8 +133,6 @@ def _run(options: argparse.Namespace) -> int:
                 f"what has ended is kept in {place}; --resume goes on", file=sys.stderr
             )
             raise
-    for track in trackers:
-        track.close()
     files = _files(found)
     if options.json:
         cells = [run.row for run in found.runs]
