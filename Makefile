@@ -15,8 +15,7 @@ lint: .venv/installed-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy
 
 bench: .venv/installed
-	$(BIN)/python benchmarks/engines.py
-	$(BIN)/python benchmarks/studies.py
+	$(BIN)/python benchmarks/guard.py
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -82,11 +82,14 @@ def against_clients() -> list[dict]:
     return rows
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the numbers here")
-    options = parser.parse_args()
-    engines, clients = against_loop(), against_clients()
+def measured() -> dict[str, list[dict]]:
+    """All of it."""
+    return {"engines": against_loop(), "clients": against_clients()}
+
+
+def show(found: dict[str, list[dict]]) -> None:
+    """Print it."""
+    engines, clients = found["engines"], found["clients"]
     print(f"microseconds per round and run, demo problem, {ROUNDS:,} rounds")
     columns = ("loop", "simulate", "ratio", f"sweep of {RATES}", "ratio", "compile")
     print(" " * 18 + "".join(f"{name:>12}" for name in columns))
@@ -110,9 +113,16 @@ def main():
         change = f"{now / before - 1:>+8.0%}" if before else ""
         print(f"{r['clients']:>6,} clients {now:>8.1f}{change}")
         before = now
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the numbers here")
+    options = parser.parse_args()
+    found = measured()
+    show(found)
     if options.json:
-        numbers = {"engines": engines, "clients": clients}
-        options.json.write_text(json.dumps(numbers, indent=2))
+        options.json.write_text(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

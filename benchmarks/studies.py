@@ -35,27 +35,34 @@ def timed(folder: Path, *changes: str) -> float:
     return time.perf_counter() - start
 
 
+def measured(turns: int) -> dict[str, float]:
+    """Both sides by turns."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "study.toml").write_text(STUDY)
+        one, many = [], []
+        for _ in range(turns):
+            one.append(timed(folder))
+            many.append(timed(folder, f"lr={RATES}"))
+    ratio = statistics.median(b / a for a, b in zip(one, many, strict=True))
+    return {"one_s": min(one), "sixteen_s": min(many), "ratio": ratio}
+
+
+def show(found: dict[str, float]) -> None:
+    """Print it."""
+    print(
+        f"a study with one step size {found['one_s']:.2f} s, with sixteen "
+        f"{found['sixteen_s']:.2f} s: {found['ratio']:.2f} times"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "study.toml").write_text(STUDY)
-        one, many = [], []
-        for _ in range(options.turns):
-            one.append(timed(folder))
-            many.append(timed(folder, f"lr={RATES}"))
-    ratio = statistics.median(b / a for a, b in zip(one, many, strict=True))
-    found = {"one_s": min(one), "sixteen_s": min(many), "ratio": ratio}
-    if options.json:
-        print(json.dumps(found, indent=2))
-    else:
-        print(
-            f"one step size {min(one):.2f} s, sixteen {min(many):.2f} s: "
-            f"{ratio:.2f} times"
-        )
+    found = measured(options.turns)
+    print(json.dumps(found, indent=2)) if options.json else show(found)
 
 
 if __name__ == "__main__":

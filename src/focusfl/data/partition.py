@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int, Shaped
 from focusfl import keys
 from focusfl.checks import check_count
 
-Parts = list[Int[np.ndarray, "_"]]  # the samples of each client, in increasing order
+Parts = list[Int[np.ndarray, "_"]]  # the samples of each client, in increasing order  # noqa: F821
 Labels = Shaped[np.ndarray, " samples"]
 
 

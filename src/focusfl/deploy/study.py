@@ -1,7 +1,7 @@
 """A study as a Flower app: its problem dealt out to sites, its first algorithm."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,9 @@ from focusfl.problems import Noisy, Problem
 if TYPE_CHECKING:
     from flwr.app import Context
     from flwr.clientapp import ClientApp
-    from flwr.serverapp import ServerApp
+    from flwr.serverapp import Grid, ServerApp
+
+    from focusfl.engines.flower import Job
 
 
 FILE = "study.json"  # beside the apps: the study, and nothing to choose in it
@@ -35,7 +37,9 @@ class Deployed(NamedTuple):
     def sites(self) -> tuple[str, ...]:
         return tuple(f"site-{i}" for i in range(self.problem.num_clients))
 
-    def job(self, folder: str | Path, wrap: "Wrap | None" = None) -> "Job":
+    def job(
+        self, folder: str | Path, wrap: "Callable[[Grid], Grid] | None" = None
+    ) -> "Job":
         """The training, as its server app needs it."""
         from focusfl.engines.flower import Job
 

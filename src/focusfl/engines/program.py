@@ -38,7 +38,7 @@ class Program(NamedTuple):
 class State(NamedTuple):
     server: Any
     clients: Any  # leaves (clients, ...), in the coordinates each client works in
-    steps: Int[Array, "clients *runs"]  # gradients each client has computed so far
+    steps: Int[Array, "clients *runs"]  # noqa: F821  # gradients each client has computed so far
     metrics: dict[str, Any]  # of the last evaluation
     alive: Bool[Array, "*runs"]  # false from the round on that broke the run
 

@@ -156,7 +156,8 @@ def sweep(
             return {
                 "algorithm": words(algorithm), "objective": words(objective),
                 "lr": own.tolist(), "rounds": rounds, "local_steps": local_steps,
-                "seed": seeds, "on_empty": on_empty, "record": record, "every": every,
+                "seed": seeds if len(seeds) > 1 else seeds[0],
+                "on_empty": on_empty, "record": record, "every": every,
                 "dtype": str(problem.dtype), "x0": digest(x0), "data": digest(data),
                 "held": digest(held),
                 "participation": digest(active, *map(np.concatenate, drawn)),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,6 +20,7 @@ from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import check_count, unknown
 from focusfl.engines.run import Progress
 from focusfl.experiment.study import environment, write
+from focusfl.experiment.summary import tracking_gap
 from focusfl.participation import Bernoulli, Markov, Participation
 from focusfl.problems import vision
 
@@ -183,7 +184,7 @@ def _carry_out(run: Run, kept: Path, progress) -> Curve:
     tell = progress(run.participation, name) if progress else None
     marks: list[tuple[float, int]] = []
 
-    def watch(done: int, metrics: Mapping[str, float]) -> None:
+    def watch(done: int, metrics: Mapping[str, Any]) -> None:
         marks.append((time.perf_counter(), done))
         if tell:
             tell(done, metrics)

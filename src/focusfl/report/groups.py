@@ -140,7 +140,7 @@ def group_looks(groups: Iterable[Group]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def quartiles(values: Float[np.ndarray, "runs *rounds"]) -> np.ndarray:
+def quartiles(values: Float[np.ndarray, "runs *rounds"]) -> np.ndarray:  # noqa: F821
     """Quartiles over runs; infinity takes part."""
     bounded = np.clip(values, -HUGE, HUGE)  # infinity times 0 is not a number
     found = np.quantile(bounded, (0.25, 0.5, 0.75), axis=0)
