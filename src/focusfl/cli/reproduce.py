@@ -41,6 +41,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _reproduce(options: argparse.Namespace) -> int:
     from focusfl.experiment import config, hospitals, reproduce, study
+    from focusfl.experiment.files import environment, write
     from focusfl.report import figure, table, terminal
 
     if options.experiment == "cifar10":
@@ -67,13 +68,13 @@ def _reproduce(options: argparse.Namespace) -> int:
         "cells": [cell.run().row for cell in cells],
         "tuned": [cell.run().row for cell in best],
     }
-    about = {"study": plan.source, **found, "environment": study.environment()}
+    about = {"study": plan.source, **found, "environment": environment()}
     text = table.markdown(*matrix) + "\n" + table.markdown(*tuned)
     files = [
-        study.write(place / "results.json", json.dumps(about, indent=1)),
-        study.write(place / "table.md", text),
+        write(place / "results.json", json.dumps(about, indent=1)),
+        write(place / "table.md", text),
         *(
-            study.write(place / f"{name}.png", figure.render(drawing, "png"))
+            write(place / f"{name}.png", figure.render(drawing, "png"))
             for name, drawing in figures.items()
         ),
     ]
@@ -97,13 +98,13 @@ def _lead(plan: "Study") -> str:
 
 def _regimes(options: argparse.Namespace) -> int:
     """The theorem in its three regimes: a figure and its numbers."""
-    from focusfl.experiment import study
+    from focusfl.experiment.files import write
     from focusfl.report import figure, regimes, terminal
 
     _refuse(options, "set", "algorithms")
     drawing, rows = regimes.regimes_figure()
     place = folder(options, "reproduce-regimes")
-    file = study.write(place / "figure.png", figure.render(drawing, "png"))
+    file = write(place / "figure.png", figure.render(drawing, "png"))
     if options.json:
         found = [row._asdict() for row in rows]
         print(json.dumps({"rows": found, "files": [str(file)]}, indent=2))
@@ -119,6 +120,7 @@ def _regimes(options: argparse.Namespace) -> int:
 def _hospitals(options: argparse.Namespace) -> int:
     """Real hospitals, one of them rarely online: whom does the model serve?"""
     from focusfl.experiment import hospitals, study
+    from focusfl.experiment.files import write
     from focusfl.report import figure, terminal
     from focusfl.report import hospitals as report
 
@@ -134,8 +136,8 @@ def _hospitals(options: argparse.Namespace) -> int:
     picture = figure.render(report.figure(outcome), "png")
     files = [
         *hospitals.save(outcome, place),
-        study.write(place / "table.md", report.markdown(outcome)),
-        study.write(place / "figure.png", picture),
+        write(place / "table.md", report.markdown(outcome)),
+        write(place / "figure.png", picture),
     ]
     if options.json:
         found = {"served": outcome.rows(), "files": [str(file) for file in files]}
@@ -150,7 +152,8 @@ def _hospitals(options: argparse.Namespace) -> int:
 
 def _images(options: argparse.Namespace) -> int:
     """SG-FOCUS on CIFAR-10: curves, a table and who has which classes."""
-    from focusfl.experiment import images, study
+    from focusfl.experiment import images
+    from focusfl.experiment.files import write
     from focusfl.report import figure, terminal
     from focusfl.report import images as report
 
@@ -172,7 +175,7 @@ def _images(options: argparse.Namespace) -> int:
         "clients": report.bubble_figure(images.counts()),
     }
     files = [
-        study.write(place / f"{name}.png", figure.render(drawing, "png"))
+        write(place / f"{name}.png", figure.render(drawing, "png"))
         for name, drawing in figures.items()
     ]
     files.append(place / "results.json")

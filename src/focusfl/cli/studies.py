@@ -87,7 +87,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _new(options: argparse.Namespace) -> int:
     from focusfl.experiment.config import STUDIES
-    from focusfl.experiment.study import write
+    from focusfl.experiment.files import write
 
     if options.study.exists():
         raise ValueError(f"{options.study} exists; name another file.")
@@ -154,7 +154,7 @@ def _trackers(specs: list[str]) -> list[Any]:
 def _files(found: "Results") -> list[Path]:
     """Draw what was found; give every file of the study."""
     from focusfl.experiment import results
-    from focusfl.experiment.study import write
+    from focusfl.experiment.files import write
     from focusfl.report import figure, html, plots
 
     folder = found.folder
@@ -221,7 +221,7 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 def _graph(options: argparse.Namespace) -> int:
-    from focusfl.experiment import study
+    from focusfl.experiment import files
     from focusfl.report import figure
     from focusfl.report.graph import mixing_figure
 
@@ -232,7 +232,7 @@ def _graph(options: argparse.Namespace) -> int:
             f"--active takes numbers between commas, as in 1,3; got {options.active}."
         ) from None
     picture = figure.render(mixing_figure(options.clients, active), "png")
-    file = study.write(options.out or Path("graph.png"), picture)
+    file = files.write(options.out or Path("graph.png"), picture)
     print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
     return 0
 

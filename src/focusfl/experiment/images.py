@@ -19,7 +19,7 @@ from focusfl import keys
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import check_count, unknown
 from focusfl.engines.run import Progress
-from focusfl.experiment.study import environment, write
+from focusfl.experiment.files import environment, write
 from focusfl.experiment.summary import tracking_gap
 from focusfl.participation import Bernoulli, Markov, Participation
 from focusfl.problems import vision

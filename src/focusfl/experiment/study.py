@@ -1,20 +1,16 @@
 """Run a study: its cells, those that can share a compiled program side by side."""
 
 import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from focusfl import __version__
 from focusfl.engines.run import Progress, Result, StepSize, choose_lr
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
@@ -242,32 +238,3 @@ def _listen() -> None:
             _HERE.seconds = getattr(_HERE, "seconds", 0.0) + duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(heard)
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    """Write a file under a temporary name, then rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    if isinstance(content, str):
-        content = content.encode()
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
-def environment() -> dict[str, Any]:
-    """Versions and hardware that a result depends on."""
-    import jax
-
-    names = ("jax", "jaxlib", "numpy")
-    return {
-        "focusfl": __version__,
-        **{name: version(name) for name in names},
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "device": jax.devices()[0].device_kind,
-    }

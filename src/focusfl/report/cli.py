@@ -123,8 +123,8 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, content: str | bytes) -> int:
-    from focusfl.experiment import study
+    from focusfl.experiment import files
 
-    file = study.write(options.out, content)
+    file = files.write(options.out, content)
     print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
     return 0
