@@ -8,7 +8,7 @@ from helpers import gap
 
 import focusfl as ff
 from focusfl.core import Batch
-from focusfl.problems import vision
+from focusfl.problems import images_last, vision
 
 
 def plain(params, x):
@@ -109,3 +109,35 @@ def test_lower_precision_computes_with_it_and_keeps_the_state():
     )  # fmt: skip
     assert rough.x["hidden"]["w"].dtype == "float32"
     assert 1e-6 < gap(rough.server.y, exact.server.y) < 0.05
+
+
+def test_convolutions_without_padding_are_plain_ones_too():
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        x, w, b = (rng.normal(size=s) for s in ((2, 10, 10, 3), (3, 3, 3, 4), (4,)))
+        weigh = rng.normal(size=(2, 4, 4, 4))
+
+        def plain(x, w, b):
+            form = ("NHWC", "HWIO", "NHWC")
+            y = jax.lax.conv_general_dilated(
+                x, w, (1, 1), "VALID", dimension_numbers=form
+            )
+            y = y.reshape(2, 4, 2, 4, 2, 4).max((2, 4))
+            return (jax.nn.relu(y + b) * weigh).sum()
+
+        def on_device(x, w, b):
+            y = vision.convolve_and_pool(x, w, padding=0)
+            return (jax.nn.relu(y + b) * weigh).sum()
+
+        def on_cpu(x, w, b):
+            x, w = x.transpose(3, 1, 2, 0), w.reshape(-1, 4)
+            y = images_last.convolve_and_pool(x, w, b, 0)
+            return (y.transpose(3, 1, 2, 0) * weigh).sum()
+
+        want, *others = (
+            dict(zip("xwb", jax.grad(net, (0, 1, 2))(x, w, b), strict=True))
+            for net in (plain, on_device, on_cpu)
+        )
+        assert all(gap(found, want) < 1e-12 for found in others)
+        assert plain(x, w, b) == pytest.approx(float(on_cpu(x, w, b)), rel=1e-12)
+        assert plain(x, w, b) == pytest.approx(float(on_device(x, w, b)), rel=1e-12)

@@ -5,25 +5,28 @@ gradients move whole rows, and a convolution is one product of matrices, (out, 9
 (9 in, pixels of all images). What XLA makes of some forms is the reason for others.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 
-@jax.custom_vjp
-def convolve_and_pool(x, w, b):
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def convolve_and_pool(x, w, b, padding=1):
     """Convolve 3 x 3, add b, keep the largest of every 2 x 2 and what is positive.
 
     The gradient goes to the first of equals, as in PyTorch.
     """
-    return _forward(x, w, b)[0]
+    return _forward(x, w, b, padding)[0]
 
 
-def _forward(x, w, b):
-    near = _patches(x)
+def _forward(x, w, b, padding):
+    near = patches(x, padding)
     # XLA would fold a plain w.T into the product, and then take a slower one.
     rows = jnp.concatenate([part.T for part in jnp.split(w, 3)], axis=1)
-    y = (rows @ near).reshape(-1, *x.shape[1:])
+    side = x.shape[1] + 2 * padding - 2
+    y = (rows @ near).reshape(-1, side, side, x.shape[-1])
     # XLA computes cheap things again for everyone who reads them, though not what has
     # been concatenated: so do it by halves.
     halves = zip(jnp.split(y, 2), jnp.split(b, 2), strict=True)
@@ -31,7 +34,7 @@ def _forward(x, w, b):
     return jax.nn.relu(_largest(y) + _column(b)), (near, w, winner)
 
 
-def _backward(kept, g):
+def _backward(padding, kept, g):
     near, w, winner = kept
     g = jnp.where(winner < 4, g, 0)
     place = jnp.arange(4, dtype=winner.dtype).reshape(2, 1, 2, 1)
@@ -39,30 +42,31 @@ def _backward(kept, g):
     dy = dy.reshape(len(g), -1)
     dw = lax.dot_general(near, dy, (((1,), (1,)), ((), ())))
     side = 2 * g.shape[1]
-    dx = _unpatch((w @ dy).reshape(9, -1, side, side, g.shape[-1]))
+    dx = _unpatch((w @ dy).reshape(9, -1, side, side, g.shape[-1]), padding)
     return dx, dw, g.sum((1, 2, 3))
 
 
 convolve_and_pool.defvjp(_forward, _backward)
 
 
-def _patches(x):
+def patches(x, padding=1):
     """The 3 x 3 surroundings of every pixel: (9 channels, pixels of all images)."""
-    side = x.shape[1]
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    if padding:
+        x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    side = x.shape[1] - 2
     # First columns, then rows: nine at once would be written twice.
     x = jnp.concatenate([x[:, :, j : j + side] for j in range(3)])
     x = jnp.concatenate([x[:, i : i + side] for i in range(3)])
     return x.reshape(len(x), -1)
 
 
-def _unpatch(d):
-    """Sum over the nine patches a pixel is part of: the transpose of _patches."""
+def _unpatch(d, padding):
+    """Sum over the nine patches a pixel is part of: the transpose of patches."""
     zero = jnp.zeros((), d.dtype)
 
     def moved(i, j):
-        by = (0, 0, 0), (i - 1, 1 - i, 0), (j - 1, 1 - j, 0), (0, 0, 0)
-        return lax.pad(d[3 * i + j], zero, by)
+        rows, columns = ((k - padding, 2 - padding - k, 0) for k in (i, j))
+        return lax.pad(d[3 * i + j], zero, ((0, 0, 0), rows, columns, (0, 0, 0)))
 
     return sum(moved(i, j) for i in range(3) for j in range(3))
 
@@ -88,8 +92,3 @@ def _winner(y, b):
 
 def _column(b):
     return b[:, None, None, None]
-
-
-def _contract(a, b):
-    """a.T @ b"""
-    return lax.dot_general(a, b, (((0,), (0,)), ((), ())))

@@ -57,11 +57,11 @@ def _on_device(convs: list[Tree], x: Any) -> Any:
     import jax
 
     for layer in convs:
-        x = jax.nn.relu(_convolve_and_pool(x, layer["w"]) + layer["b"])
+        x = jax.nn.relu(convolve_and_pool(x, layer["w"]) + layer["b"])
     return x.reshape(len(x), -1)
 
 
-def _convolve_and_pool(x: Any, w: Any) -> Any:
+def convolve_and_pool(x: Any, w: Any, padding: int = 1) -> Any:
     """Convolve with 3 x 3 weights and take the largest of every 2 x 2 results.
 
     The four results lie within 4 x 4 pixels, so one product of all such windows with
@@ -72,8 +72,8 @@ def _convolve_and_pool(x: Any, w: Any) -> Any:
     import jax.numpy as jnp
 
     batch, side, _, channels = x.shape
-    half = side // 2
-    wide = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    half = (side + 2 * padding - 2) // 2
+    wide = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     blocks = wide.reshape(batch, half + 1, 2, half + 1, 2, channels).swapaxes(2, 3)
     near = [blocks[:, i : i + half, j : j + half] for i in (0, 1) for j in (0, 1)]
     windows = jnp.stack(near, 3).reshape(batch * half * half, 16 * channels)

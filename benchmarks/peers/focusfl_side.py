@@ -1,0 +1,154 @@
+"""FedAvg in focusfl."""
+
+import os
+import time
+
+import numpy as np
+from common import Task, params, read, report
+
+TESTED = 2000  # images
+
+
+def problem(task: Task):
+    """The workload as a problem of focusfl."""
+    import focusfl as ff
+
+    work = task.work
+    if task.kind == "logistic":
+        return ff.problems.Logistic(work["A"], work["b"], float(work["penalty"]))
+    if task.kind == "ridge":
+        return ff.problems.LeastSquares(work["A"], work["b"], float(work["penalty"]))
+    from focusfl.problems.models import cross_entropy
+
+    start = params(work)
+
+    def loss(model, samples):
+        x = (samples["x"].astype("float32") - work["mean"]) / work["std"]
+        return cross_entropy(scores(model, x, samples), samples["y"])
+
+    return ff.problems.from_loss(
+        loss,
+        {name: {k: start[f"{name}.{k}"] for k in "wb"} for name in layers_of(start)},
+        [{"x": x, "y": y} for x, y in zip(work["x"], work["y"], strict=True)],
+        batch_size=int(work["batch"]), stream="fixed_order",
+        held={"x": work["test_x"][:10], "y": work["test_y"][:10]},
+        augment=dropout(*task.rates) if any(task.rates) else None,
+    )  # fmt: skip
+
+
+def dropout(first: float, second: float):
+    """Give every sample what each of its units is multiplied by."""
+    import jax
+    import jax.numpy as jnp
+
+    def kept(key, rate, shape):
+        bits = jax.random.bits(key, shape, "uint8")  # rates are multiples of 1 / 256
+        return jnp.where(bits < int(256 * rate), 0.0, 1 / (1 - rate))
+
+    def draw(key, samples):
+        one, two = jax.random.split(key)
+        count = len(samples["y"])
+        return samples | {
+            "keep1": kept(one, first, (count, 14 * 14 * 64)),
+            "keep2": kept(two, second, (count, 128)),
+        }
+
+    return draw
+
+
+def scores(model, x, samples):
+    """Two convolutions, pooling, two dense layers; images are (batch, 32, 32, 3)."""
+    import jax
+
+    on_cpu = jax.default_backend() == "cpu"
+    x = (_on_cpu if on_cpu else _on_device)(model["conv1"], model["conv2"], x)
+    if "keep1" in samples:
+        x = x * samples["keep1"]
+    x = jax.nn.relu(x @ model["hidden"]["w"] + model["hidden"]["b"])
+    if "keep2" in samples:
+        x = x * samples["keep2"]
+    return x @ model["out"]["w"] + model["out"]["b"]
+
+
+def _on_cpu(first, second, x):
+    import jax
+
+    from focusfl.problems.images_last import convolve_and_pool, patches
+
+    count = len(x)
+    near = patches(x.transpose(3, 1, 2, 0), padding=0)
+    x = first["w"].reshape(27, 32).T @ near + first["b"][:, None]
+    x = jax.nn.relu(x).reshape(32, 30, 30, count)
+    x = convolve_and_pool(x, second["w"].reshape(288, 64), second["b"], 0)
+    return x.transpose(3, 1, 2, 0).reshape(count, -1)
+
+
+def _on_device(first, second, x):
+    import jax
+    import jax.numpy as jnp
+
+    from focusfl.problems.vision import convolve_and_pool
+
+    near = [x[:, i : i + 30, j : j + 30] for i in range(3) for j in range(3)]
+    x = jnp.concatenate(near, axis=3) @ first["w"].reshape(27, 32)
+    x = jax.nn.relu(x + first["b"])
+    x = jax.nn.relu(convolve_and_pool(x, second["w"], padding=0) + second["b"])
+    return x.reshape(len(x), -1)
+
+
+def quality(work: dict, model: dict) -> dict[str, float]:
+    """The loss that a model of any side has; on test images, with the accuracy."""
+    if str(work["kind"]) != "cnn":
+        clients, w = work["A"].astype(float), model["w"].astype(float)
+        product, b, penalty = clients @ w, work["b"], float(work["penalty"])
+        if str(work["kind"]) == "ridge":
+            return {"loss": float(((product - b) ** 2).sum(1).mean() + penalty * w @ w)}
+        each, real = np.logaddexp(0, -b * product), b != 0
+        means = (each * real).sum(1) / real.sum(1)
+        return {"loss": float(means.mean() + penalty * w @ w / 2)}
+    import jax
+
+    from focusfl.problems.models import accuracy, cross_entropy
+
+    layers = {n: {k: model[f"{n}.{k}"] for k in "wb"} for n in layers_of(model)}
+    x = (work["test_x"][:TESTED].astype(np.float32) - work["mean"]) / work["std"]
+    found, y = jax.jit(scores)(layers, x, {}), work["test_y"][:TESTED]
+    return {
+        "loss": float(cross_entropy(found, y).mean()),
+        "accuracy": float(accuracy(found, y)),
+    }
+
+
+def layers_of(model: dict) -> list[str]:
+    """The layers of a model whose arrays are named layer.w and layer.b."""
+    return sorted({name.partition(".")[0] for name in model})
+
+
+def main():
+    task = read()
+    os.environ["JAX_PLATFORMS"] = {"gpu": "cuda"}.get(task.device, task.device)
+    import focusfl as ff
+
+    what, work, rounds = problem(task), task.work, task.warm + task.rounds
+    masks = np.zeros((rounds, what.num_clients), bool)
+    np.put_along_axis(masks, task.cohorts, True, 1)
+
+    def run():
+        return ff.simulate(
+            ff.FedAvg(), what, ff.participation.Replay(masks), rounds=rounds,
+            lr=float(work["lr"]), local_steps=int(work["local_steps"]), every=rounds,
+        )  # fmt: skip
+
+    run()  # compiles: the warm-up is the whole run once
+    start = time.time()
+    model = run().x
+    end = time.time()
+    if not isinstance(model, dict):
+        model = {"w": model}
+    else:
+        model = {f"{name}.{k}": layer[k] for name, layer in model.items() for k in "wb"}
+    report(task, rounds, start, end, model, ["focusfl", "jax", "jaxlib", "numpy"])
+
+
+if __name__ == "__main__":
+    main()
