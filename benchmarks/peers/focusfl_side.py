@@ -60,40 +60,22 @@ def scores(model, x, samples):
     """Two convolutions, pooling, two dense layers; images are (batch, 32, 32, 3)."""
     import jax
 
-    on_cpu = jax.default_backend() == "cpu"
-    x = (_on_cpu if on_cpu else _on_device)(model["conv1"], model["conv2"], x)
+    from focusfl.problems.convolve_cpu import patches
+    from focusfl.problems.vision import fast_convolutions
+
+    convolutions, count = fast_convolutions(), len(x)
+    first, second = model["conv1"], model["conv2"]
+    near = patches(convolutions.images_last(x), padding=0)
+    x = first["w"].reshape(27, 32).T @ near + first["b"][:, None]
+    x = jax.nn.relu(x).reshape(32, 30, 30, count)
+    x = convolutions.convolve_and_pool(x, second["w"], second["b"], 0)
+    x = x.transpose(3, 1, 2, 0).reshape(count, -1)
     if "keep1" in samples:
         x = x * samples["keep1"]
     x = jax.nn.relu(x @ model["hidden"]["w"] + model["hidden"]["b"])
     if "keep2" in samples:
         x = x * samples["keep2"]
     return x @ model["out"]["w"] + model["out"]["b"]
-
-
-def _on_cpu(first, second, x):
-    import jax
-
-    from focusfl.problems.images_last import convolve_and_pool, patches
-
-    count = len(x)
-    near = patches(x.transpose(3, 1, 2, 0), padding=0)
-    x = first["w"].reshape(27, 32).T @ near + first["b"][:, None]
-    x = jax.nn.relu(x).reshape(32, 30, 30, count)
-    x = convolve_and_pool(x, second["w"].reshape(288, 64), second["b"], 0)
-    return x.transpose(3, 1, 2, 0).reshape(count, -1)
-
-
-def _on_device(first, second, x):
-    import jax
-    import jax.numpy as jnp
-
-    from focusfl.problems.vision import convolve_and_pool
-
-    near = [x[:, i : i + 30, j : j + 30] for i in range(3) for j in range(3)]
-    x = jnp.concatenate(near, axis=3) @ first["w"].reshape(27, 32)
-    x = jax.nn.relu(x + first["b"])
-    x = jax.nn.relu(convolve_and_pool(x, second["w"], padding=0) + second["b"])
-    return x.reshape(len(x), -1)
 
 
 def quality(work: dict, model: dict) -> dict[str, float]:

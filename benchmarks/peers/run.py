@@ -60,6 +60,14 @@ RUNS = {
         Run("numpy", "numpy", 5_000, 500),
     ],
 }
+ON_GPU = {
+    "cnn": [Run("focusfl", "focusfl", 100, 5), Run("pfl", "pfl", 100, 5)],
+    "logistic": [
+        Run("focusfl", "focusfl", 200, 20),
+        Run("focusfl, long", "focusfl", 20_000, 0),
+        Run("pfl", "pfl", 200, 20),
+    ],
+}
 ALIKE = {"logistic": 20, "cnn-no-dropout": 1, "ridge": 20}  # rounds to compare after
 
 
@@ -67,6 +75,7 @@ class Place(NamedTuple):
     cache: Path  # environments and workloads
     device: str
     threads: int
+    here: bool  # peers are there already, for this interpreter
 
 
 def environment(cache: Path, name: str) -> str:
@@ -86,7 +95,7 @@ def environment(cache: Path, name: str) -> str:
 def call(place: Place, run: Run, workload: str) -> tuple[dict, dict]:
     """Run one side; give what it reports, with its memory, and the model."""
     python, launcher = sys.executable, []
-    if run.script in PEERS:
+    if run.script in PEERS and not place.here:
         python = environment(place.cache, run.script)
     if run.script == "pfl" and place.device == "cpu":
         # On a CPU two processes of one thread are faster than one of two threads.
@@ -152,7 +161,8 @@ def measure(place: Place, names: list[str], turns: int, peers: list[str]) -> dic
     known = {"focusfl", "numpy", *peers}
     found: dict = {}
     for name in names:
-        runs = [run for run in RUNS[name] if run.script in known]
+        every = RUNS if place.device == "cpu" else ON_GPU
+        runs = [run for run in every[name] if run.script in known]
         plain = "cnn-no-dropout" if name == "cnn" else name
         gaps = alike(place, runs, plain, ALIKE[plain])
         reports: dict = {run.side: [] for run in runs}
@@ -225,13 +235,14 @@ def plot(found: dict, path: Path) -> None:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--workloads", nargs="+", choices=list(RUNS), default=list(RUNS)
-    )
+    parser.add_argument("--workloads", nargs="+", choices=list(RUNS), help="all")
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument(
+        "--here", action="store_true", help="make no environments; use this one"
+    )
     parser.add_argument("--cache", type=Path, default=Path("build/peers"))
     parser.add_argument("--json", type=Path, help="default: peers.json in the cache")
     options = parser.parse_args()
@@ -239,13 +250,15 @@ def main():
     cache = options.cache.resolve()
     if options.device == "gpu" and "flower" in options.peers:
         parser.error("on a GPU focusfl and pfl are compared: add --peers pfl")
+    names = options.workloads or list(RUNS if options.device == "cpu" else ON_GPU)
+    os.environ["JAX_PLATFORMS"] = "cpu"  # here; the side that is measured has its own
     try:
         workloads.write(cache)
     except ValueError as error:
         parser.exit(2, f"{error}\n")
-    place = Place(cache, options.device, options.threads)
+    place = Place(cache, options.device, options.threads, options.here)
     load = os.getloadavg()[0]
-    found = measure(place, options.workloads, options.turns, options.peers)
+    found = measure(place, names, options.turns, options.peers)
     machine = {"processor": platform.processor(), "cores": os.cpu_count()}
     everything = {"machine": machine, "load_before": load, "found": found}
     path = options.json or cache / "peers.json"

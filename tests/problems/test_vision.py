@@ -1,5 +1,7 @@
 """The image model against plain convolutions, and what happens to images on the way."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from helpers import gap
 
 import focusfl as ff
 from focusfl.core import Batch
-from focusfl.problems import images_last, vision
+from focusfl.problems import convolve_cpu, convolve_gpu, vision
 
 
 def plain(params, x):
@@ -125,19 +127,15 @@ def test_convolutions_without_padding_are_plain_ones_too():
             y = y.reshape(2, 4, 2, 4, 2, 4).max((2, 4))
             return (jax.nn.relu(y + b) * weigh).sum()
 
-        def on_device(x, w, b):
-            y = vision.convolve_and_pool(x, w, padding=0)
-            return (jax.nn.relu(y + b) * weigh).sum()
-
-        def on_cpu(x, w, b):
-            x, w = x.transpose(3, 1, 2, 0), w.reshape(-1, 4)
-            y = images_last.convolve_and_pool(x, w, b, 0)
+        def images_last(module, x, w, b):
+            y = module.convolve_and_pool(module.images_last(x), w, b, 0)
             return (y.transpose(3, 1, 2, 0) * weigh).sum()
 
+        on_cpu, on_gpu = (partial(images_last, m) for m in (convolve_cpu, convolve_gpu))
         want, *others = (
             dict(zip("xwb", jax.grad(net, (0, 1, 2))(x, w, b), strict=True))
-            for net in (plain, on_device, on_cpu)
+            for net in (plain, on_gpu, on_cpu)
         )
         assert all(gap(found, want) < 1e-12 for found in others)
         assert plain(x, w, b) == pytest.approx(float(on_cpu(x, w, b)), rel=1e-12)
-        assert plain(x, w, b) == pytest.approx(float(on_device(x, w, b)), rel=1e-12)
+        assert plain(x, w, b) == pytest.approx(float(on_gpu(x, w, b)), rel=1e-12)

@@ -33,8 +33,7 @@ def pace(size: int, on_cpu: bool) -> Pace:
     """What was measured for models of this many numbers."""
     if size <= SMALL:
         return QUICK
-    # On a GPU two branches were faster than three or four that fit better.
-    return Pace(8, 50, 6) if on_cpu else Pace(256, 5_000, 2)
+    return Pace(8, 50, 6) if on_cpu else Pace(256, 5_000, 4)
 
 
 class Plan(NamedTuple):

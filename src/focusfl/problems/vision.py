@@ -37,55 +37,23 @@ def cnn(params: Tree, x: Any) -> Any:
     """Score images, (batch, 32, 32, 3): three convolutions, two dense layers."""
     import jax
 
-    convs = [params[f"conv{i}"] for i in range(3)]
-    x = (_on_cpu if jax.default_backend() == "cpu" else _on_device)(convs, x)
+    convolutions = fast_convolutions()
+    x = convolutions.images_last(x)
+    for i in range(3):
+        layer = params[f"conv{i}"]
+        x = convolutions.convolve_and_pool(x, layer["w"], layer["b"])
+    x = x.transpose(3, 1, 2, 0).reshape(x.shape[-1], -1)
     x = jax.nn.relu(x @ params["hidden"]["w"] + params["hidden"]["b"])
     return x @ params["out"]["w"] + params["out"]["b"]
 
 
-def _on_cpu(convs: list[Tree], x: Any) -> Any:
-    from focusfl.problems.images_last import convolve_and_pool
-
-    x = x.transpose(3, 1, 2, 0)  # channels, rows, columns, images
-    for layer in convs:
-        w = layer["w"].reshape(-1, layer["w"].shape[-1])
-        x = convolve_and_pool(x, w, layer["b"])
-    return x.transpose(3, 1, 2, 0).reshape(x.shape[-1], -1)
-
-
-def _on_device(convs: list[Tree], x: Any) -> Any:
+def fast_convolutions() -> Any:
+    """What is fastest for many clients with weights of their own: by the device."""
     import jax
 
-    for layer in convs:
-        x = jax.nn.relu(convolve_and_pool(x, layer["w"]) + layer["b"])
-    return x.reshape(len(x), -1)
+    from focusfl.problems import convolve_cpu, convolve_gpu
 
-
-def convolve_and_pool(x: Any, w: Any, padding: int = 1) -> Any:
-    """Convolve with 3 x 3 weights and take the largest of every 2 x 2 results.
-
-    The four results lie within 4 x 4 pixels, so one product of all such windows with
-    weights for the four of them does it. With other weights for every client a
-    product is what a device does best, and these windows are less than half the
-    memory of the 3 x 3 surroundings of every pixel.
-    """
-    import jax.numpy as jnp
-
-    batch, side, _, channels = x.shape
-    half = (side + 2 * padding - 2) // 2
-    wide = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    blocks = wide.reshape(batch, half + 1, 2, half + 1, 2, channels).swapaxes(2, 3)
-    near = [blocks[:, i : i + half, j : j + half] for i in (0, 1) for j in (0, 1)]
-    windows = jnp.stack(near, 3).reshape(batch * half * half, 16 * channels)
-    four = [
-        jnp.pad(w, ((i, 1 - i), (j, 1 - j), (0, 0), (0, 0)))
-        for i in (0, 1)
-        for j in (0, 1)
-    ]  # where each of the four has its weights in the window
-    w4 = jnp.stack(four, 3)  # (row, column, channel, which of the four, channel out)
-    w4 = w4.reshape(2, 2, 2, 2, channels, -1).swapaxes(1, 2)
-    out = windows @ w4.reshape(16 * channels, -1)
-    return out.reshape(batch, half, half, 4, -1).max(3)
+    return convolve_cpu if jax.default_backend() == "cpu" else convolve_gpu
 
 
 def pixels(images: Any, dtype: Any) -> Any:

@@ -12,6 +12,11 @@ import jax.numpy as jnp
 from jax import lax
 
 
+def images_last(x):
+    """Turn (images, rows, columns, channels) to (channels, rows, columns, images)."""
+    return x.transpose(3, 1, 2, 0)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def convolve_and_pool(x, w, b, padding=1):
     """Convolve 3 x 3, add b, keep the largest of every 2 x 2 and what is positive.
@@ -24,7 +29,8 @@ def convolve_and_pool(x, w, b, padding=1):
 def _forward(x, w, b, padding):
     near = patches(x, padding)
     # XLA would fold a plain w.T into the product, and then take a slower one.
-    rows = jnp.concatenate([part.T for part in jnp.split(w, 3)], axis=1)
+    parts = jnp.split(_matrix(w), 3)
+    rows = jnp.concatenate([part.T for part in parts], axis=1)
     side = x.shape[1] + 2 * padding - 2
     y = (rows @ near).reshape(-1, side, side, x.shape[-1])
     # XLA computes cheap things again for everyone who reads them, though not what has
@@ -42,8 +48,8 @@ def _backward(padding, kept, g):
     dy = dy.reshape(len(g), -1)
     dw = lax.dot_general(near, dy, (((1,), (1,)), ((), ())))
     side = 2 * g.shape[1]
-    dx = _unpatch((w @ dy).reshape(9, -1, side, side, g.shape[-1]), padding)
-    return dx, dw, g.sum((1, 2, 3))
+    dx = _unpatch((_matrix(w) @ dy).reshape(9, -1, side, side, g.shape[-1]), padding)
+    return dx, dw.reshape(w.shape), g.sum((1, 2, 3))
 
 
 convolve_and_pool.defvjp(_forward, _backward)
@@ -88,6 +94,10 @@ def _winner(y, b):
     for k in (2, 1, 0):
         place = jnp.where(_quarters(y)[k] == top, k, place)
     return jnp.where(top + _column(b) > 0, place, 4).astype(jnp.int8)
+
+
+def _matrix(w):
+    return w.reshape(-1, w.shape[-1])
 
 
 def _column(b):
