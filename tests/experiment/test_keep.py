@@ -161,15 +161,15 @@ def test_runs_stop_when_they_have_done_enough(study, tmp_path):
 def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypatch):
     """Four runs are too much at once; two are not."""
     whole, _ = complete(study, tmp_path / "whole")
-    check, sizes = memory.check, []
+    choose, sizes = memory.choose, []
 
-    def small(*args):
-        sizes.append(args[-1])
-        if args[-1] > 2:
+    def small(asked, needs, *more):
+        sizes.append(needs.runs)
+        if needs.runs > 2:
             raise memory.DoesNotFit("too much")
-        check(*args)
+        return choose(asked, needs, *more)
 
-    monkeypatch.setattr(memory, "check", small)
+    monkeypatch.setattr(memory, "choose", small)
     parts, _ = complete(study, tmp_path / "parts")
     assert sizes.count(4) == 3 and sizes.count(2) == 6
     for a, b in zip(whole.runs, parts.runs, strict=True):
@@ -179,6 +179,19 @@ def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypa
         np.testing.assert_allclose(
             a.curves["distance"], b.curves["distance"], rtol=1e-6, atol=1e-13
         )
+
+
+def test_clients_memory_may_be_on_disk(study, tmp_path):
+    few = "seeds=1", "algorithms={focus={}}"
+    device, disk = (
+        complete(study, tmp_path / where, *few, f"client_state={where}")[0]
+        for where in ("device", "disk")
+    )
+    for a, b in zip(device.runs, disk.runs, strict=True):
+        np.testing.assert_allclose(
+            a.curves["distance"], b.curves["distance"], rtol=1e-6, atol=1e-13
+        )
+        assert b.row["tracking_gap"] < 1e-12
 
 
 def test_two_at_once_in_a_folder_are_refused(study, tmp_path):

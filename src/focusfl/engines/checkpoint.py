@@ -38,6 +38,10 @@ class Checkpoint:
         self._kept: Tree = None  # in memory, not yet in the file
         self._last = time.monotonic()
 
+    def exists(self) -> bool:
+        """Say whether there is a run to go on from."""
+        return self.folder is not None and (self.folder / NAME).exists()
+
     def restore(
         self, state: Tree, log: Tree, facts: Callable[[], Facts]
     ) -> tuple[Tree, Tree]:
@@ -49,7 +53,7 @@ class Checkpoint:
             return state, log
         self._facts = facts() | _here()
         path = self.folder / NAME
-        if not path.exists():
+        if not self.exists():
             return state, log
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:

@@ -1,7 +1,7 @@
 """Rounds laid out for a compiled program: who has which slot, in which branch."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Int
@@ -10,6 +10,8 @@ from focusfl.engines.run import OnEmpty
 from focusfl.participation.model import Ids
 
 GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
+TABLE = 1 << 30  # bytes of memory brought to the device for one chunk
+PLANNED = 1 << 24  # slots laid out in one chunk, at most
 WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
 SMALL = 10_000  # numbers in a model whose rounds take microseconds
 NOBODY = 0  # the branch before those with slots
@@ -45,6 +47,7 @@ class Plan(NamedTuple):
     ids: Int[
         Array | np.ndarray, "*seeds_and_rounds slots"
     ]  # who has a slot; N and above: nobody
+    places: Any = None  # where each of ids has its memory; None: at its id
 
 
 def slot_sizes(
@@ -81,10 +84,28 @@ def slot_sizes(
     return (*smaller, num_clients if everybody else largest)
 
 
-def chunk_rows(rounds: int, longest: int = QUICK.chunk) -> int:
-    """Cut a run into as few chunks as can be, of one length; give that length."""
+def chunk_rows(
+    rounds: int, longest: int = QUICK.chunk, slots: int = 1, row_bytes: int = 0
+) -> int:
+    """Cut a run into as few chunks as can be, of one length; give that length.
+
+    Those of rounds with many slots are shorter, and so are those whose participants'
+    rows are brought to the device.
+    """
+    most = min(PLANNED, TABLE // row_bytes if row_bytes else PLANNED) // slots
+    longest = max(GRAINS, min(longest, most))
     chunks, grain = -(-rounds // longest), longest // GRAINS
     return -(-rounds // (chunks * grain)) * grain
+
+
+def grown(
+    slots: tuple[int, ...], drawn: Sequence[Sequence[Ids]], num_clients: int
+) -> tuple[int, ...]:
+    """Add a number of slots if these are too few for rounds that were not looked at."""
+    largest = max(len(ids) for own in drawn for ids in own)
+    if largest <= slots[-1]:
+        return slots
+    return (*slots, min(num_clients, largest + largest // 8))
 
 
 def plan(

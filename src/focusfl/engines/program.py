@@ -2,7 +2,8 @@
 
 A round picks the branch whose number of slots is just enough for its participants,
 gathers their memory and data, runs them side by side, and scatters their memory back:
-its cost follows |S|, not N.
+its cost follows |S|, not N. The memory may be a table of a chunk's participants alone
+(table.py); the plan then says which place in it is whose.
 """
 
 from functools import partial
@@ -40,8 +41,8 @@ class Program(NamedTuple):
 
 class State(NamedTuple):
     server: Any
-    clients: Any  # leaves (clients, ...), in the coordinates each client works in
-    steps: Int[Array, "clients *runs"]  # noqa: F821  # gradients each client has computed so far
+    clients: Any  # leaves (places, ...), in the coordinates each client works in
+    steps: Int[Array, "places *runs"]  # noqa: F821  # gradients each has computed so far
     metrics: dict[str, Any]  # of the last evaluation
     alive: Bool[Array, "*runs"]  # false from the round on that broke the run
 
@@ -54,32 +55,6 @@ class Log(NamedTuple):
     model: Tree | None
 
 
-@partial(jax.jit, static_argnums=0)
-def begin(
-    program: Program, x0: Tree, data: Tree, held: Tree, key: Any
-) -> tuple[State, Log]:
-    """Everybody's state before round 0."""
-    num_clients = _num_clients(data)
-    server, client = program.algorithm.init(x0)
-    # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
-    client = jax.tree.map(lambda a: jnp.int32(a) if isinstance(a, int) else a, client)
-    clients = jax.tree.map(
-        lambda a: jnp.broadcast_to(a, (num_clients, *jnp.shape(a))), client
-    )
-    clients = jax.vmap(program.objective.enter, axis_size=num_clients)(clients, data)
-    steps = jnp.zeros(num_clients, jnp.int32)
-    if program.algorithm.starts_warm:
-        everybody = Round(-1, 0.0, 1, num_clients, num_clients)
-        server, clients = _play(
-            program._replace(local_steps=1), everybody, jnp.arange(num_clients), data,
-            key, server, clients, steps,
-        )  # fmt: skip
-        steps += 1
-    metrics = jax.tree.map(jnp.asarray, program.objective.evaluate(server.x, held))
-    state = State(server, clients, steps, metrics, jnp.array(True))
-    return state, jax.tree.map(lambda a: a[None], _log(program, state))
-
-
 def _chunk(
     program: Program,
     state: State,
@@ -90,19 +65,23 @@ def _chunk(
     key: Any,
     plan: Plan,
 ) -> tuple[State, Log]:
-    algorithm, num_clients = program.algorithm, _num_clients(data)
+    algorithm, num_clients = program.algorithm, clients_in(data)
 
     def about(row: Plan) -> Round:
         # Scalars in the dtype of the model: an integer |S| would promote the state.
         active = row.active.astype(lr.dtype)
         return Round(row.round, lr, program.local_steps, num_clients, active)
 
+    def places(row: Plan) -> Any:
+        return row.ids if row.places is None else row.places
+
     def nobody(server, clients, steps, row):
         return server, jax.tree.map(lambda a: a[: program.slots[-1]], clients)
 
     def somebody(slots, server, clients, steps, row):
-        server, mine = _play(
-            program, about(row), row.ids[:slots], data, key, server, clients, steps
+        ids, own = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
+        server, mine = play(
+            program, about(row), ids, own, data, key, server, clients, steps
         )
         return server, jax.tree.map(lambda a: _pad(a, program.slots[-1]), mine)
 
@@ -123,7 +102,7 @@ def _chunk(
             )
         clients = _idle(algorithm, state.clients, about(row), row.round != PADDING)
         clients = jax.tree.map(
-            lambda a, b: a.at[row.ids].set(b, mode="drop", unique_indices=True),
+            lambda a, b: a.at[places(row)].set(b, mode="drop", unique_indices=True),
             clients,
             mine,
         )
@@ -132,9 +111,9 @@ def _chunk(
         if program.every > 1:  # what is not evaluated is looked at all the same
             alive &= _finite(server.x)
         server = jax.tree.map(partial(jnp.where, alive), server, state.server)
-        steps = state.steps.at[row.ids].add(program.local_steps, mode="drop")
+        steps = state.steps.at[places(row)].add(program.local_steps, mode="drop")
         state = State(server, clients, steps, metrics, alive)
-        return state, _log(program, state)
+        return state, log(program, state)
 
     return jax.lax.scan(one, state, plan)
 
@@ -154,7 +133,7 @@ def chunks(program, state, lrs, limit, data, held, key, plan):
     """
     one = jax.vmap(partial(_chunk, program), in_axes=(-1, 0, *[None] * 5), out_axes=-1)
     if plan.active.ndim > 1:
-        each = Plan._make([None, None, 0, 0])
+        each = Plan._make([None, None, 0, 0, None])
         keyed = None if key is None else 0
         one = jax.vmap(
             one, in_axes=(-1, None, None, None, None, keyed, each), out_axes=-1
@@ -162,33 +141,47 @@ def chunks(program, state, lrs, limit, data, held, key, plan):
     return one(state, lrs, limit, data, held, key, plan)
 
 
-@partial(jax.jit, static_argnums=0)
-def leave(program: Program, clients: Any, data: Tree) -> Any:
-    """Everybody's memory in the coordinates of the model."""
-
-    def one(client, data):
-        return program.objective.collect(
-            *jax.tree.map(lambda a: a[None], (client, data))
-        )
-
-    return jax.vmap(one, axis_size=_num_clients(data))(clients, data)
-
-
-def _play(
+def play(
     program: Program,
     rd: Round,
     ids: Int[Array, " slots"],
+    places: Int[Array, " slots"] | None,
     data: Tree,
     key: Any,
     server: Any,
     clients: Any,
-    steps: Int[Array, " clients"],
+    steps: Int[Array, " places"],
 ) -> tuple[Any, Any]:
     """One round of the clients named; ids of N and above are empty slots.
 
     With as many slots as clients, slot i is client i's. Gives the server and the
     participants' new memory, slot by slot.
     """
+    num_clients = clients_in(data)
+    if len(ids) < num_clients:
+        data = jax.tree.map(lambda a: a.at[ids].get(mode="clip"), data)
+    own = ids if places is None else places
+    if len(ids) < num_clients or places is not None:
+        clients = jax.tree.map(lambda a: a.at[own].get(mode="clip"), clients)
+    done, there = steps.at[own].get(mode="clip"), ids < num_clients
+    mine, total = push(program, rd, ids, there, data, key, server, clients, done)
+    server = program.algorithm.update(server, total, rd)
+    return server, settle(program, rd, server, mine, data)
+
+
+def push(
+    program: Program,
+    rd: Round,
+    ids: Int[Array, " slots"],
+    there: Bool[Array, " slots"],
+    data: Tree,
+    key: Any,
+    server: Any,
+    clients: Any,
+    done: Int[Array, " slots"],
+) -> tuple[Any, Any]:
+    """The new memory of clients after their steps, slot by slot, and the sum of what
+    those who are there push."""
     algorithm, objective = program.algorithm, program.objective
     down = algorithm.broadcast(server)
     unroll = UNROLL if size(server.x) <= SMALL else 1
@@ -206,20 +199,20 @@ def _play(
         local, _ = jax.lax.scan(step, local, numbers, unroll=unroll)
         return algorithm.push(client, here, local, rd)
 
-    def settle(client, data):
+    each: Any = partial(jax.vmap, axis_size=len(ids))
+    mine, ups = each(participant)(clients, data, ids, done)
+    ups = jax.tree.map(partial(_or_zero, there), ups)
+    return mine, objective.collect(ups, data)
+
+
+def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
+    algorithm, objective = program.algorithm, program.objective
+    answer = algorithm.broadcast(server)
+
+    def one(client, data):
         return algorithm.settle(client, objective.enter(answer, data), rd)
 
-    if len(ids) < _num_clients(data):
-        theirs = jax.tree.map(lambda a: a.at[ids].get(mode="clip"), (clients, data))
-    else:
-        theirs = clients, data
-    each: Any = partial(jax.vmap, axis_size=len(ids))
-    done = steps.at[ids].get(mode="clip")
-    mine, ups = each(participant)(*theirs, ids, done)
-    ups = jax.tree.map(partial(_or_zero, ids < _num_clients(data)), ups)
-    server = algorithm.update(server, objective.collect(ups, theirs[1]), rd)
-    answer = algorithm.broadcast(server)
-    return server, each(settle)(mine, theirs[1])
+    return jax.vmap(one, axis_size=clients_in(data))(mine, data)
 
 
 def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:
@@ -230,7 +223,8 @@ def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:
     return jax.tree.map(partial(jnp.where, real), idle, clients)
 
 
-def _log(program: Program, state: State) -> Log:
+def log(program: Program, state: State) -> Log:
+    """What is kept of a round that ends like this."""
     model = state.server.x if program.record == "model" else None
     return Log(state.metrics, state.alive, model)
 
@@ -254,7 +248,8 @@ def size(x: Tree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(x))
 
 
-def _num_clients(data: Tree) -> int:
+def clients_in(data: Tree) -> int:
+    """Count those whose data this is."""
     return len(jax.tree.leaves(data)[0])
 
 

@@ -15,6 +15,7 @@ from focusfl.tree import Tree
 
 OnEmpty = Literal["skip", "step"]
 Record = Literal["metrics", "model"]
+ClientState = Literal["auto", "device", "host", "disk"]  # where clients' memory is
 StepSize = float | int | Literal["auto"]
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]

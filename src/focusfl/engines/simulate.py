@@ -1,14 +1,16 @@
 """The fast engine: jax, active clients as a batch axis, a scan over rounds.
 
-Rounds run in chunks of one compiled program (program.py), laid out here on the host
-(plan.py) while the chunk before is running.
+Rounds run in chunks of one compiled program (program.py), drawn (drawn.py) and laid out
+(plan.py) here on the host while the chunk before is running. What clients remember is
+on the device, or elsewhere (store.py) and brought there chunk by chunk (table.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +20,12 @@ from focusfl.core import Algorithm
 from focusfl.engines import memory
 from focusfl.engines import program as compiled
 from focusfl.engines.checkpoint import CODE, Facts, digest, keeping, words
-from focusfl.engines.plan import Plan, chunk_rows, pace, plan, slot_sizes
-from focusfl.engines.program import Log, Program, State
+from focusfl.engines.drawn import Drawn
+from focusfl.engines.logs import fetch, last_of, result_of, whole_of
+from focusfl.engines.plan import Plan, chunk_rows, grown, pace, plan, slot_sizes
+from focusfl.engines.program import Program
 from focusfl.engines.run import (
+    ClientState,
     OnEmpty,
     Progress,
     Record,
@@ -29,11 +34,12 @@ from focusfl.engines.run import (
     batch_stream,
     check,
     choose_lr,
-    costs,
     finish,
     limit_of,
 )
-from focusfl.participation import Participation, schedule
+from focusfl.engines.start import begin, begin_on_device, leave
+from focusfl.engines.table import Table
+from focusfl.participation import Participation
 from focusfl.problems import Problem
 from focusfl.tree import Tree
 
@@ -55,6 +61,8 @@ def simulate(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float | int = 60,
+    client_state: ClientState = "auto",
+    state_dir: str | Path | None = None,
 ) -> Result:
     """Run one algorithm on one problem under one law of participation.
 
@@ -68,13 +76,21 @@ def simulate(
     at the end. A run that was killed and is called again goes on from there, and gives
     the bits it would have given; one that had ended gives its result at once. It must
     be the same run, to the number of rounds and the versions: any other is refused.
+
+    `client_state` says where clients' memory is: on the "device", in the memory of the
+    "host", or on "disk", in files in `state_dir` (or the system's temporary folder)
+    that are as large as the rows of those who took part and vanish with the result;
+    with a checkpoint they are part of it. The bits are the same. "auto" is the first
+    of these that it fits in. Off the device `Result.clients` has `Rows`, which are read
+    when they are asked for.
     """
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
-    (result,) = sweep(
+    (result,) = _sweep(
         algorithm, problem, participation, lrs=[lr], rounds=rounds,
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
         every=every, progress=progress, checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
+        checkpoint_every=checkpoint_every, client_state=client_state,
+        state_dir=state_dir,
     )  # fmt: skip
     return finish(replace(result, why_lr=why), throw)
 
@@ -95,28 +111,56 @@ def sweep(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float | int = 60,
+    client_state: ClientState = "auto",
+    state_dir: str | Path | None = None,
 ) -> list[Result]:
     """Run one algorithm at several learning rates side by side, compiled once.
 
     With several seeds too, the results come seed by seed. `progress` gets the metrics
-    of all of them, as arrays.
+    of all of them, as arrays. Several runs have clients' memory on the device.
     """
+    return _sweep(
+        algorithm, problem, participation, lrs=lrs, rounds=rounds,
+        local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
+        every=every, progress=progress, checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every, client_state=client_state,
+        state_dir=state_dir,
+    )  # fmt: skip
+
+
+def _sweep(
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    *,
+    lrs: Sequence[float],
+    rounds: int,
+    local_steps: int,
+    x0: Tree | None,
+    seed: int | Sequence[int],
+    on_empty: OnEmpty,
+    record: Record,
+    every: int,
+    progress: Progress | None,
+    checkpoint: str | Path | None,
+    checkpoint_every: float | int,
+    client_state: ClientState,
+    state_dir: str | Path | None,
+) -> list[Result]:
     rates = np.atleast_1d(np.asarray(lrs, float))
     seeds = [seed] if isinstance(seed, int | np.integer) else list(seed)
     x0 = check(
         algorithm, problem, participation, rounds, rates, local_steps, x0, on_empty,
         record, every,
     )  # fmt: skip
-    drawn = [
-        list(schedule(participation, problem.num_clients, rounds, own)) for own in seeds
-    ]
-    active = np.array([[len(ids) for ids in own] for own in drawn])
+    many = problem.num_clients
+    drawn = Drawn(participation, many, rounds, seeds)
+    active = drawn.active
     own_pace = pace(compiled.size(x0), jax.default_backend() == "cpu")
-    slots = slot_sizes(active.max(0), problem.num_clients, own_pace)
+    slots = slot_sizes(active.max(0), many, own_pace)
     objective, data = problem.fast(local_steps)
-    skips = on_empty == "skip" and bool(
-        (active.min(0) < np.minimum(active.max(0), 1)).any()
-    )
+    sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
+    skips = on_empty == "skip" and (sometimes or len(seeds) > 1 and not drawn.all)
     program = Program(algorithm, objective, slots, local_steps, record, every, skips)
     x64 = jax.enable_x64(problem.dtype == "float64")
     kept_in = keeping(checkpoint, checkpoint_every)
@@ -126,9 +170,16 @@ def sweep(
         key = keys[0]
         anywhere = program._replace(slots=(), skips=False)  # first and last need none
         held, runs = problem.held, len(rates) * len(seeds)
-        memory.check(partial(compiled.begin, anywhere), x0, data, held, key, runs)
+        needs = memory.needs(partial(begin, anywhere), x0, data, held, key, runs)
+        where = memory.choose(client_state, needs, algorithm, kept.folder is not None)
         data, held = jax.device_put((data, held))
-        state, first = compiled.begin(anywhere, x0, data, held, key)
+        start = anywhere, x0, data, held
+        table = None
+        if where == "device":
+            state, first = begin_on_device(*start, key)
+        else:
+            table = Table(where == "disk", state_dir, kept)
+            state, first = table.begin(*start, key, rounds * slots[-1])
         limit = limit_of({name: a[0] for name, a in first.metrics.items()})
         run, own = compiled.chunk, rates[0]
         if runs > 1:
@@ -138,119 +189,102 @@ def sweep(
             if key is None or not algorithm.starts_warm:
                 begun = [(state, first)] * len(seeds)
             else:
-                each = (compiled.begin(anywhere, x0, data, held, key) for key in keys)
+                each = (begin_on_device(*start, key) for key in keys)
                 begun = [jax.tree.map(partial(_repeat, len(rates)), b) for b in each]
             state, first = jax.tree.map(lambda *a: jnp.stack(a, -1), *begun)
             key = None if key is None else jax.tree.map(lambda *a: jnp.stack(a), *keys)
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
         fixed = step, bound, data, held, key
-        rows = chunk_rows(rounds, own_pace.chunk)
+        rows = chunk_rows(rounds, own_pace.chunk, slots[-1], needs.row if table else 0)
 
-        def layout(start: int) -> Plan:
-            now = [own[start : start + rows] for own in drawn]
-            return plan(now, start, rows, slots, problem.num_clients, on_empty)
+        def chunks(done: int) -> Iterator[tuple[Program, Plan]]:
+            """Lay out the chunks after so many rounds."""
+            enough = slots
+            for start in range(0, rounds, rows):
+                now = drawn.take(rows)
+                enough = grown(enough, now, many)
+                if start >= done:
+                    laid_out = plan(now, start, rows, enough, many, on_empty)
+                    yield program._replace(slots=enough), laid_out
 
         def facts() -> Facts:
-            begun = compiled.begin.lower(anywhere, x0, data, held, key)
-            chunk = run.lower(program, state, *fixed, layout(0))
+            nobody = [[np.zeros(0, int)] * rows for _ in seeds]
+            like = state, plan(nobody, 0, rows, slots, many, on_empty)
+            if table:
+                like = table.like(*like)
+            begun = begin.lower(*start, key, algorithm.starts_warm)
+            chunk = run.lower(program, like[0], *fixed, like[1])
             return {
                 "algorithm": words(algorithm), "objective": words(objective),
                 "lr": own.tolist(), "rounds": rounds, "local_steps": local_steps,
                 "seed": seeds if len(seeds) > 1 else seeds[0],
                 "on_empty": on_empty, "record": record, "every": every,
                 "dtype": str(problem.dtype), "x0": digest(x0), "data": digest(data),
-                "held": digest(held),
-                "participation": digest(active, *map(np.concatenate, drawn)),
+                "held": digest(held), "client_state": where,
+                "participation": digest(active, *map(np.concatenate, drawn.ahead)),
                 CODE: digest(begun.as_text(), chunk.as_text()),
             }  # fmt: skip
 
-        state, first = kept.restore(state, _fetch(first, 1), facts)
-        logs, running = [first], []
-        enough = False
-        if progress and len(first.alive) > 1:
-            enough = bool(progress(len(first.alive) - 1, _last(first)))
-        for start in range(len(first.alive) - 1, rounds, rows):
-            if enough or not logs[-1].alive[-1].any():
-                break
-            state, log = run(program, state, *fixed, layout(start))
-            kept.write()  # what was kept before this chunk, while it is running
-            running.append((log, min(rows, rounds - start)))
-            last = start + rows >= rounds
-            due = kept.due() and not last
-            # One chunk may run on while the next is laid out.
-            while len(running) > (not last and not due):
-                logs.append(_fetch(*running.pop(0)))
-                if progress:
-                    done = sum(len(log.alive) for log in logs) - 1
-                    enough = bool(progress(done, _last(logs[-1])))
-            if due:
-                kept.keep(state, _whole(logs))
-        logs += [_fetch(*more) for more in running]  # where it was enough
-        whole = _whole(logs)
-        if len(logs) > 1:
-            kept.keep(state, whole)
-            kept.write()
-        missing = (runs == 1) + (len(seeds) == 1)  # axes
-        whole, state = jax.tree.map(
-            lambda a: a.reshape(*a.shape, *[1] * missing), (whole, state)
-        )
-        return [
-            _result(anywhere, problem, data, whole, state, active[s], float(lr), (k, s))
-            for s in range(len(seeds))
-            for k, lr in enumerate(rates)
-        ]
-
-
-def _result(
-    program: Program,
-    problem: Problem,
-    data: Tree,
-    log: Log,
-    state: State,
-    active: np.ndarray,
-    lr: float,
-    which: tuple[int, int],
-) -> Result:
-    """Cut one run out of the runs side by side, and at the round that broke it."""
-    alive = log.alive[:, *which]
-    length = int(alive.sum())
-    metrics, model = jax.tree.map(
-        lambda a: a[:length, ..., *which], (log.metrics, log.model)
-    )
-    server, clients, *_ = jax.tree.map(lambda a: a[..., *which], state)
-    clients = compiled.leave(program, clients, data) if alive.all() else None
-    cost = costs(
-        program.algorithm,
-        problem.num_clients,
-        active[: length - 1],
-        program.local_steps,
-    )
-    server, clients = jax.tree.map(np.asarray, (server, clients))
-    return Result(
-        x=server.x,
-        metrics=metrics | cost,
-        trajectory=model,
-        diverged_at=None if alive.all() else length - 1,
-        lr=lr,
-        why_lr=None,
-        server=server,
-        clients=clients,
-    )
+        state, first = (table or kept).restore(state, fetch(first, 1), facts)
+        done = len(first.alive) - 1
+        logs, running, enough = [first], [], False
+        if progress and done:
+            enough = bool(progress(done, last_of(first)))
+        coming = chunks(done)
+        now = next(coming, None)
+        with table or nullcontext():
+            while now and not enough and logs[-1].alive[-1].any():
+                program, laid_out = now
+                if table:
+                    state, laid_out = table.bring(state, laid_out)
+                state, log = run(program, state, *fixed, laid_out)
+                running.append((log, min(rows, rounds - done)))
+                done += rows
+                kept.write()  # what was kept before this chunk, while it is running
+                now = next(coming, None)
+                if table and now:
+                    table.expect(now[1])
+                due = now is not None and kept.due()
+                # One chunk may run on while the next is laid out.
+                while len(running) > (now is not None and not due):
+                    logs.append(fetch(*running.pop(0)))
+                    if progress:
+                        told = sum(len(log.alive) for log in logs) - 1
+                        enough = bool(progress(told, last_of(logs[-1])))
+                if due:
+                    (table or kept).keep(state, whole_of(logs))
+            logs += [fetch(*more) for more in running]  # where it was enough
+            whole = whole_of(logs)
+            if len(logs) > 1:
+                (table or kept).keep(state, whole)
+                kept.write()
+            if table:
+                clients = table.leave(anywhere, x0, data)
+        axes, results = (runs > 1) + (len(seeds) > 1), []
+        for s, k in product(range(len(seeds)), range(len(rates))):
+            one = partial(_one_of, (k, s)[:axes])
+            if table is None:
+                clients = leave(anywhere, one(state.clients), data)
+                clients = jax.tree.map(np.asarray, clients)
+            results.append(
+                result_of(
+                    algorithm,
+                    many,
+                    local_steps,
+                    float(rates[k]),
+                    one(whole),
+                    drawn.active[s],
+                    one(state.server),
+                    clients,
+                )  # fmt: skip
+            )
+        return results
 
 
 def _repeat(times: int, a: jax.Array) -> jax.Array:
     return jnp.broadcast_to(a[..., None], (*a.shape, times))
 
 
-def _fetch(log: Log, rows: int) -> Log:
-    """Wait for a chunk and drop its padding."""
-    return jax.tree.map(lambda a: np.asarray(a)[:rows], log)
-
-
-def _whole(logs: list[Log]) -> Log:
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
-
-
-def _last(log: Log) -> dict[str, Any]:
-    """The last metrics of every run."""
-    return {name: a[-1] for name, a in log.metrics.items()}
+def _one_of(which: tuple[int, ...], runs: Tree) -> Tree:
+    """Cut one run out of the runs side by side; one alone is not copied."""
+    return jax.tree.map(lambda a: a[..., *which], runs) if which else runs

@@ -12,7 +12,7 @@ from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
 from focusfl.core import Algorithm
-from focusfl.engines.run import OnEmpty, StepSize
+from focusfl.engines.run import ClientState, OnEmpty, StepSize
 from focusfl.experiment import schema, toml
 from focusfl.experiment.schema import Settings, Stop, Wrong, validate
 from focusfl.experiment.toml import Path_, Source
@@ -53,6 +53,7 @@ class Study:
     seeds: tuple[int, ...]
     every: int
     on_empty: OnEmpty
+    client_state: ClientState
     stop: Stop
     problem: Problem
     participation: dict[str, Scene]
@@ -127,6 +128,7 @@ def _parsed(source: Source, name: str) -> Study:
         else _grid(("seeds",), seeds),
         every=said.every,
         on_empty=said.on_empty,
+        client_state=said.client_state,
         stop=said.stop,
         problem=problem,
         participation={

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
+from focusfl.engines.run import ClientState
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
@@ -60,6 +61,7 @@ class Settings(Strict):
     seeds: Count | list[Seed] | None = said(None, "how many, from 0, or which")
     every: Count = said(1, "rounds from one evaluation to the next")
     on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
+    client_state: ClientState = said("auto", "where clients' memory is")
     stop: Stop = Field(default_factory=Stop)
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)

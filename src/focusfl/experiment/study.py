@@ -141,6 +141,7 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
                 on_empty=study.on_empty,
                 every=study.every,
                 progress=_until(study, start, tell),
+                client_state=study.client_state,
             )
         except DoesNotFit:
             if len(seeds) > 1:

@@ -11,6 +11,7 @@ from focusfl.engines.run import Result
 
 EXACT = 1e-10  # a relative error that ends below this is rounding, not bias
 TARGET = 1e-8
+AT_ONCE = 1 << 24  # numbers of clients' memory that are looked at together
 FALLING = 0.8  # the last tenth lies below this share of the tenth before: not done yet
 
 Curve = Float[np.ndarray, " points"]
@@ -81,9 +82,15 @@ def tracking_gap(result: Result) -> float | None:
 
     def add(y: Any, grads: Any) -> None:
         nonlocal square, norms
-        grads = np.asarray(grads, float).reshape(len(grads), -1)
-        square += float(((np.ravel(y) - grads.sum(0)) ** 2).sum())
-        norms = norms + (grads**2).sum(1)
+        left, squares = np.ravel(y).astype(float), []
+        at_once = max(1, AT_ONCE // left.size)
+        for first in range(0, len(grads), at_once):  # there may be too many for memory
+            some = np.asarray(grads[first : first + at_once], float)
+            some = some.reshape(len(some), -1)
+            left -= some.sum(0)
+            squares.append((some**2).sum(1))
+        square += float((left**2).sum())
+        norms = norms + np.concatenate(squares)
 
     tree.map(add, result.server.y, result.clients.grad)
     total = float(np.sqrt(norms).sum())

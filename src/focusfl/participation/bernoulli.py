@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.participation.model import (
+    FEW,
     Marginals,
     Numbers,
     Participation,
@@ -14,6 +15,7 @@ from focusfl.participation.model import (
     chances,
     check_each,
     ids_of,
+    subset,
     uniforms,
 )
 
@@ -31,8 +33,12 @@ class Bernoulli(Participation):
         check_each("p", self.p, num_clients)
 
     def draw(self, state, rounds, num_clients, rng):
-        p = np.asarray(self.p)
-        drawn = []
+        p, drawn = np.asarray(self.p), []
+        if not p.ndim and num_clients > FEW:
+            for _ in rounds:  # how many, then who
+                many = rng.binomial(num_clients, p)
+                drawn.append(subset(rng, num_clients, many))
+            return state, drawn
         for _, coins in uniforms(rng, rounds, num_clients):
             drawn += ids_of(coins < p)
         return state, drawn

@@ -15,6 +15,7 @@ PerClient = Float[np.ndarray, " clients"]
 Numbers = float | int | list | PerClient  # one for all clients, or one per client
 
 BLOCK = 64  # rounds drawn from one random stream; part of what a seed means
+FEW = 1024  # clients up to which a number is drawn for each; past it, by participants
 DRAWS = 1 << 24  # random numbers held at once
 
 
@@ -86,6 +87,13 @@ def first_to_ring(clocks: Float[np.ndarray, "rounds clients"], m: int) -> list[I
     """The m clients whose clocks ring first, in every row."""
     last = np.partition(clocks, m - 1, axis=1)[:, m - 1, None]
     return ids_of(clocks <= last)
+
+
+def subset(rng: np.random.Generator, num_clients: int, m: int) -> Ids:
+    """Draw m clients uniformly, at a cost that follows m."""
+    ids = rng.choice(num_clients, m, replace=False, shuffle=False)
+    ids.sort()
+    return ids
 
 
 def uniforms(

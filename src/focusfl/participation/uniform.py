@@ -6,13 +6,13 @@ import numpy as np
 
 from focusfl.checks import check_count
 from focusfl.participation.model import (
+    FEW,
     Marginals,
     Participation,
     check_size,
     first_to_ring,
+    subset,
 )
-
-FEW = 1024  # clients up to which all rounds are drawn at once; past it, m at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +30,7 @@ class Uniform(Participation):
     def draw(self, state, rounds, num_clients, rng):
         if num_clients <= FEW:
             return state, first_to_ring(rng.random((len(rounds), num_clients)), self.m)
-
-        def one():
-            ids = rng.choice(num_clients, self.m, replace=False, shuffle=False)
-            ids.sort()
-            return ids
-
-        return state, [one() for _ in rounds]
+        return state, [subset(rng, num_clients, self.m) for _ in rounds]
 
     def marginals(self, num_clients):
         n = num_clients

@@ -7,7 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.problems.newton import newton
-from focusfl.problems.problem import Objective, Problem
+from focusfl.problems.problem import Objective, Problem, aligned
+
+AT_ONCE = 1 << 16  # rows weighted together: all at once would be a copy of the data
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Logistic(Problem):
                 f"penalty must be positive, or there may be no minimiser; "
                 f"got {self.penalty}."
             )
-        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "A", aligned(A))
         object.__setattr__(self, "b", b)
 
     @property
@@ -100,7 +102,7 @@ class Logistic(Problem):
     def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
         A, b, w = (self._pooled[name] for name in ("A", "b", "w"))
         bend = w * b**2 / (4 * np.cosh(b * (A @ x) / 2) ** 2)
-        return (A.T * bend) @ A + self.penalty * np.eye(A.shape[1])
+        return _gram(A, bend) + self.penalty * np.eye(A.shape[1])
 
     @cached_property
     def optimum(self) -> Float[np.ndarray, " dim"]:
@@ -134,7 +136,7 @@ class Logistic(Problem):
     def L_F(self) -> float:
         """The smoothness of F."""
         A, w = self._pooled["A"], self._pooled["w"]
-        return float(np.linalg.eigvalsh((A.T * w) @ A)[-1] / 4 + self.penalty)
+        return float(np.linalg.eigvalsh(_gram(A, w))[-1] / 4 + self.penalty)
 
     @property
     def mu(self) -> float:
@@ -154,3 +156,12 @@ class Logistic(Problem):
             for A, b, w in rows
         ]
         return np.linalg.norm(grads, axis=1)
+
+
+def _gram(A: Float[np.ndarray, "rows dim"], w: Float[np.ndarray, " rows"]):
+    """The sum over rows of w a a^T."""
+    first, *more = (
+        (A[i : i + AT_ONCE].T * w[i : i + AT_ONCE]) @ A[i : i + AT_ONCE]
+        for i in range(0, len(A), AT_ONCE)
+    )
+    return sum(more, first)

@@ -4,6 +4,8 @@ import abc
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from focusfl import tree
 from focusfl.tree import Tree
 
@@ -38,6 +40,20 @@ class Objective(abc.ABC):
     @abc.abstractmethod
     def evaluate(self, x: Tree, held: Tree) -> dict[str, Any]:
         """Describe x by scalars: loss, grad_norm, distance if x* is known."""
+
+
+def aligned(a: np.ndarray) -> np.ndarray:
+    """Give an array that a compiled program on a CPU can use where it is.
+
+    It must begin at a multiple of 64 bytes, or every run would make a copy.
+    """
+    if a.ctypes.data % 64 == 0 and a.flags.c_contiguous:
+        return a
+    room = np.empty(a.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    out = room[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
+    out[...] = a
+    return out
 
 
 class Problem(abc.ABC):

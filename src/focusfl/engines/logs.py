@@ -1,0 +1,52 @@
+"""What is kept of every round, fetched chunk by chunk and cut into results."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from focusfl.core import Algorithm
+from focusfl.engines.program import Log
+from focusfl.engines.run import Result, costs
+
+
+def fetch(log: Log, rows: int) -> Log:
+    """Wait for a chunk and drop its padding."""
+    return jax.tree.map(lambda a: np.asarray(a)[:rows], log)
+
+
+def whole_of(logs: list[Log]) -> Log:
+    """Put the chunks together."""
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
+
+
+def last_of(log: Log) -> dict[str, Any]:
+    """The last metrics of every run."""
+    return {name: a[-1] for name, a in log.metrics.items()}
+
+
+def result_of(
+    algorithm: Algorithm,
+    num_clients: int,
+    local_steps: int,
+    lr: float,
+    log: Log,
+    active: np.ndarray,
+    server: Any,
+    clients: Any,
+) -> Result:
+    """Make the result of one run; cut it at the round that broke it."""
+    whole, length = bool(log.alive.all()), int(log.alive.sum())
+    metrics, model = jax.tree.map(lambda a: a[:length], (log.metrics, log.model))
+    server = jax.tree.map(np.asarray, server)
+    return Result(
+        x=server.x,
+        metrics=metrics
+        | costs(algorithm, num_clients, active[: length - 1], local_steps),
+        trajectory=model,
+        diverged_at=None if whole else length - 1,
+        lr=lr,
+        why_lr=None,
+        server=server,
+        clients=clients if whole else None,
+    )
