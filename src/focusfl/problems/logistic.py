@@ -14,7 +14,10 @@ AT_ONCE = 1 << 16  # rows weighted together: all at once would be a copy of the 
 
 @dataclass(frozen=True)
 class LogisticLoss(Objective):
-    """f(x) = sum over rows of w log(1 + exp(-b a·x)) + penalty |x|^2 / 2."""
+    """f(x) = sum over rows of w log(1 + exp(-b a·x)) + penalty |x|^2 / 2.
+
+    Data has w b, from which both can be told: two arrays would be fetched one by one.
+    """
 
     penalty: float
 
@@ -24,9 +27,9 @@ class LogisticLoss(Objective):
 
     def evaluate(self, x, held):
         grad = self.grad(x, held, None)
-        margin = held["b"] * (held["A"] @ x)
+        margin = self._margins(x, held)
         xp = margin.__array_namespace__()
-        loss = (held["w"] * xp.logaddexp(0 * margin, -margin)).sum()
+        loss = (abs(held["wb"]) * xp.logaddexp(0 * margin, -margin)).sum()
         error = x - held["optimum"]
         return {
             "distance": (error @ error) ** 0.5 / held["unit"],
@@ -36,10 +39,14 @@ class LogisticLoss(Objective):
 
     def _slopes(self, x, data):
         """The derivative of every row's loss by its a·x."""
-        margin = data["b"] * (data["A"] @ x)
+        margin = self._margins(x, data)
         # 1 / (1 + exp(margin)) without overflow on either side
         miss = (1 - margin.__array_namespace__().tanh(margin / 2)) / 2
-        return -data["w"] * data["b"] * miss
+        return -data["wb"] * miss
+
+    def _margins(self, x, data):
+        product = data["A"] @ x
+        return product.__array_namespace__().sign(data["wb"]) * product
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +96,18 @@ class Logistic(Problem):
     @cached_property
     def data(self):
         real = self.b != 0
-        w = real / real.sum(1, keepdims=True)
-        return {"A": self.A, "b": self.b, "w": w}
+        return {"A": self.A, "wb": self.b / real.sum(1, keepdims=True)}
 
     @cached_property
     def _pooled(self):
         """Everybody's rows as one client's; its f is F."""
         dim = self.A.shape[2]
-        w = self.data["w"].ravel() / self.num_clients
-        return {"A": self.A.reshape(-1, dim), "b": self.b.ravel(), "w": w}
+        wb = self.data["wb"].ravel() / self.num_clients
+        return {"A": self.A.reshape(-1, dim), "wb": wb}
 
     def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
-        A, b, w = (self._pooled[name] for name in ("A", "b", "w"))
-        bend = w * b**2 / (4 * np.cosh(b * (A @ x) / 2) ** 2)
+        A, wb = self._pooled["A"], self._pooled["wb"]
+        bend = abs(wb) / (4 * np.cosh(A @ x / 2) ** 2)
         return _gram(A, bend) + self.penalty * np.eye(A.shape[1])
 
     @cached_property
@@ -127,16 +133,16 @@ class Logistic(Problem):
     def L(self) -> float:
         """The smoothness that every f_i has: a quarter of the top Gram eigenvalue."""
         tops = [
-            np.linalg.norm(np.sqrt(w)[:, None] * A, 2) ** 2
-            for A, w in zip(self.A, self.data["w"], strict=True)
+            np.linalg.norm(np.sqrt(abs(wb))[:, None] * A, 2) ** 2
+            for A, wb in zip(self.A, self.data["wb"], strict=True)
         ]
         return float(max(tops) / 4 + self.penalty)
 
     @cached_property
     def L_F(self) -> float:
         """The smoothness of F."""
-        A, w = self._pooled["A"], self._pooled["w"]
-        return float(np.linalg.eigvalsh(_gram(A, w))[-1] / 4 + self.penalty)
+        A, wb = self._pooled["A"], self._pooled["wb"]
+        return float(np.linalg.eigvalsh(_gram(A, abs(wb)))[-1] / 4 + self.penalty)
 
     @property
     def mu(self) -> float:
@@ -150,10 +156,9 @@ class Logistic(Problem):
 
     @cached_property
     def unusual(self):
-        rows = zip(self.A, self.b, self.data["w"], strict=True)
         grads = [
-            self.objective.grad(self.optimum, {"A": A, "b": b, "w": w}, None)
-            for A, b, w in rows
+            self.objective.grad(self.optimum, {"A": A, "wb": wb}, None)
+            for A, wb in zip(self.A, self.data["wb"], strict=True)
         ]
         return np.linalg.norm(grads, axis=1)
 
