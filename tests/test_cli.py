@@ -264,6 +264,7 @@ def test_a_broken_study_gets_one_line_and_exit_code_2(focusfl, study, edit, mess
         (["run", "study.toml", "--set", "rounds"], "--set takes key=value"),
         (["run", "study.toml", "--set", "rounds.x=1"], "'rounds' is a value"),
         (["run", "study.toml", "--out", "study.toml"], "must be a folder"),
+        (["run", "study.toml", "--devices", "64"], "devices must be at most"),
         (["dmeo"], "invalid choice"),
         (["reproduce", "rigde"], "Did you mean 'ridge'?"),
         (["demo", "--algorithms", "focsu"], "Did you mean 'focus'?"),

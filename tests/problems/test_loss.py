@@ -67,6 +67,14 @@ def test_with_replacement_draws_from_the_clients_own():
     assert set(places.tolist()) == set(range(20))
 
 
+def test_a_batch_is_weighted_as_exactly_as_the_model_is_kept():
+    objective = blobs(dtype="float64").objective
+    with jax.enable_x64(True):
+        batch = Batch(jax.random.key(0), jax.numpy.int32(0))
+        _, weights = map(np.asarray, objective.pick(batch, jax.numpy.int32(20)))
+    assert weights.dtype == "float64" and abs(weights[0] - 3 / 20) < 1e-16
+
+
 def test_the_cursor_outlives_the_round():
     """One step a round, or all in one round: the same batches in the same order."""
     one, many = (

@@ -53,6 +53,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
             help="run in so many processes (in threads of one)",
         )  # fmt: skip
         sub.add_argument(
+            "--devices", type=int, metavar="N",
+            help="spread clients over so many devices (as the study says, or one)",
+        )  # fmt: skip
+        sub.add_argument(
             "--track", action="append", default=[], metavar="TRACKER[=WHERE]",
             help="tell tensorboard, mlflow or wandb of every finished run",
         )  # fmt: skip
@@ -107,6 +111,8 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.workers < 0:
         raise ValueError(f"--workers must not be negative; got {options.workers}.")
+    if options.devices is not None:
+        options.set.append(f"devices={options.devices}")
     plan = config.load(options.study, options.set, options.algorithms)
     trackers = _trackers(options.track)
     place = folder(options, plan.name)

@@ -8,6 +8,7 @@ import numpy as np
 from focusfl.core import Algorithm
 from focusfl.engines.program import Log
 from focusfl.engines.run import Result, costs
+from focusfl.tree import Tree
 
 
 def fetch(log: Log, rows: int) -> Log:
@@ -18,6 +19,11 @@ def fetch(log: Log, rows: int) -> Log:
 def whole_of(logs: list[Log]) -> Log:
     """Put the chunks together."""
     return jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
+
+
+def one_of(which: tuple[int, ...], runs: Tree) -> Tree:
+    """Cut one run out of the runs side by side; one alone is not copied."""
+    return jax.tree.map(lambda a: a[..., *which], runs) if which else runs
 
 
 def last_of(log: Log) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class DoesNotFit(ValueError):
 
 def available() -> int:
     """Bytes that the device has for us, or the whole machine where it has no own."""
-    stats = jax.devices()[0].memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:
         return stats["bytes_limit"]
     return _machine()
@@ -50,12 +50,26 @@ class Needs(NamedTuple):
 
 
 def needs(
-    begin: Callable, x0: Tree, data: Tree, held: Tree, key: Any, runs: int
+    begin: Callable,
+    x0: Tree,
+    data: Tree,
+    held: Tree,
+    key: Any,
+    runs: int,
+    devices: int = 1,
 ) -> Needs:
-    """Count without running anything."""
+    """Count without running anything.
+
+    Devices share what clients have and need, and each has all else; those that are the
+    CPU of one machine share its memory.
+    """
     state, _ = jax.eval_shape(begin, x0, data, held, key)
     memory = runs * size((state.clients, state.steps))
-    return Needs(memory, size((x0, data, held)), size(data), len(state.steps), runs)
+    on_cpu = jax.default_backend() == "cpu"
+    shares = min(devices, jax.process_count()) if on_cpu else devices
+    own = size(data) // shares
+    others = own + devices // shares * size((x0, held))
+    return Needs(memory // shares, others, own, len(state.steps), runs)
 
 
 def choose(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
+from focusfl.engines.devices import OWN, SAME, Devices
 from focusfl.engines.plan import PADDING, SMALL, Plan
 from focusfl.engines.run import Record, grad_fn, next_batch, sane
 from focusfl.problems import Objective
@@ -32,7 +33,8 @@ class Program(NamedTuple):
 
     algorithm: Algorithm
     objective: Objective
-    slots: tuple[int, ...]
+    devices: Devices
+    slots: tuple[int, ...]  # of each device
     local_steps: int
     record: Record
     every: int  # rounds between evaluations
@@ -45,6 +47,9 @@ class State(NamedTuple):
     steps: Int[Array, "places *runs"]  # noqa: F821  # gradients each has computed so far
     metrics: dict[str, Any]  # of the last evaluation
     alive: Bool[Array, "*runs"]  # false from the round on that broke the run
+
+
+SPREAD = State._make([SAME, OWN, OWN, SAME, SAME])  # over several devices
 
 
 class Log(NamedTuple):
@@ -65,7 +70,7 @@ def _chunk(
     key: Any,
     plan: Plan,
 ) -> tuple[State, Log]:
-    algorithm, num_clients = program.algorithm, clients_in(data)
+    algorithm, num_clients = program.algorithm, program.devices.num_clients
 
     def about(row: Plan) -> Round:
         # Scalars in the dtype of the model: an integer |S| would promote the state.
@@ -121,7 +126,8 @@ def _chunk(
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
 def chunk(program, state, lr, limit, data, held, key, plan):
     """Run one chunk of rounds."""
-    return _chunk(program, state, lr, limit, data, held, key, plan)
+    one = _on_devices(program, partial(_chunk, program), plan)
+    return one(state, lr, limit, data, held, key, plan)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
@@ -138,7 +144,15 @@ def chunks(program, state, lrs, limit, data, held, key, plan):
         one = jax.vmap(
             one, in_axes=(-1, None, None, None, None, keyed, each), out_axes=-1
         )
+    one = _on_devices(program, one, plan)
     return one(state, lrs, limit, data, held, key, plan)
+
+
+def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
+    ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *OWN)
+    cut = Plan._make([SAME, SAME, SAME, ids, SAME])
+    takes = SPREAD, SAME, SAME, OWN, SAME, SAME, cut
+    return program.devices.each(one, takes, (SPREAD, SAME))
 
 
 def play(
@@ -155,7 +169,8 @@ def play(
     """One round of the clients named; ids of N and above are empty slots.
 
     With as many slots as clients, slot i is client i's. Gives the server and the
-    participants' new memory, slot by slot.
+    participants' new memory, slot by slot. On several devices, N, ids and slots are
+    those of the device.
     """
     num_clients = clients_in(data)
     if len(ids) < num_clients:
@@ -163,9 +178,10 @@ def play(
     own = ids if places is None else places
     if len(ids) < num_clients or places is not None:
         clients = jax.tree.map(lambda a: a.at[own].get(mode="clip"), clients)
-    done, there = steps.at[own].get(mode="clip"), ids < num_clients
-    mine, total = push(program, rd, ids, there, data, key, server, clients, done)
-    server = program.algorithm.update(server, total, rd)
+    who, done = program.devices.names(ids), steps.at[own].get(mode="clip")
+    there = who < program.devices.num_clients
+    mine, total = push(program, rd, who, there, data, key, server, clients, done)
+    server = program.algorithm.update(server, program.devices.total(total), rd)
     return server, settle(program, rd, server, mine, data)
 
 

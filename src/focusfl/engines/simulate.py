@@ -2,7 +2,8 @@
 
 Rounds run in chunks of one compiled program (program.py), drawn (drawn.py) and laid out
 (plan.py) here on the host while the chunk before is running. What clients remember is
-on the device, or elsewhere (store.py) and brought there chunk by chunk (table.py).
+on the device, or elsewhere (store.py) and brought there chunk by chunk (table.py), or
+spread over several devices (devices.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +22,9 @@ from focusfl.core import Algorithm
 from focusfl.engines import memory
 from focusfl.engines import program as compiled
 from focusfl.engines.checkpoint import CODE, Facts, digest, keeping, words
+from focusfl.engines.devices import Devices, devices_for
 from focusfl.engines.drawn import Drawn
-from focusfl.engines.logs import fetch, last_of, result_of, whole_of
+from focusfl.engines.logs import fetch, last_of, one_of, result_of, whole_of
 from focusfl.engines.plan import Plan, chunk_rows, grown, pace, plan, slot_sizes
 from focusfl.engines.program import Program
 from focusfl.engines.run import (
@@ -37,9 +40,10 @@ from focusfl.engines.run import (
     finish,
     limit_of,
 )
-from focusfl.engines.start import begin, begin_on_device, leave
+from focusfl.engines.start import abreast, begin, begin_on_device, leave
 from focusfl.engines.table import Table
 from focusfl.participation import Participation
+from focusfl.participation.model import Ids
 from focusfl.problems import Problem
 from focusfl.tree import Tree
 
@@ -63,6 +67,7 @@ def simulate(
     checkpoint_every: float | int = 60,
     client_state: ClientState = "auto",
     state_dir: str | Path | None = None,
+    devices: int | None = None,
 ) -> Result:
     """Run one algorithm on one problem under one law of participation.
 
@@ -83,6 +88,11 @@ def simulate(
     with a checkpoint they are part of it. The bits are the same. "auto" is the first
     of these that it fits in. Off the device `Result.clients` has `Rows`, which are read
     when they are asked for.
+
+    With `devices`, clients are spread over so many, and the numbers are those of one
+    but for rounding. They may belong to several processes, after
+    jax.distributed.initialize: all make the same call, with all devices there are and
+    a `progress` that says the same in each, and get the same result.
     """
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     (result,) = _sweep(
@@ -90,7 +100,7 @@ def simulate(
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
         every=every, progress=progress, checkpoint=checkpoint,
         checkpoint_every=checkpoint_every, client_state=client_state,
-        state_dir=state_dir,
+        state_dir=state_dir, devices=devices,
     )  # fmt: skip
     return finish(replace(result, why_lr=why), throw)
 
@@ -113,6 +123,7 @@ def sweep(
     checkpoint_every: float | int = 60,
     client_state: ClientState = "auto",
     state_dir: str | Path | None = None,
+    devices: int | None = None,
 ) -> list[Result]:
     """Run one algorithm at several learning rates side by side, compiled once.
 
@@ -124,7 +135,7 @@ def sweep(
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
         every=every, progress=progress, checkpoint=checkpoint,
         checkpoint_every=checkpoint_every, client_state=client_state,
-        state_dir=state_dir,
+        state_dir=state_dir, devices=devices,
     )  # fmt: skip
 
 
@@ -146,6 +157,7 @@ def _sweep(
     checkpoint_every: float | int,
     client_state: ClientState,
     state_dir: str | Path | None,
+    devices: int | None,
 ) -> list[Result]:
     rates = np.atleast_1d(np.asarray(lrs, float))
     seeds = [seed] if isinstance(seed, int | np.integer) else list(seed)
@@ -154,14 +166,18 @@ def _sweep(
         record, every,
     )  # fmt: skip
     many = problem.num_clients
+    spread = devices_for(devices, many, client_state, checkpoint)
     drawn = Drawn(participation, many, rounds, seeds)
     active = drawn.active
     own_pace = pace(compiled.size(x0), jax.default_backend() == "cpu")
-    slots = slot_sizes(active.max(0), many, own_pace)
+    sizes = [[len(ids) for ids in own] for own in spread.deal(drawn.ahead)]
+    slots = slot_sizes(np.max(sizes, 0), spread.share, own_pace)
     objective, data = problem.fast(local_steps)
     sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
     skips = on_empty == "skip" and (sometimes or len(seeds) > 1 and not drawn.all)
-    program = Program(algorithm, objective, slots, local_steps, record, every, skips)
+    program = Program(
+        algorithm, objective, spread, slots, local_steps, record, every, skips
+    )
     x64 = jax.enable_x64(problem.dtype == "float64")
     kept_in = keeping(checkpoint, checkpoint_every)
     with x64, memory.explained(slots[-1]), kept_in as kept:
@@ -170,9 +186,13 @@ def _sweep(
         key = keys[0]
         anywhere = program._replace(slots=(), skips=False)  # first and last need none
         held, runs = problem.held, len(rates) * len(seeds)
-        needs = memory.needs(partial(begin, anywhere), x0, data, held, key, runs)
-        where = memory.choose(client_state, needs, algorithm, kept.folder is not None)
-        data, held = jax.device_put((data, held))
+        alone = anywhere._replace(devices=Devices(many))
+        needs = memory.needs(
+            partial(begin, alone), x0, data, held, key, runs, spread.count
+        )
+        asked = client_state if spread.count == 1 else "device"
+        where = memory.choose(asked, needs, algorithm, kept.folder is not None)
+        data, held = spread.put(data, held)
         start = anywhere, x0, data, held
         table = None
         if where == "device":
@@ -184,32 +204,30 @@ def _sweep(
         run, own = compiled.chunk, rates[0]
         if runs > 1:
             run, own = compiled.chunks, rates
-            state, first = jax.tree.map(partial(_repeat, len(rates)), (state, first))
-        if len(seeds) > 1:
-            if key is None or not algorithm.starts_warm:
-                begun = [(state, first)] * len(seeds)
-            else:
-                each = (begin_on_device(*start, key) for key in keys)
-                begun = [jax.tree.map(partial(_repeat, len(rates)), b) for b in each]
-            state, first = jax.tree.map(lambda *a: jnp.stack(a, -1), *begun)
-            key = None if key is None else jax.tree.map(lambda *a: jnp.stack(a), *keys)
+            state, first = abreast((state, first), start, keys, len(rates))
+        if len(seeds) > 1 and key is not None:
+            key = jnp.stack(keys)
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
         fixed = step, bound, data, held, key
-        rows = chunk_rows(rounds, own_pace.chunk, slots[-1], needs.row if table else 0)
+        rows = chunk_rows(
+            rounds, own_pace.chunk, spread.count * slots[-1], needs.row if table else 0
+        )
+
+        def lay_out(dealt: Sequence[Sequence[Ids]], start: int, slots: Any) -> Plan:
+            return spread.join(plan(dealt, start, rows, slots, spread.share, on_empty))
 
         def chunks(done: int) -> Iterator[tuple[Program, Plan]]:
             """Lay out the chunks after so many rounds."""
             enough = slots
             for start in range(0, rounds, rows):
-                now = drawn.take(rows)
-                enough = grown(enough, now, many)
+                now = spread.deal(drawn.take(rows))
+                enough = grown(enough, now, spread.share)
                 if start >= done:
-                    laid_out = plan(now, start, rows, enough, many, on_empty)
-                    yield program._replace(slots=enough), laid_out
+                    yield program._replace(slots=enough), lay_out(now, start, enough)
 
         def facts() -> Facts:
             nobody = [[np.zeros(0, int)] * rows for _ in seeds]
-            like = state, plan(nobody, 0, rows, slots, many, on_empty)
+            like = state, lay_out(spread.deal(nobody), 0, slots)
             if table:
                 like = table.like(*like)
             begun = begin.lower(*start, key, algorithm.starts_warm)
@@ -220,7 +238,7 @@ def _sweep(
                 "seed": seeds if len(seeds) > 1 else seeds[0],
                 "on_empty": on_empty, "record": record, "every": every,
                 "dtype": str(problem.dtype), "x0": digest(x0), "data": digest(data),
-                "held": digest(held), "client_state": where,
+                "held": digest(held), "client_state": where, "devices": spread.count,
                 "participation": digest(active, *map(np.concatenate, drawn.ahead)),
                 CODE: digest(begun.as_text(), chunk.as_text()),
             }  # fmt: skip
@@ -262,10 +280,10 @@ def _sweep(
                 clients = table.leave(anywhere, x0, data)
         axes, results = (runs > 1) + (len(seeds) > 1), []
         for s, k in product(range(len(seeds)), range(len(rates))):
-            one = partial(_one_of, (k, s)[:axes])
+            one = partial(one_of, (k, s)[:axes])
             if table is None:
                 clients = leave(anywhere, one(state.clients), data)
-                clients = jax.tree.map(np.asarray, clients)
+                clients = jax.tree.map(spread.fetch, clients)
             results.append(
                 result_of(
                     algorithm,
@@ -279,12 +297,3 @@ def _sweep(
                 )  # fmt: skip
             )
         return results
-
-
-def _repeat(times: int, a: jax.Array) -> jax.Array:
-    return jnp.broadcast_to(a[..., None], (*a.shape, times))
-
-
-def _one_of(which: tuple[int, ...], runs: Tree) -> Tree:
-    """Cut one run out of the runs side by side; one alone is not copied."""
-    return jax.tree.map(lambda a: a[..., *which], runs) if which else runs

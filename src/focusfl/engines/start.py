@@ -11,7 +11,9 @@ from jaxtyping import Array
 
 from focusfl import tree
 from focusfl.core import Algorithm, Round
+from focusfl.engines.devices import OWN, SAME
 from focusfl.engines.program import (
+    SPREAD,
     Log,
     Program,
     State,
@@ -37,16 +39,21 @@ def begin(
     program: Program, x0: Tree, data: Tree, held: Tree, key: Any, warm: bool = False
 ) -> tuple[State, Log]:
     """Everybody's state before round 0, after a warm start if that is asked for."""
-    server, clients, steps = _fresh(program, x0, data)
-    if warm:
-        server, clients = play(
-            program._replace(local_steps=1), _warm_up(data), jnp.arange(len(steps)),
-            None, data, key, server, clients, steps,
-        )  # fmt: skip
-        steps += 1
-    metrics = jax.tree.map(jnp.asarray, program.objective.evaluate(server.x, held))
-    state = State(server, clients, steps, metrics, jnp.array(True))
-    return state, jax.tree.map(lambda a: a[None], log(program, state))
+
+    def on_each(x0, data, held, key):
+        server, clients, steps = _fresh(program, x0, data)
+        if warm:
+            server, clients = play(
+                program._replace(local_steps=1), _warm_up(program),
+                jnp.arange(len(steps)), None, data, key, server, clients, steps,
+            )  # fmt: skip
+            steps += 1
+        metrics = jax.tree.map(jnp.asarray, program.objective.evaluate(server.x, held))
+        state = State(server, clients, steps, metrics, jnp.array(True))
+        return state, jax.tree.map(lambda a: a[None], log(program, state))
+
+    takes = SAME, OWN, SAME, SAME
+    return program.devices.each(on_each, takes, (SPREAD, SAME))(x0, data, held, key)
 
 
 def begin_on_device(
@@ -54,7 +61,8 @@ def begin_on_device(
 ) -> tuple[State, Log]:
     """Give everybody's state before round 0, warmed up in parts if they are many."""
     warm = program.algorithm.starts_warm
-    if not warm or clients_in(data) <= _at_once(x0):
+    several = program.devices.count > 1  # who all warm up at once
+    if not warm or several or clients_in(data) <= _at_once(x0):
         return begin(program, x0, data, held, key, warm)
     state, first = begin(program, x0, data, held, key)
     theirs = state.clients, state.steps
@@ -68,6 +76,32 @@ def begin_on_device(
     )
     clients, steps = theirs
     return state._replace(server=server, clients=clients, steps=steps), first
+
+
+def abreast(
+    begun: tuple[State, Log],
+    start: tuple[Program, Tree, Tree, Tree],
+    keys: list[Any],
+    rates: int,
+) -> tuple[State, Log]:
+    """Lay runs at several rates side by side, and then those of several seeds.
+
+    `start` is what `begin_on_device` takes before a key.
+    """
+
+    def repeated(begun):
+        return jax.tree.map(lambda a: _repeat(a, rates), begun)
+
+    if len(keys) == 1:
+        return repeated(begun)
+    each = [begun] * len(keys)
+    if keys[0] is not None and start[0].algorithm.starts_warm:
+        each = [begin_on_device(*start, key) for key in keys]
+    return jax.tree.map(lambda *a: jnp.stack(a, -1), *map(repeated, each))
+
+
+def _repeat(a: Array, times: int) -> Array:
+    return jnp.broadcast_to(a[..., None], (*a.shape, times))
 
 
 def begin_in_parts(
@@ -90,7 +124,7 @@ def begin_in_parts(
         write(ids, rows)
     if total is None:
         return server
-    server = _answer(program, server, total, data)
+    server = _answer(program, server, total)
     if type(program.algorithm).settle is not Algorithm.settle:
         for ids in parts(x0, clients_in(data)):
             clients, steps = read(ids)
@@ -133,7 +167,7 @@ def _some(
     program: Program, x0: Tree, data: Tree, key: Any, ids: Ids
 ) -> tuple[Any, Any]:
     """The memory and steps of some clients; what they push in all, if they do."""
-    mine, rd = _get(data, ids), _warm_up(data)
+    mine, rd = _get(data, ids), _warm_up(program)
     server, clients, steps = _fresh(program, x0, mine)
     if not program.algorithm.starts_warm:
         return (clients, steps), None
@@ -143,13 +177,13 @@ def _some(
 
 
 @partial(jax.jit, static_argnums=0)
-def _answer(program: Program, server: Any, total: Any, data: Tree) -> Any:
-    return program.algorithm.update(server, total, _warm_up(data))
+def _answer(program: Program, server: Any, total: Any) -> Any:
+    return program.algorithm.update(server, total, _warm_up(program))
 
 
 @partial(jax.jit, static_argnums=0)
 def _settled(program: Program, server: Any, clients: Any, data: Tree, ids: Ids) -> Any:
-    return settle(program, _warm_up(data), server, clients, _get(data, ids))
+    return settle(program, _warm_up(program), server, clients, _get(data, ids))
 
 
 @jax.jit
@@ -173,8 +207,8 @@ def _fresh(program: Program, x0: Tree, data: Tree) -> tuple[Any, Any, Array]:
     return server, clients, jnp.zeros(many, jnp.int32)
 
 
-def _warm_up(data: Tree) -> Round:
-    everybody = clients_in(data)
+def _warm_up(program: Program) -> Round:
+    everybody = program.devices.num_clients
     return Round(-1, 0.0, 1, everybody, everybody)
 
 

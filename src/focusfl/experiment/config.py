@@ -54,6 +54,7 @@ class Study:
     every: int
     on_empty: OnEmpty
     client_state: ClientState
+    devices: int | None
     stop: Stop
     problem: Problem
     participation: dict[str, Scene]
@@ -129,6 +130,7 @@ def _parsed(source: Source, name: str) -> Study:
         every=said.every,
         on_empty=said.on_empty,
         client_state=said.client_state,
+        devices=said.devices,
         stop=said.stop,
         problem=problem,
         participation={

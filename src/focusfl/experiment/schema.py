@@ -62,6 +62,7 @@ class Settings(Strict):
     every: Count = said(1, "rounds from one evaluation to the next")
     on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
     client_state: ClientState = said("auto", "where clients' memory is")
+    devices: Count | None = said(None, "how many to spread clients over")
     stop: Stop = Field(default_factory=Stop)
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)

@@ -21,6 +21,8 @@ from focusfl.theory.prediction import Prediction, predict
 Watch = Callable[[str, str], Progress]  # by scene and what runs in it
 T = TypeVar("T")
 
+FEW = min(4, os.cpu_count() or 1)  # threads
+
 
 class Batch(NamedTuple):
     """Runs that differ in step size and seed alone: they share a compiled program."""
@@ -109,7 +111,7 @@ def run(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
     def one(batch: Batch) -> list[Cell]:
         return carry_out(study, batch, watch)
 
-    for cells in side_by_side(one, batches(study)):
+    for cells in side_by_side(one, batches(study), threads(study)):
         yield from cells
 
 
@@ -142,6 +144,7 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
                 every=study.every,
                 progress=_until(study, start, tell),
                 client_state=study.client_state,
+                devices=study.devices,
             )
         except DoesNotFit:
             if len(seeds) > 1:
@@ -210,9 +213,17 @@ def _cut(study: Study, result: Result) -> Result:
     return replace(result, metrics=metrics, diverged_at=None)
 
 
-def side_by_side(one: Callable[[Any], T], what: Iterable[Any]) -> Iterator[T]:
+def threads(study: Study) -> int:
+    """How many batches may run at once; on several devices, which wait for each other,
+    two could wait for ever."""
+    return 1 if study.devices else FEW
+
+
+def side_by_side(
+    one: Callable[[Any], T], what: Iterable[Any], threads: int = FEW
+) -> Iterator[T]:
     """Run things in a few threads, in order: compiling takes one core each."""
-    pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+    pool = ThreadPoolExecutor(threads)
     try:
         waiting = [pool.submit(one, each) for each in what]
         for each in waiting:

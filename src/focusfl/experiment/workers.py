@@ -14,7 +14,7 @@ from focusfl.engines.run import Progress
 from focusfl.experiment import config
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
-from focusfl.experiment.study import Batch, Watch, carry_out, side_by_side
+from focusfl.experiment.study import Batch, Watch, carry_out, side_by_side, threads
 
 TICK = 0.1  # seconds between two looks at what workers say
 
@@ -32,7 +32,7 @@ def carried_out(
     def one(batch: Batch) -> list[Run]:
         return [cell.run() for cell in carry_out(study, batch, watch)]
 
-    yield from zip(todo, side_by_side(one, todo), strict=True)
+    yield from zip(todo, side_by_side(one, todo, threads(study)), strict=True)
 
 
 def _in_processes(

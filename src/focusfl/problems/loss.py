@@ -80,7 +80,8 @@ class MeanLoss(Objective):
         places = jnp.minimum(walk, length - 1)
         if self.stream == "epochs":
             places = _shuffled(keys.fold(batch.key, epoch), places, length)
-        return places, there * per_epoch / length
+        # As floats of the model's width: a quotient of int32 is a float32.
+        return places, there * per_epoch / (1.0 * length)
 
     def evaluate(self, x, held):
         import jax

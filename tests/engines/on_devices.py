@@ -1,0 +1,178 @@
+"""Runs on several devices beside the same on one; a process for test_devices.py.
+
+Usage: python on_devices.py           # prints how far apart they are, as JSON
+       python on_devices.py PORT I    # the same, as process I of two
+"""
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from helpers import Diary, Nested, quadratic  # noqa: E402
+
+import focusfl as ff  # noqa: E402
+from focusfl.engines import plan, program  # noqa: E402
+from focusfl.engines import simulate as simulator  # noqa: E402
+from focusfl.experiment import config, study  # noqa: E402
+from focusfl.participation import Bernoulli, Cyclic, Full, Uniform  # noqa: E402
+
+HOW = {"rounds": 40, "lr": 0.02, "local_steps": 2}
+COLLECTIVE = re.compile(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(")
+
+
+def squares(x, samples):
+    return (samples["a"] @ x["w"] + x["b"] - samples["y"]) ** 2
+
+
+def walked(num_clients):
+    """A problem that draws batches, in float64."""
+    rng = np.random.default_rng(0)
+
+    def samples(rows):
+        return {"a": rng.standard_normal((rows, 4)), "y": rng.standard_normal(rows)}
+
+    return ff.problems.from_loss(
+        squares,
+        {"w": np.ones(4), "b": np.ones(())},
+        [samples(5 + i % 4) for i in range(num_clients)],
+        batch_size=3,
+        held=samples(10),
+        stream="with_replacement",
+        dtype="float64",
+    )
+
+
+def apart(one, other):
+    """The largest gap between two results, relative where numbers are large."""
+    gap = 0.0
+    for name in ("x", "server", "clients", "metrics", "trajectory"):
+        pairs = getattr(one, name), getattr(other, name)
+        assert jax.tree.structure(pairs[0]) == jax.tree.structure(pairs[1]), name
+        for a, b in zip(*map(jax.tree.leaves, pairs), strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype, name
+            gap = max(gap, float((np.abs(a - b) / (1 + np.abs(a))).max(initial=0)))
+    assert one.diverged_at == other.diverged_at
+    return gap
+
+
+def both(algorithm, problem, who, **more):
+    how = HOW | more
+    one = ff.simulate(algorithm, problem, who, **how)
+    many = ff.simulate(algorithm, problem, who, devices=jax.device_count(), **how)
+    return apart(one, many)
+
+
+def each(algorithm, problem, who):
+    """Runs side by side."""
+    how = {"rounds": 40, "lrs": [0.01, 0.02], "seed": [0, 3]}
+    ones = ff.sweep(algorithm, problem, who, **how)
+    manys = ff.sweep(algorithm, problem, who, devices=jax.device_count(), **how)
+    return max(map(apart, ones, manys))
+
+
+def resumed(problem, who):
+    """Ended after some rounds and called again."""
+    with tempfile.TemporaryDirectory() as folder:
+        how = HOW | {"checkpoint": folder, "checkpoint_every": 0}
+        how |= {"devices": jax.device_count()}
+        part = ff.simulate(ff.Scaffold(), problem, who, progress=enough, **how)
+        whole = ff.simulate(ff.Scaffold(), problem, who, **how)
+    assert len(part.metrics["loss"]) < len(whole.metrics["loss"]) == 41
+    return apart(ff.simulate(ff.Scaffold(), problem, who, **HOW), whole)
+
+
+def enough(done, _):
+    return done >= 16
+
+
+def studied():
+    """A study that says how many devices it wants; two of its runs would be at once."""
+    table = {
+        "rounds": 40, "lr": [1e-3, 2e-3],
+        "problem": {"kind": "ridge", "num_clients": 6, "dim": 6, "rows": 12},
+        "participation": {"uniform": {"m": 3}}, "algorithms": {"focus": {}, "mifa": {}},
+    }  # fmt: skip
+    ones, manys = (
+        [cell.result for cell in study.run(config.parse(table | more, "study"))]
+        for more in ({}, {"devices": jax.device_count()})
+    )
+    return max(map(apart, ones, manys))
+
+
+def messages(algorithm, problem, who):
+    """What crosses between devices in the compiled program, branch by branch."""
+    texts, real = [], program.chunk
+
+    def spy(*about):
+        texts.append(real.lower(*about).compile().as_text())
+        return real(*about)
+
+    program.chunk = spy
+    ff.simulate(algorithm, problem, who, devices=jax.device_count(), **HOW)
+    program.chunk = real
+    return COLLECTIVE.findall(texts[0])
+
+
+def refused(**more):
+    try:
+        ff.simulate(ff.Focus(), quadratic(), Full(), **HOW, **more)
+    except ValueError as error:
+        return str(error)
+
+
+def on_one_machine():
+    some, few, quick, drawn = Bernoulli(0.15), Uniform(7), quadratic(41), walked(41)
+    found = {
+        f"{type(algorithm).__name__} {name}": both(algorithm, problem, who)
+        for algorithm in (ff.Focus(), ff.FedAvg(), ff.Scaffold(), ff.FedAU(), ff.MIFA())
+        for name, problem, who in [
+            ("quadratic bernoulli", quick, some),
+            ("from_loss uniform", drawn, few),
+        ]
+    }
+    found["Focus quadratic uniform"] = both(ff.Focus(), quick, few)
+    found["Focus from_loss bernoulli"] = both(ff.Focus(), drawn, some)
+    found["settles"] = both(ff.Scaffnew(), quick, Full())
+    found["idles"] = both(Diary(), quick, some)
+    found["nested model"] = both(
+        ff.Scaffold(option=1), Nested(), Bernoulli(0.5), record="model"
+    )
+    found["fewer clients than devices"] = both(ff.Focus(), quadratic(3), Cyclic(2))
+    found["empty rounds"] = both(ff.MIFA(), quick, Bernoulli(0.01), on_empty="step")
+    found["divergence"] = both(ff.FedAvg(), quick, some, lr=5.0)
+    found["sweep"] = each(ff.Focus(warm_start=True), drawn, Bernoulli(0.02))
+    found["study"] = studied()
+    simulator.pace = lambda *_: plan.Pace(8, 50, 3)  # some chunks where there is one
+    found["checkpoint"] = resumed(drawn, few)
+    return {
+        "gaps": found,
+        "messages": messages(ff.Scaffold(option=1), Nested(), Full()),
+        "too many": refused(devices=5),
+        "no number": refused(devices=0),
+        "off the device": refused(devices=4, client_state="disk"),
+    }
+
+
+def as_one_of_two(port, number):
+    jax.distributed.initialize(f"127.0.0.1:{port}", 2, number)
+    assert jax.process_count() == 2 and jax.device_count() == 4
+    return {
+        "gaps": {
+            "quadratic": both(ff.Scaffold(), quadratic(10), Bernoulli(0.3)),
+            "from_loss": both(ff.Focus(warm_start=True), walked(10), Uniform(3)),
+        },
+        "too few": refused(devices=2),
+        "checkpoint": refused(devices=4, checkpoint="never"),
+    }
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[1:]]
+    print(json.dumps(as_one_of_two(*numbers) if numbers else on_one_machine()))
