@@ -109,6 +109,14 @@ def layers_of(model: dict) -> list[str]:
 def main():
     task = read()
     os.environ["JAX_PLATFORMS"] = {"gpu": "cuda"}.get(task.device, task.device)
+    devices = 1
+    if task.kind == "cnn" and task.device == "cpu":
+        # A batch of 10 is too little to share: every core has clients of its own.
+        devices = task.threads
+        os.environ["XLA_FLAGS"] = (
+            f"--xla_force_host_platform_device_count={devices} "
+            "--xla_cpu_multi_thread_eigen=false"
+        )
     import focusfl as ff
 
     what, work, rounds = problem(task), task.work, task.warm + task.rounds
@@ -119,6 +127,7 @@ def main():
         return ff.simulate(
             ff.FedAvg(), what, ff.participation.Replay(masks), rounds=rounds,
             lr=float(work["lr"]), local_steps=int(work["local_steps"]), every=rounds,
+            devices=devices,
         )  # fmt: skip
 
     run()  # compiles: the warm-up is the whole run once

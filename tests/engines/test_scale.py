@@ -103,7 +103,7 @@ def slowly(*values):
     "algorithm, problem, who", [*CASES, *(slowly(*case) for case in MORE_CASES)]
 )
 def test_bits_do_not_depend_on_where_memory_is(
-    short_chunks, tmp_path, algorithm, problem, who
+    short_chunks, tmp_path, monkeypatch, algorithm, problem, who
 ):
     problem = problem()
     x0 = tree.map(lambda a: 1.0 + a, problem.x0)  # nobody's memory begins as zero
@@ -116,6 +116,8 @@ def test_bits_do_not_depend_on_where_memory_is(
 
     expected = bits(run("device"))
     assert bits(run("host")) == expected
+    assert bits(run("disk", tmp_path)) == expected
+    monkeypatch.setattr(store, "LARGE", 16)  # bytes: only counters are small now
     assert bits(run("disk", tmp_path)) == expected
     assert not list(tmp_path.iterdir())
 

@@ -6,7 +6,7 @@ on the device, or elsewhere (store.py) and brought there chunk by chunk (table.p
 spread over several devices (devices.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,12 +21,12 @@ import numpy as np
 from focusfl.core import Algorithm
 from focusfl.engines import memory
 from focusfl.engines import program as compiled
-from focusfl.engines.checkpoint import CODE, Facts, digest, keeping, words
+from focusfl.engines.checkpoint import CODE, Checkpoint, Facts, digest, keeping, words
 from focusfl.engines.devices import Devices, devices_for
 from focusfl.engines.drawn import Drawn
 from focusfl.engines.logs import fetch, last_of, one_of, result_of, whole_of
 from focusfl.engines.plan import Plan, chunk_rows, grown, pace, plan, slot_sizes
-from focusfl.engines.program import Program
+from focusfl.engines.program import Log, Program, State
 from focusfl.engines.run import (
     ClientState,
     OnEmpty,
@@ -95,7 +95,7 @@ def simulate(
     a `progress` that says the same in each, and get the same result.
     """
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
-    (result,) = _sweep(
+    (result,) = sweep(
         algorithm, problem, participation, lrs=[lr], rounds=rounds,
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
         every=every, progress=progress, checkpoint=checkpoint,
@@ -130,35 +130,6 @@ def sweep(
     With several seeds too, the results come seed by seed. `progress` gets the metrics
     of all of them, as arrays. Several runs have clients' memory on the device.
     """
-    return _sweep(
-        algorithm, problem, participation, lrs=lrs, rounds=rounds,
-        local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
-        every=every, progress=progress, checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every, client_state=client_state,
-        state_dir=state_dir, devices=devices,
-    )  # fmt: skip
-
-
-def _sweep(
-    algorithm: Algorithm,
-    problem: Problem,
-    participation: Participation,
-    *,
-    lrs: Sequence[float],
-    rounds: int,
-    local_steps: int,
-    x0: Tree | None,
-    seed: int | Sequence[int],
-    on_empty: OnEmpty,
-    record: Record,
-    every: int,
-    progress: Progress | None,
-    checkpoint: str | Path | None,
-    checkpoint_every: float | int,
-    client_state: ClientState,
-    state_dir: str | Path | None,
-    devices: int | None,
-) -> list[Result]:
     rates = np.atleast_1d(np.asarray(lrs, float))
     seeds = [seed] if isinstance(seed, int | np.integer) else list(seed)
     x0 = check(
@@ -244,38 +215,12 @@ def _sweep(
             }  # fmt: skip
 
         state, first = (table or kept).restore(state, fetch(first, 1), facts)
-        done = len(first.alive) - 1
-        logs, running, enough = [first], [], False
-        if progress and done:
-            enough = bool(progress(done, last_of(first)))
-        coming = chunks(done)
-        now = next(coming, None)
+        coming = chunks(len(first.alive) - 1)
         with table or nullcontext():
-            while now and not enough and logs[-1].alive[-1].any():
-                program, laid_out = now
-                if table:
-                    state, laid_out = table.bring(state, laid_out)
-                state, log = run(program, state, *fixed, laid_out)
-                running.append((log, min(rows, rounds - done)))
-                done += rows
-                kept.write()  # what was kept before this chunk, while it is running
-                now = next(coming, None)
-                if table and now:
-                    table.expect(now[1])
-                due = now is not None and kept.due()
-                # One chunk may run on while the next is laid out.
-                while len(running) > (now is not None and not due):
-                    logs.append(fetch(*running.pop(0)))
-                    if progress:
-                        told = sum(len(log.alive) for log in logs) - 1
-                        enough = bool(progress(told, last_of(logs[-1])))
-                if due:
-                    (table or kept).keep(state, whole_of(logs))
-            logs += [fetch(*more) for more in running]  # where it was enough
-            whole = whole_of(logs)
-            if len(logs) > 1:
-                (table or kept).keep(state, whole)
-                kept.write()
+            state, whole = _run_all(
+                lambda program, state, now: run(program, state, *fixed, now),
+                coming, rounds, state, first, kept, table, progress,
+            )  # fmt: skip
             if table:
                 clients = table.leave(anywhere, x0, data)
         axes, results = (runs > 1) + (len(seeds) > 1), []
@@ -297,3 +242,50 @@ def _sweep(
                 )  # fmt: skip
             )
         return results
+
+
+def _run_all(
+    run: Callable[[Program, State, Plan], tuple[State, Log]],
+    coming: Iterator[tuple[Program, Plan]],
+    rounds: int,
+    state: State,
+    first: Log,
+    kept: Checkpoint,
+    table: Table | None,
+    progress: Progress | None,
+) -> tuple[State, Log]:
+    """Run the chunks that are coming until there are enough; give the end and the log.
+
+    One chunk may run on while the next is laid out.
+    """
+    logs, running, enough = [first], [], False
+    done = len(first.alive) - 1
+    if progress and done:
+        enough = bool(progress(done, last_of(first)))
+    now = next(coming, None)
+    while now and not enough and logs[-1].alive[-1].any():
+        program, laid_out = now
+        if table:
+            state, laid_out = table.bring(state, laid_out)
+        state, log = run(program, state, laid_out)
+        rows = min(len(laid_out.round), rounds - done)
+        running.append((log, rows))
+        done += rows
+        kept.write()  # what was kept before this chunk, while it is running
+        now = next(coming, None)
+        if table and now:
+            table.expect(now[1])
+        due = now is not None and kept.due()
+        while len(running) > (now is not None and not due):
+            logs.append(fetch(*running.pop(0)))
+            if progress:
+                told = sum(len(log.alive) for log in logs) - 1
+                enough = bool(progress(told, last_of(logs[-1])))
+        if due:
+            (table or kept).keep(state, whole_of(logs))
+    logs += [fetch(*more) for more in running]  # where it was enough
+    whole = whole_of(logs)
+    if len(logs) > 1:
+        (table or kept).keep(state, whole)
+        kept.write()
+    return state, whole

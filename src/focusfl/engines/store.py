@@ -1,13 +1,16 @@
 """Clients' memory off the device: in arrays of this machine, or in files.
 
 Nothing is written for a client until it takes part: until then it has the first row.
-Files are memory-mapped and have holes where nothing was written.
+Files are memory-mapped and have holes where nothing was written. Large rows are read
+and written past the map, through which every page of them would cost a fault.
 
 A store that is kept by a checkpoint has two places per client. A row is never written
 over while the newest checkpoint needs it: the first write after a checkpoint goes to
 the client's other place. What a checkpoint must hold is thus only who is where.
 """
 
+import os
+import weakref
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryFile, gettempdir
@@ -21,9 +24,46 @@ from focusfl.tree import Tree
 
 NOWHERE = -1
 NAME = "clients-{}.rows"  # of the file with one leaf
+LARGE = 1 << 15  # bytes of a row
 
 Ids = Int[np.ndarray, "_"]
 Row = np.ndarray  # what one client has in one leaf
+
+
+class Leaf:
+    """One leaf of all rows there are: an array, which may be the map of a file."""
+
+    def __init__(self, array: np.ndarray, file: Any = None):
+        self.array, self._file = array, file
+        self._size = array[0].nbytes
+        self._past_the_map = file is not None and self._size >= LARGE
+        if file is not None:
+            weakref.finalize(self, file.close)
+
+    def read(self, at: Ids, out: np.ndarray) -> None:
+        """Copy some rows."""
+        if not self._past_the_map:
+            np.take(self.array, at, 0, out, "clip")  # any other mode copies twice
+            return
+        for place, row in zip(at.tolist(), out, strict=True):
+            if os.preadv(self._file.fileno(), [row], place * self._size) != self._size:
+                raise OSError(f"could not read all of row {place}")
+
+    def write(self, at: Ids, rows: np.ndarray) -> None:
+        """Replace some rows."""
+        if not self._past_the_map:
+            self.array[at] = rows
+            return
+        for place, row in zip(at.tolist(), rows, strict=True):
+            done = os.pwrite(self._file.fileno(), row.data, place * self._size)
+            if done != self._size:
+                raise OSError(f"could not write all of row {place}")
+
+    def flush(self) -> None:
+        """See to it that what was written survives this machine."""
+        if self._file is not None:
+            self.array.flush()  # type: ignore[attr-defined]
+            os.fsync(self._file.fileno())
 
 
 class Rows:
@@ -32,9 +72,9 @@ class Rows:
     rows[ids] reads the rows of some clients, np.asarray(rows) those of all.
     """
 
-    def __init__(self, kept: np.ndarray, at: Ids, first: Row):
+    def __init__(self, kept: Leaf, at: Ids, first: Row):
         self._kept, self._at, self._first = kept, at, first
-        self.shape, self.dtype = (len(at), *first.shape), kept.dtype
+        self.shape, self.dtype = (len(at), *first.shape), first.dtype
         self.ndim = len(self.shape)
 
     def __len__(self) -> int:
@@ -42,9 +82,9 @@ class Rows:
 
     def __getitem__(self, ids: Any) -> np.ndarray:
         at = np.asarray(self._at[ids])
-        out = np.empty((*at.shape, *self._first.shape), self.dtype)
-        _read(out, self._kept, at, self._first)
-        return out
+        out = np.empty((at.size, *self._first.shape), self.dtype)
+        _read(out, self._kept, at.ravel(), self._first)
+        return out.reshape(*at.shape, *self._first.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
@@ -80,7 +120,7 @@ class Store:
         shapes = [((1 + named) * num_clients, *row.shape) for row in leaves]
         if not on_disk:  # zeros cost nothing until they are written to
             pairs = zip(shapes, leaves, strict=True)
-            self._kept = [np.zeros(shape, row.dtype) for shape, row in pairs]
+            self._kept = [Leaf(np.zeros(shape, row.dtype)) for shape, row in pairs]
             return
         folder = Path(gettempdir() if folder is None else folder).expanduser()
         need = (1 + named) * most * sum(row.nbytes for row in leaves)
@@ -114,25 +154,27 @@ class Store:
         else:
             at = ids
         for kept, own in zip(self._kept, jax.tree.leaves(rows), strict=True):
-            kept[at] = own
+            kept.write(at, own)
         self.at[ids] = at
 
     def flush(self) -> None:
         """See to it that what was written survives this machine."""
         for kept in self._kept:
-            if isinstance(kept, np.memmap):
-                kept.flush()
+            kept.flush()
 
     def keep(self, at: Ids) -> None:
         """Take this for what the newest checkpoint says."""
         self.at, self._kept_at = at.copy(), at.copy()
 
 
-def _read(
-    out: np.ndarray, kept: np.ndarray, at: Int[np.ndarray, "*ids"], first: Row
-) -> None:
-    np.take(kept, np.maximum(at, 0), 0, out, "clip")  # any other mode copies twice
-    out[at == NOWHERE] = first
+def _read(out: np.ndarray, kept: Leaf, at: Ids, first: Row) -> None:
+    here = at != NOWHERE
+    if here.all():
+        kept.read(at, out)
+        return
+    there = np.empty((here.sum(), *first.shape), first.dtype)
+    kept.read(at[here], there)
+    out[here], out[~here] = there, first
 
 
 def _mapped(
@@ -142,10 +184,10 @@ def _mapped(
     need: int,
     named: bool,
     resumed: bool,
-) -> list[np.ndarray]:
+) -> list[Leaf]:
     """Map a file per leaf. Raise if the disk is too small for what may be written:
     a process that writes to a full one through a map is ended by the system."""
-    arrays: list[np.ndarray] = []
+    mapped: list[Leaf] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if named and not resumed:  # what a run left that was never kept
@@ -159,14 +201,14 @@ def _mapped(
             )
         for number, (shape, row) in enumerate(zip(shapes, leaves, strict=True)):
             count = int(np.prod(shape)) * row.itemsize
-            with _opened(folder / NAME.format(number), count, named, resumed) as file:
-                arrays.append(np.memmap(file, row.dtype, "r+", shape=shape))
+            file = _opened(folder / NAME.format(number), count, named, resumed)
+            mapped.append(Leaf(np.memmap(file, row.dtype, "r+", shape=shape), file))
     except OSError as error:
         raise ValueError(
             "clients' memory must be in a folder that can be written to; "
             f"got {folder}: {error.strerror}."
         ) from None
-    return arrays
+    return mapped
 
 
 def _opened(path: Path, count: int, named: bool, resumed: bool) -> Any:

@@ -1,0 +1,103 @@
+"""What a round costs, as a function of |S|, d and local steps: measure, fit, compare.
+
+    seconds = a + |S| (b + e d + g d steps)
+
+a is what every round costs, b a participant, e a number of its model and of its data
+(fetched and written back), g a number in a local step. Logistic regression with FOCUS,
+N = 10,000, two rows a client, float64. The fit weighs relative errors.
+Usage: python benchmarks/cost.py [--json FILE]
+"""
+
+import argparse
+import json
+import time
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+import focusfl as ff
+
+CLIENTS, ROWS = 10_000, 2
+ACTIVE, DIMS, STEPS = (10, 40, 160), (32, 128, 512), (1, 5, 20)
+ROUNDS, CHUNK, REPEATS = 256 * 12, 256, 3
+TERMS = {"a": "a round", "b": "a participant", "e": "a number", "g": "a step of one"}
+
+
+def round_seconds(problem, active: int, steps: int) -> float:
+    """The time of a round: of the chunks in the middle of a run, the least of some."""
+    times: list[float] = []
+
+    def run():
+        times.clear()
+        ff.simulate(
+            ff.Focus(), problem, ff.participation.Uniform(active), rounds=ROUNDS,
+            lr=1e-6, local_steps=steps, every=10**9,
+            progress=lambda *_: times.append(time.perf_counter()),
+        )  # fmt: skip
+        return (times[-2] - times[1]) / (len(times) - 3) / CHUNK
+
+    run()
+    return min(run() for _ in range(REPEATS))
+
+
+def measure() -> list[dict]:
+    rng, found = np.random.default_rng(0), []
+    for dim in DIMS:
+        A = rng.standard_normal((CLIENTS, ROWS, dim))
+        b = np.where(rng.random((CLIENTS, ROWS)) < 0.5, 1.0, -1.0)
+        problem = ff.problems.Logistic(A, b)
+        problem.__dict__["optimum"] = np.zeros(dim)  # nobody looks at the distance
+        for active, steps in product(ACTIVE, STEPS):
+            seconds = round_seconds(problem, active, steps)
+            found.append({"S": active, "d": dim, "steps": steps, "seconds": seconds})
+    return found
+
+
+def fit(found: list[dict]) -> tuple[dict[str, float], float]:
+    """The constants, none of them negative, and the largest relative error."""
+    rows = np.array(
+        [
+            [1, r["S"], r["S"] * r["d"], r["S"] * r["d"] * r["steps"]]
+            for r in found
+        ]
+    )  # fmt: skip
+    times = np.array([r["seconds"] for r in found])
+    use = list(range(len(TERMS)))
+    while True:  # leave out what comes out negative, and fit again
+        scaled = rows[:, use] / times[:, None]
+        constants = np.linalg.lstsq(scaled, np.ones(len(times)), rcond=None)[0]
+        if (constants >= 0).all():
+            break
+        use.pop(int(constants.argmin()))
+    every = dict.fromkeys(TERMS, 0.0)
+    every |= {list(TERMS)[i]: float(c) for i, c in zip(use, constants, strict=True)}
+    predicted = rows @ np.array(list(every.values()))
+    return every, float(np.abs(predicted / times - 1).max())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found = measure()
+    constants, worst = fit(found)
+    for row in found:
+        row["predicted"] = (
+            constants["a"] + row["S"] * (constants["b"] + row["d"] * (
+                constants["e"] + constants["g"] * row["steps"]))
+        )  # fmt: skip
+        print(
+            f"|S| {row['S']:>4}  d {row['d']:>4}  steps {row['steps']:>3}"
+            f"{1e6 * row['seconds']:>10.1f} us{1e6 * row['predicted']:>10.1f} by fit"
+        )
+    for name, what in TERMS.items():
+        print(f"{name} = {1e9 * constants[name]:>10.3f} ns for {what}")
+    print(f"the fit is off by at most {worst:.0%}")
+    if options.json:
+        about = {"constants": constants, "worst": worst, "measured": found}
+        options.json.write_text(json.dumps(about, indent=2))
+
+
+if __name__ == "__main__":
+    main()
