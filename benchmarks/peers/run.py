@@ -109,12 +109,10 @@ def call(place: Place, run: Run, workload: str) -> tuple[dict, dict]:
         "--warm", run.warm, "--threads", place.threads, "--device", place.device,
         "--began", time.time(),
     ]  # fmt: skip
-    cores = sorted(os.sched_getaffinity(0))[: place.threads]
     with open(place.cache / "log", "w+") as log:
         child = subprocess.Popen(
-            list(map(str, command)), stdout=log, stderr=log, start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        )  # fmt: skip
+            list(map(str, command)), stdout=log, stderr=log, start_new_session=True
+        )
         watch = Watch(child.pid)
         try:
             code = child.wait()
@@ -247,6 +245,8 @@ def main():
     parser.add_argument("--json", type=Path, help="default: peers.json in the cache")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and end what was started
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[: options.threads])  # every side inherits it
     cache = options.cache.resolve()
     if options.device == "gpu" and "flower" in options.peers:
         parser.error("on a GPU focusfl and pfl are compared: add --peers pfl")

@@ -215,8 +215,11 @@ def push(
         local, _ = jax.lax.scan(step, local, numbers, unroll=unroll)
         return algorithm.push(client, here, local, rd)
 
-    each: Any = partial(jax.vmap, axis_size=len(ids))
-    mine, ups = each(participant)(clients, data, ids, done)
+    theirs = clients, data, ids, done
+    if _take_turns(server.x):
+        mine, ups = jax.lax.map(lambda own: participant(*own), theirs)
+    else:
+        mine, ups = jax.vmap(participant, axis_size=len(ids))(*theirs)
     ups = jax.tree.map(partial(_or_zero, there), ups)
     return mine, objective.collect(ups, data)
 
@@ -253,6 +256,12 @@ def _evaluate(
         return program.objective.evaluate(x, held)
     due = ((index + 1) % program.every == 0) & (index != PADDING)
     return jax.lax.cond(due, lambda: program.objective.evaluate(x, held), lambda: last)
+
+
+def _take_turns(x: Tree) -> bool:
+    """Whether participants work one after the other: on a CPU a large model should
+    stay in the cache for all its local steps."""
+    return size(x) > SMALL and jax.default_backend() == "cpu"
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:
