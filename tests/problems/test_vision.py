@@ -54,7 +54,7 @@ def test_scores_and_gradients_are_those_of_plain_convolutions(backend, monkeypat
     weigh = np.random.default_rng(1).normal(size=(4, 10)).astype(np.float32)
 
     def both(net):
-        return jax.value_and_grad(lambda p: (net(p, x) * weigh).sum())(params)
+        return jax.jit(jax.value_and_grad(lambda p: (net(p, x) * weigh).sum()))(params)
 
     with jax.enable_x64(True):  # rounding decides which of two near equals is larger
         params, x, weigh = jax.tree.map(lambda a: a.astype(float), (params, x, weigh))
@@ -133,7 +133,7 @@ def test_convolutions_without_padding_are_plain_ones_too():
 
         on_cpu, on_gpu = (partial(images_last, m) for m in (convolve_cpu, convolve_gpu))
         want, *others = (
-            dict(zip("xwb", jax.grad(net, (0, 1, 2))(x, w, b), strict=True))
+            dict(zip("xwb", jax.jit(jax.grad(net, (0, 1, 2)))(x, w, b), strict=True))
             for net in (plain, on_gpu, on_cpu)
         )
         assert all(gap(found, want) < 1e-12 for found in others)
