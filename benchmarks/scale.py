@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+import made_up
 import numpy as np
 
 import focusfl as ff
@@ -45,17 +46,7 @@ def timed(call) -> float:
 
 def logistic(num_clients: int) -> dict:
     """Time a round and an evaluation; measure memory."""
-    rng = np.random.default_rng(0)
-    size = num_clients * ROWS * DIM
-    room = np.empty(size + 8)
-    first = -room.ctypes.data % 64 // 8  # aligned, so that nobody needs a copy
-    A = room[first : first + size].reshape(num_clients, ROWS, DIM)
-    rng.standard_normal(out=A)
-    b = np.where(A[:, :, 0] + rng.standard_normal((num_clients, ROWS)) > 0, 1.0, -1.0)
-    problem = ff.problems.Logistic(A, b)
-    # Nobody looks at the distance, and Newton's method takes minutes on a million.
-    problem.__dict__["optimum"] = np.zeros(DIM)
-
+    problem = made_up.logistic(num_clients, ROWS, DIM)
     times = []
 
     def run():

@@ -1,9 +1,11 @@
 """Problems, algorithms and schedules that several tests share."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import focusfl as ff
@@ -93,12 +95,8 @@ class Model(NamedTuple):
     x: Any
 
 
-@dataclass(frozen=True)
-class Diary(Algorithm):
-    """Uses every hook: clients write down what they sat out and what they were told."""
-
-    def init(self, params):
-        return Model(params), Entry(0.0, tree.zeros(params))
+class Listener(Algorithm):
+    """Averages models after local steps; clients keep the answer they get."""
 
     def broadcast(self, server):
         return {"x": server.x}
@@ -112,14 +110,84 @@ class Diary(Algorithm):
     def push(self, client, down, local, rd):
         return client, {"x": local.x}
 
-    def update(self, server, total, rd):
-        return Model(tree.axpy(0.5, server.x, tree.scale(0.5, rd.mean(total["x"]))))
-
     def settle(self, client, down, rd):
         return client._replace(answer=down["x"])
 
+
+@dataclass(frozen=True)
+class Diary(Listener):
+    """Uses every hook: clients write down what they sat out and what they were told."""
+
+    def init(self, params):
+        return Model(params), Entry(0.0, tree.zeros(params))
+
+    def update(self, server, total, rd):
+        return Model(tree.axpy(0.5, server.x, tree.scale(0.5, rd.mean(total["x"]))))
+
     def idle(self, client, rd):
         return client._replace(idle=client.idle + 1 + rd.index)
+
+
+@dataclass(frozen=True)
+class Told(Listener):
+    """Starts warm, and clients keep the answer they get."""
+
+    @property
+    def starts_warm(self):
+        return True
+
+    def init(self, params):
+        return Model(params), Entry(1.0, tree.zeros(params))
+
+    def update(self, server, total, rd):
+        return Model(rd.mean(total["x"], of_nobody=server.x))
+
+
+def squares(x, samples):
+    return (samples["a"] @ x["w"] + x["b"] - samples["y"]) ** 2
+
+
+@cache
+def walked(
+    num_clients=20, loss=squares, begin=1.0, held=10, dtype="float32", stream="epochs"
+):
+    """Clients with 5 to 8 samples, walked three at a time: epochs have a short end."""
+    rng = np.random.default_rng(0)
+
+    def samples(rows):
+        a, y = rng.standard_normal((rows, 4)), rng.standard_normal(rows)
+        return {"a": a.astype(dtype), "y": y.astype(dtype)}
+
+    return ff.problems.from_loss(
+        loss,
+        {"w": np.full(4, begin), "b": np.full((), begin)},
+        [samples(5 + i % 4) for i in range(num_clients)],
+        batch_size=3,
+        held=samples(held),
+        dtype=dtype,
+        stream=stream,
+    )
+
+
+def bits(result):
+    """Everything a result holds, to the bit."""
+    named = jax.tree_util.tree_leaves_with_path(vars(result))
+    arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in named}
+    return {name: (str(a.dtype), a.shape, a.tobytes()) for name, a in arrays.items()}
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after(rounds):
+    """Make a `progress` that ends a run the hard way."""
+
+    def progress(done, _):
+        if done > rounds:
+            raise Stopped
+
+    return progress
 
 
 def same(a, b) -> bool:

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from helpers import Diary, Nested, quadratic  # noqa: E402
+from helpers import Diary, Nested, quadratic, walked  # noqa: E402
 
 import focusfl as ff  # noqa: E402
 from focusfl.engines import plan, program  # noqa: E402
@@ -27,26 +28,8 @@ HOW = {"rounds": 40, "lr": 0.02, "local_steps": 2}
 COLLECTIVE = re.compile(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(")
 
 
-def squares(x, samples):
-    return (samples["a"] @ x["w"] + x["b"] - samples["y"]) ** 2
-
-
-def walked(num_clients):
-    """A problem that draws batches, in float64."""
-    rng = np.random.default_rng(0)
-
-    def samples(rows):
-        return {"a": rng.standard_normal((rows, 4)), "y": rng.standard_normal(rows)}
-
-    return ff.problems.from_loss(
-        squares,
-        {"w": np.ones(4), "b": np.ones(())},
-        [samples(5 + i % 4) for i in range(num_clients)],
-        batch_size=3,
-        held=samples(10),
-        stream="with_replacement",
-        dtype="float64",
-    )
+# Draws batches, in float64.
+drawn_by = partial(walked, dtype="float64", stream="with_replacement")
 
 
 def apart(one, other):
@@ -128,7 +111,7 @@ def refused(**more):
 
 
 def on_one_machine():
-    some, few, quick, drawn = Bernoulli(0.15), Uniform(7), quadratic(41), walked(41)
+    some, few, quick, drawn = Bernoulli(0.15), Uniform(7), quadratic(41), drawn_by(41)
     found = {
         f"{type(algorithm).__name__} {name}": both(algorithm, problem, who)
         for algorithm in (ff.Focus(), ff.FedAvg(), ff.Scaffold(), ff.FedAU(), ff.MIFA())
@@ -166,7 +149,7 @@ def as_one_of_two(port, number):
     return {
         "gaps": {
             "quadratic": both(ff.Scaffold(), quadratic(10), Bernoulli(0.3)),
-            "from_loss": both(ff.Focus(warm_start=True), walked(10), Uniform(3)),
+            "from_loss": both(ff.Focus(warm_start=True), drawn_by(10), Uniform(3)),
         },
         "too few": refused(devices=2),
         "checkpoint": refused(devices=4, checkpoint="never"),

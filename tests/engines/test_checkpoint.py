@@ -8,14 +8,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
+from helpers import Stopped, bits, squares, stop_after, walked
 
 import focusfl as ff
 from focusfl.engines import checkpoint, program
@@ -23,10 +23,6 @@ from focusfl.participation import Bernoulli, Full, Replay
 
 ROUNDS = 2000
 CHUNK = 256
-
-
-def squares(x, samples):
-    return (samples["a"] @ x["w"] + x["b"] - samples["y"]) ** 2
 
 
 def power(exponent):
@@ -41,24 +37,7 @@ def quadratic(seed=0):
     return ff.problems.random_quadratic(6, 5, seed=seed)
 
 
-@cache
-def epochs(loss=squares, held=20, dtype="float32"):
-    """Clients with 5 to 8 samples, walked three at a time: epochs have a short end."""
-    rng = np.random.default_rng(0)
-
-    def samples(rows):
-        a, y = rng.standard_normal((rows, 4)), rng.standard_normal(rows)
-        return {"a": a.astype(dtype), "y": y.astype(dtype)}
-
-    return ff.problems.from_loss(
-        loss,
-        {"w": np.zeros(4), "b": np.zeros(())},
-        [samples(5 + i % 4) for i in range(6)],
-        batch_size=3,
-        held=samples(held),
-        dtype=dtype,
-    )
-
+epochs = partial(walked, 6, begin=0.0, held=20)
 
 CASES = {
     "focus, quadratic": (ff.Focus(), quadratic, {"record": "model"}),
@@ -89,25 +68,6 @@ def run(case=CASE, /, **changes):
 never_stopped = cache(run)
 
 
-def bits(result):
-    """Everything a result holds, to the bit."""
-    named = jax.tree_util.tree_leaves_with_path(vars(result))
-    arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in named}
-    return {name: (str(a.dtype), a.shape, a.tobytes()) for name, a in arrays.items()}
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_after(round):
-    def progress(done, metrics):
-        if done > round:
-            raise Stopped
-
-    return progress
-
-
 def told_of(case, **changes):
     """Run; give the rounds that progress was told of, and the result."""
     told = []
@@ -130,9 +90,12 @@ def test_a_run_that_stops_at_a_random_round_resumes_to_the_bit(case, tmp_path):
 
 def test_runs_killed_again_and_again_end_with_the_bits_of_runs_never_stopped(tmp_path):
     rng, resumed = random.Random(0), set()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for turns in (*(rng.randint(2, 3) for _ in range(2)), None):
         command = [sys.executable, __file__, str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as life:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=env
+        ) as life:
             told, last = [], 0
             while last != turns and (line := life.stdout.readline()):
                 told.append(line.split(":"))

@@ -1,16 +1,12 @@
 """Clients' memory on the device, on the host or on disk; a hundred thousand clients."""
 
-from dataclasses import dataclass
-from functools import cache
-
 import jax
 import numpy as np
 import pytest
-from helpers import Diary, Entry, Model, quadratic, same
+from helpers import Diary, Stopped, Told, bits, quadratic, same, stop_after, walked
 
 import focusfl as ff
 from focusfl import tree
-from focusfl.core import Algorithm
 from focusfl.engines import checkpoint, memory, plan, start, store
 from focusfl.engines import simulate as simulator
 from focusfl.participation import Bernoulli, Cyclic, Full, Markov, Replay, Uniform
@@ -19,68 +15,10 @@ ELSEWHERE = ("host", "disk")
 HOW = {"rounds": 90, "lr": 0.02, "local_steps": 2}
 
 
-@dataclass(frozen=True)
-class Told(Algorithm):
-    """Starts warm, and clients keep the answer they get."""
-
-    @property
-    def starts_warm(self):
-        return True
-
-    def init(self, params):
-        return Model(params), Entry(1.0, tree.zeros(params))
-
-    def broadcast(self, server):
-        return {"x": server.x}
-
-    def pull(self, client, down):
-        return Model(down["x"])
-
-    def step(self, local, grad_fn, batch, rd):
-        return Model(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
-
-    def push(self, client, down, local, rd):
-        return client, {"x": local.x}
-
-    def update(self, server, total, rd):
-        return Model(rd.mean(total["x"], of_nobody=server.x))
-
-    def settle(self, client, down, rd):
-        return client._replace(answer=down["x"])
-
-
-def squares(x, samples):
-    return (samples["a"] @ x["w"] + x["b"] - samples["y"]) ** 2
-
-
-@cache
-def walked(num_clients=20):
-    """A problem that draws batches by how many gradients a client has computed."""
-    rng = np.random.default_rng(0)
-
-    def samples(rows):
-        a, y = rng.standard_normal((rows, 4)), rng.standard_normal(rows)
-        return {"a": a.astype(np.float32), "y": y.astype(np.float32)}
-
-    return ff.problems.from_loss(
-        squares,
-        {"w": np.ones(4), "b": np.ones(())},
-        [samples(5 + i % 4) for i in range(num_clients)],
-        batch_size=3,
-        held=samples(10),
-    )
-
-
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Ten chunks or so where there would be one."""
     monkeypatch.setattr(simulator, "pace", lambda *_: plan.Pace(8, 50, 3))
-
-
-def bits(result):
-    named = jax.tree_util.tree_leaves_with_path(vars(result))
-    arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in named}
-    return {name: (str(a.dtype), a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
 CASES = [
@@ -152,18 +90,6 @@ def test_rows_are_read_when_they_are_asked_for():
     assert same(z[4], x0) and not same(z[3], x0) and same(z[[3, 7]], z[2:8][[1, 5]])
     assert np.asarray(z).shape == z.shape and "(20, 5)" in repr(z)
     assert run.clients.last[:].tolist() == [3 if i in (3, 7) else -1 for i in range(20)]
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_after(rounds):
-    def progress(done, _):
-        if done > rounds:
-            raise Stopped
-
-    return progress
 
 
 def kept_now_and_then(monkeypatch, every):

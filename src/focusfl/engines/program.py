@@ -18,6 +18,7 @@ from focusfl.engines.devices import OWN, SAME, Devices
 from focusfl.engines.plan import PADDING, SMALL, Plan
 from focusfl.engines.run import Record, grad_fn, next_batch, sane
 from focusfl.problems import Objective
+from focusfl.problems.loss import take_turns
 from focusfl.tree import Tree
 
 # On a GPU, XLA would write kernels of its own for every product and try them out: that
@@ -216,7 +217,7 @@ def push(
         return algorithm.push(client, here, local, rd)
 
     theirs = clients, data, ids, done
-    if _take_turns(server.x):
+    if take_turns(server.x):
         mine, ups = jax.lax.map(lambda own: participant(*own), theirs)
     else:
         mine, ups = jax.vmap(participant, axis_size=len(ids))(*theirs)
@@ -256,12 +257,6 @@ def _evaluate(
         return program.objective.evaluate(x, held)
     due = ((index + 1) % program.every == 0) & (index != PADDING)
     return jax.lax.cond(due, lambda: program.objective.evaluate(x, held), lambda: last)
-
-
-def _take_turns(x: Tree) -> bool:
-    """Whether participants work one after the other: on a CPU a large model should
-    stay in the cache for all its local steps."""
-    return size(x) > SMALL and jax.default_backend() == "cpu"
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:

@@ -229,18 +229,11 @@ def sweep(
             if table is None:
                 clients = leave(anywhere, one(state.clients), data)
                 clients = jax.tree.map(spread.fetch, clients)
-            results.append(
-                result_of(
-                    algorithm,
-                    many,
-                    local_steps,
-                    float(rates[k]),
-                    one(whole),
-                    drawn.active[s],
-                    one(state.server),
-                    clients,
-                )  # fmt: skip
-            )
+            result = result_of(
+                algorithm, many, local_steps, float(rates[k]), one(whole),
+                drawn.active[s], one(state.server), clients,
+            )  # fmt: skip
+            results.append(result)
         return results
 
 

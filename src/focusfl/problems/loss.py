@@ -54,7 +54,7 @@ class MeanLoss(Objective):
         if self.augment is not None:
             samples = self.augment(keys.fold(batch.key, batch.number, 1), samples)
         gradient: Any = jax.grad(loss)
-        if _take_turns(jax.tree.leaves(x)):
+        if take_turns(x):
             gradient = jax.custom_batching.sequential_vmap(gradient)
         return gradient(x, samples, weights)
 
@@ -200,11 +200,13 @@ def _compiled(objective: MeanLoss) -> Callable:
     return jax.jit(objective._grad)
 
 
-def _take_turns(leaves: list) -> bool:
-    """Whether clients are computed one by one: large models are faster so on a CPU."""
+def take_turns(x: Tree) -> bool:
+    """Whether clients work one by one: on a CPU a large model should stay in the cache,
+    and its products are faster so."""
     import jax
 
-    return jax.default_backend() == "cpu" and sum(a.size for a in leaves) > LARGE
+    large = sum(a.size for a in jax.tree.leaves(x)) > LARGE
+    return large and jax.default_backend() == "cpu"
 
 
 def _shuffled(key: Any, places: Any, length: Any) -> Any:
