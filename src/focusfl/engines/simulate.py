@@ -147,7 +147,7 @@ def sweep(
     sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
     skips = on_empty == "skip" and (sometimes or len(seeds) > 1 and not drawn.all)
     program = Program(
-        algorithm, objective, spread, slots, local_steps, record, every, skips
+        algorithm, objective, spread, slots, int(local_steps), record, every, skips
     )
     x64 = jax.enable_x64(problem.dtype == "float64")
     kept_in = keeping(checkpoint, checkpoint_every)

@@ -19,6 +19,7 @@ Augment = Callable[[Any, Tree], Tree]  # (key, samples) -> samples, changed at r
 
 LARGE = 10_000  # numbers in a model
 SWAPS = 40  # rounds of the shuffle
+UNROLL = 4  # of them per turn of its loop
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,8 @@ def _shuffled(key: Any, places: Any, length: Any) -> Any:
         return jnp.where(coin >> 31 == 1, partner, places), None
 
     n, random = jnp.uint32(length), jax.random.bits(key, (SWAPS, 2), "uint32")
-    # A turn of a loop is nothing on a CPU, and several launches elsewhere.
-    unroll = 1 if jax.default_backend() == "cpu" else SWAPS
+    # A turn of a loop is nothing on a CPU, and several launches elsewhere; a long body
+    # takes seconds to compile there.
+    unroll = 1 if jax.default_backend() == "cpu" else UNROLL
     places, _ = jax.lax.scan(swap, places.astype("uint32"), random, unroll=unroll)
     return places.astype("int32")
