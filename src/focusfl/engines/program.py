@@ -50,6 +50,20 @@ class State(NamedTuple):
     alive: Bool[Array, "*runs"]  # false from the round on that broke the run
 
 
+class Slots(NamedTuple):
+    """Those who may take part in a round."""
+
+    ids: Int[Array, " slots"]
+    there: Bool[Array, " slots"]  # false: an empty slot
+    rows: Int[Array, " slots"] | None  # where in the data each has its own; None: here
+    clients: Any  # leaves (slots, ...)
+    done: Int[Array, " slots"]  # gradients each has computed so far
+
+    def own(self, data: Tree) -> Tree:
+        """Data slot by slot."""
+        return data if self.rows is None else at(data, self.rows)
+
+
 SPREAD = State._make([SAME, OWN, OWN, SAME, SAME])  # over several devices
 
 
@@ -173,32 +187,59 @@ def play(
     participants' new memory, slot by slot. On several devices, N, ids and slots are
     those of the device.
     """
-    num_clients = clients_in(data)
-    if len(ids) < num_clients:
-        data = jax.tree.map(lambda a: a.at[ids].get(mode="clip"), data)
-    own = ids if places is None else places
-    if len(ids) < num_clients or places is not None:
-        clients = jax.tree.map(lambda a: a.at[own].get(mode="clip"), clients)
-    who, done = program.devices.names(ids), steps.at[own].get(mode="clip")
+    everybody, own = len(ids) == clients_in(data), ids if places is None else places
+    rows = None if everybody else ids
+    if not everybody or places is not None:
+        clients = at(clients, own)
+    who = program.devices.names(ids)
     there = who < program.devices.num_clients
-    mine, total = push(program, rd, who, there, data, key, server, clients, done)
+    slots = Slots(who, there, rows, clients, at(steps, own))
+    mine, total = push(program, rd, slots, data, key, server)
     server = program.algorithm.update(server, program.devices.total(total), rd)
-    return server, settle(program, rd, server, mine, data)
+    return server, settle(program, rd, server, mine, slots.own(data))
 
 
 def push(
-    program: Program,
-    rd: Round,
-    ids: Int[Array, " slots"],
-    there: Bool[Array, " slots"],
-    data: Tree,
-    key: Any,
-    server: Any,
-    clients: Any,
-    done: Int[Array, " slots"],
+    program: Program, rd: Round, slots: Slots, data: Tree, key: Any, server: Any
 ) -> tuple[Any, Any]:
     """The new memory of clients after their steps, slot by slot, and the sum of what
     those who are there push."""
+    if take_turns(server.x):
+        return _push_in_turn(program, rd, slots, data, key, server)
+    one, theirs = _participant(program, rd, key, server), slots.own(data)
+    mine, ups = jax.vmap(one, axis_size=len(slots.ids))(
+        slots.clients, theirs, slots.ids, slots.done
+    )
+    ups = jax.tree.map(partial(_or_zero, slots.there), ups)
+    return mine, program.objective.collect(ups, theirs)
+
+
+def _push_in_turn(
+    program: Program, rd: Round, slots: Slots, data: Tree, key: Any, server: Any
+) -> tuple[Any, Any]:
+    """The same, one after the other: empty slots cost nothing, and no more than one
+    message is held."""
+    participant = _participant(program, rd, key, server)
+
+    def alone(i: Any, clients: Any) -> tuple[Any, Any]:
+        own = at(data, i if slots.rows is None else slots.rows[i])
+        client, up = participant(at(clients, i), own, slots.ids[i], slots.done[i])
+        return client, program.objective.collect(*jax.tree.map(_as_one, (up, own)))
+
+    def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        (clients, total), i = carry, order[k]
+        client, up = alone(i, clients)
+        clients = jax.tree.map(lambda a, b: a.at[i].set(b), clients, client)
+        return clients, jax.tree.map(jnp.add, total, up)
+
+    order = jnp.argsort(~slots.there)
+    _, up = jax.eval_shape(alone, 0, slots.clients)
+    nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), up)
+    return jax.lax.fori_loop(0, slots.there.sum(), turn, (slots.clients, nothing))
+
+
+def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
+    """What one client does: (memory, data, id, steps done) -> (memory, message)."""
     algorithm, objective = program.algorithm, program.objective
     down = algorithm.broadcast(server)
     unroll = UNROLL if size(server.x) <= SMALL else 1
@@ -216,13 +257,7 @@ def push(
         local, _ = jax.lax.scan(step, local, numbers, unroll=unroll)
         return algorithm.push(client, here, local, rd)
 
-    theirs = clients, data, ids, done
-    if take_turns(server.x):
-        mine, ups = jax.lax.map(lambda own: participant(*own), theirs)
-    else:
-        mine, ups = jax.vmap(participant, axis_size=len(ids))(*theirs)
-    ups = jax.tree.map(partial(_or_zero, there), ups)
-    return mine, objective.collect(ups, data)
+    return participant
 
 
 def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
@@ -268,6 +303,11 @@ def size(x: Tree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(x))
 
 
+def at(table: Tree, rows: Int[Array, "*slots"]) -> Tree:
+    """These rows of a table; for those beyond its end, the last."""
+    return jax.tree.map(lambda a: a.at[rows].get(mode="clip"), table)
+
+
 def clients_in(data: Tree) -> int:
     """Count those whose data this is."""
     return len(jax.tree.leaves(data)[0])
@@ -275,6 +315,10 @@ def clients_in(data: Tree) -> int:
 
 def _or_zero(active: Bool[Array, " slots"], a: Array) -> Array:
     return jnp.where(active.reshape(-1, *[1] * (a.ndim - 1)), a, 0)
+
+
+def _as_one(a: Array) -> Array:
+    return a[None]
 
 
 def _pad(a: Array, slots: int) -> Array:

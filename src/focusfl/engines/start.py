@@ -16,7 +16,9 @@ from focusfl.engines.program import (
     SPREAD,
     Log,
     Program,
+    Slots,
     State,
+    at,
     clients_in,
     log,
     play,
@@ -172,7 +174,8 @@ def _some(
     if not program.algorithm.starts_warm:
         return (clients, steps), None
     program, there = program._replace(local_steps=1), ids < rd.num_clients
-    clients, total = push(program, rd, ids, there, mine, key, server, clients, steps)
+    slots = Slots(ids, there, None, clients, steps)
+    clients, total = push(program, rd, slots, mine, key, server)
     return (clients, steps + 1), total
 
 
@@ -186,9 +189,7 @@ def _settled(program: Program, server: Any, clients: Any, data: Tree, ids: Ids) 
     return settle(program, _warm_up(program), server, clients, _get(data, ids))
 
 
-@jax.jit
-def _get(table: Tree, ids: Ids) -> Tree:
-    return jax.tree.map(lambda a: a.at[ids].get(mode="clip"), table)
+_get = jax.jit(at)
 
 
 @partial(jax.jit, donate_argnums=0)

@@ -125,7 +125,7 @@ class Table:
             for ids in parts(x0, clients_in(data)):
                 ids = ids[ids < clients_in(data)]
                 clients, steps = self.store.read(ids)
-                clients = leave(program, clients, data, ids)
+                clients = jax.device_get(leave(program, clients, data, ids))
                 self.store.write(ids, (clients, steps))
         clients, _ = self.store.rows()
         return clients
