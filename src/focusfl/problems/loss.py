@@ -40,7 +40,8 @@ class MeanLoss(Objective):
 
         first = jax.tree.leaves(x)[0]
         with jax.enable_x64(first.dtype == "float64"):
-            if isinstance(first, np.ndarray):  # stay in the library of the model
+            # Stay in the library of the model; numpy makes scalars of 0-d arrays.
+            if isinstance(first, np.ndarray | np.generic):
                 return jax.tree.map(np.asarray, _compiled(self)(x, data, batch))
             return self._grad(x, data, batch)
 
