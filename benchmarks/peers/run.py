@@ -51,9 +51,9 @@ RUNS = {
         Run("flower", "flower", 40, 5),
     ],
     "cnn": [
-        Run("focusfl", "focusfl", 2, 1),
-        Run("pfl", "pfl", 2, 1),
-        Run("flower", "flower", 2, 1),
+        Run("focusfl", "focusfl", 5, 1),
+        Run("pfl", "pfl", 5, 1),
+        Run("flower", "flower", 5, 1),
     ],
     "ridge": [
         Run("focusfl", "focusfl", 50_000, 0),

@@ -2,8 +2,9 @@
 
 A round picks the branch whose number of slots is just enough for its participants,
 gathers their memory and data, runs them side by side, and scatters their memory back:
-its cost follows |S|, not N. The memory may be a table of a chunk's participants alone
-(table.py); the plan then says which place in it is whose.
+its cost follows |S|, not N. Large models on a CPU run one after the other instead. The
+memory may be a table of a chunk's participants alone (table.py); the plan then says
+which place in it is whose.
 """
 
 from functools import partial
