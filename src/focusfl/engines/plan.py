@@ -8,12 +8,12 @@ from jaxtyping import Array, Int
 
 from focusfl.engines.run import OnEmpty
 from focusfl.participation.model import Ids
+from focusfl.problems.loss import LARGE
 
 GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
 TABLE = 1 << 30  # bytes of memory brought to the device for one chunk
 PLANNED = 1 << 24  # slots laid out in one chunk, at most
 WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
-SMALL = 10_000  # numbers in a model whose rounds take microseconds
 NOBODY = 0  # the branch before those with slots
 PADDING = -1  # the round number of a row that is no round
 
@@ -33,7 +33,7 @@ QUICK = Pace(256, 50_000, 6)
 
 def pace(size: int, on_cpu: bool) -> Pace:
     """What was measured for models of this many numbers."""
-    if size <= SMALL:
+    if size <= LARGE:
         return QUICK
     # On a CPU clients with large models take turns, and an empty slot costs nothing.
     return Pace(8, 0, 1) if on_cpu else Pace(256, 5_000, 4)

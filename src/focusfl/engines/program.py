@@ -16,10 +16,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
 from focusfl.engines.devices import OWN, SAME, Devices
-from focusfl.engines.plan import PADDING, SMALL, Plan
+from focusfl.engines.plan import PADDING, Plan
 from focusfl.engines.run import Record, grad_fn, next_batch, sane
 from focusfl.problems import Objective
-from focusfl.problems.loss import take_turns
+from focusfl.problems.loss import LARGE, size, take_turns
 from focusfl.tree import Tree
 
 # On a GPU, XLA would write kernels of its own for every product and try them out: that
@@ -225,7 +225,7 @@ def _push_in_turn(
     def alone(i: Any, clients: Any) -> tuple[Any, Any]:
         own = at(data, i if slots.rows is None else slots.rows[i])
         client, up = participant(at(clients, i), own, slots.ids[i], slots.done[i])
-        return client, program.objective.collect(*jax.tree.map(_as_one, (up, own)))
+        return client, collect_one(program, up, own)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         (clients, total), i = carry, order[k]
@@ -243,7 +243,7 @@ def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
     """What one client does: (memory, data, id, steps done) -> (memory, message)."""
     algorithm, objective = program.algorithm, program.objective
     down = algorithm.broadcast(server)
-    unroll = UNROLL if size(server.x) <= SMALL else 1
+    unroll = UNROLL if size(server.x) <= LARGE else 1
 
     def participant(client, data, id, done):
         gradient = grad_fn(objective, data)
@@ -259,6 +259,11 @@ def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
         return algorithm.push(client, here, local, rd)
 
     return participant
+
+
+def collect_one(program: Program, mine: Any, data: Tree) -> Any:
+    """What one client has or sends, in the coordinates of the model."""
+    return program.objective.collect(*jax.tree.map(lambda a: a[None], (mine, data)))
 
 
 def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
@@ -299,11 +304,6 @@ def _finite(x: Tree) -> Bool[Array, ""]:
     return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(x)]).all()
 
 
-def size(x: Tree) -> int:
-    """Count the numbers in a model."""
-    return sum(leaf.size for leaf in jax.tree.leaves(x))
-
-
 def at(table: Tree, rows: Int[Array, "*slots"]) -> Tree:
     """These rows of a table; for those beyond its end, the last."""
     return jax.tree.map(lambda a: a.at[rows].get(mode="clip"), table)
@@ -316,10 +316,6 @@ def clients_in(data: Tree) -> int:
 
 def _or_zero(active: Bool[Array, " slots"], a: Array) -> Array:
     return jnp.where(active.reshape(-1, *[1] * (a.ndim - 1)), a, 0)
-
-
-def _as_one(a: Array) -> Array:
-    return a[None]
 
 
 def _pad(a: Array, slots: int) -> Array:

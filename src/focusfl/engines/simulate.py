@@ -45,6 +45,7 @@ from focusfl.engines.table import Table
 from focusfl.participation import Participation
 from focusfl.participation.model import Ids
 from focusfl.problems import Problem
+from focusfl.problems.loss import size
 from focusfl.tree import Tree
 
 
@@ -140,7 +141,7 @@ def sweep(
     spread = devices_for(devices, many, client_state, checkpoint)
     drawn = Drawn(participation, many, rounds, seeds)
     active = drawn.active
-    own_pace = pace(compiled.size(x0), jax.default_backend() == "cpu")
+    own_pace = pace(size(x0), jax.default_backend() == "cpu")
     sizes = [[len(ids) for ids in own] for own in spread.deal(drawn.ahead)]
     slots = slot_sizes(np.max(sizes, 0), spread.share, own_pace)
     objective, data = problem.fast(local_steps)

@@ -20,13 +20,14 @@ from focusfl.engines.program import (
     State,
     at,
     clients_in,
+    collect_one,
     log,
     play,
     push,
     settle,
-    size,
 )
 from focusfl.problems import Objective
+from focusfl.problems.loss import size
 from focusfl.tree import Tree
 
 AT_ONCE = 1 << 25  # numbers in the models of clients that start warm together
@@ -155,12 +156,7 @@ def as_they_are(program: Program) -> bool:
 @partial(jax.jit, static_argnums=0)
 def _leave(program: Program, clients: Any, data: Tree, ids: Ids | None) -> Any:
     mine = data if ids is None else _get(data, ids)
-
-    def one(client, data):
-        return program.objective.collect(
-            *jax.tree.map(lambda a: a[None], (client, data))
-        )
-
+    one = partial(collect_one, program)
     return jax.vmap(one, axis_size=clients_in(mine))(clients, mine)
 
 

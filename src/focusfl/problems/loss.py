@@ -17,7 +17,7 @@ LossFn = Callable[[Tree, Tree], Any]  # (model, samples) -> the loss of each sam
 MetricsFn = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> scalars
 Augment = Callable[[Any, Tree], Tree]  # (key, samples) -> samples, changed at random
 
-LARGE = 10_000  # numbers in a model
+LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
 SWAPS = 40  # rounds of the shuffle
 UNROLL = 4  # of them per turn of its loop
 
@@ -207,8 +207,14 @@ def take_turns(x: Tree) -> bool:
     and its products are faster so."""
     import jax
 
-    large = sum(a.size for a in jax.tree.leaves(x)) > LARGE
-    return large and jax.default_backend() == "cpu"
+    return size(x) > LARGE and jax.default_backend() == "cpu"
+
+
+def size(x: Tree) -> int:
+    """Count the numbers in a model."""
+    import jax
+
+    return sum(leaf.size for leaf in jax.tree.leaves(x))
 
 
 def _shuffled(key: Any, places: Any, length: Any) -> Any:
