@@ -89,6 +89,15 @@ class Algorithm(abc.ABC):
         del rd
         return client
 
+    def exact_below(self, L: float, local_steps: int) -> float:
+        """The step size below which a run can come to rest only where the gradient of F
+        vanishes, if every f_i is L-smooth and everybody takes part now and then.
+
+        0 if there is no such step: the algorithm has a bias. Infinity if any will do.
+        """
+        del L, local_steps
+        return 0.0
+
     @property
     def starts_warm(self) -> bool:
         """Whether everybody contributes a gradient before round 0."""

@@ -1,18 +1,26 @@
-"""Verdicts, on curves whose truth is known."""
+"""Verdicts, on curves whose truth is known and on runs whose end is."""
 
 import numpy as np
 import pytest
 
+import focusfl as ff
 from focusfl.engines.run import Result
+from focusfl.experiment import config
+from focusfl.experiment.study import run
 from focusfl.experiment.summary import summarise
+from focusfl.experiment.verdict import Expected
 
 ROUNDS = np.arange(1001)
+SCATTER = np.exp(0.3 * np.random.default_rng(0).standard_normal(1001))
+# Directions that shrink at ten speeds, as those of an ill-conditioned problem.
+MIXED = sum(0.1 * (1 - 3.0**-k) ** np.arange(61) for k in range(1, 11))
 
 
-def run_with(distance, diverged_at=None) -> Result:
-    return Result(
-        None, {"distance": distance}, None, diverged_at, 0.1, None, None, None
-    )
+def run_with(distance, diverged_at=None, gradients=None) -> Result:
+    metrics = {"distance": np.asarray(distance, float)}
+    if gradients is not None:
+        metrics["gradients"] = gradients
+    return Result(None, metrics, None, diverged_at, 0.1, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -20,18 +28,51 @@ def run_with(distance, diverged_at=None) -> Result:
     [
         (0.9**ROUNDS + 1e-15, "exact", 175, 0.9),
         (0.9**ROUNDS + 1e-2, "biased", None, 0.9),
-        (0.99**ROUNDS, "unfinished", None, 0.99),
-        (0.1 + 0 * ROUNDS, "biased", None, None),
+        (0.99**ROUNDS, "falling", None, 0.99),
+        (0.99**ROUNDS * SCATTER, "falling", None, 0.99),
+        (0.999 ** np.arange(61), "falling", None, 0.999),
+        (MIXED, "falling", None, 0.98),
+        (0.02 + 0.995**ROUNDS, "falling", None, 0.996),
+        (0.9**ROUNDS + 1e-2 * SCATTER, "biased", None, 0.9),
+        (0.9999 ** np.arange(61), "unclear", None, 1.0),
+        (1.0 + 0 * ROUNDS, "unclear", None, None),
+        (1.002**ROUNDS, "unclear", None, None),
+        (0.9 ** np.arange(6), "unclear", None, 0.9),
+        (0.9**ROUNDS + 0.01 * 10 ** np.sin(ROUNDS / 7), "oscillating", None, 0.9),
     ],
 )
 def test_a_curve_gets_the_verdict_it_deserves(distance, verdict, rounds, rate):
     summary = summarise(run_with(distance))
-    assert summary.verdict == verdict
+    assert summary.verdict == verdict, summary.reason
     assert summary.rounds_to_target == rounds
-    if rate is None:
-        assert summary.rate is None
-    else:
+    if rate is not None and summary.rate is not None:
         assert summary.rate == pytest.approx(rate, abs=0.02)
+
+
+def test_theory_is_asked_where_the_curve_is_flat():
+    flat = run_with(0.9**ROUNDS + 1e-2)
+    assert summarise(flat, Expected(bias=0.01)).verdict == "biased"
+    assert summarise(flat, Expected(noisy=True)).verdict == "noisy"
+    crawling = run_with(0.1 * (1 + 0.9**ROUNDS) * SCATTER)
+    assert summarise(crawling).verdict == "biased"
+    assert summarise(crawling, Expected(bias=0.0)).verdict == "unclear"
+
+
+def test_rounds_that_were_not_evaluated_are_passed_over():
+    gaps = np.where(ROUNDS % 10 == 0, 0.97**ROUNDS, np.nan)
+    summary = summarise(run_with(gaps))
+    assert summary.verdict == "exact" and summary.rounds_to_target == 610
+    assert summary.rate == pytest.approx(0.97, abs=1e-3)
+
+
+def test_a_run_that_stopped_at_its_target_is_not_called_biased():
+    summary = summarise(run_with(0.9 ** np.arange(60)), target=1e-2)
+    assert summary.verdict == "falling" and "target" in summary.reason
+
+
+def test_a_run_to_which_nobody_came_says_so():
+    summary = summarise(run_with(np.ones(50), gradients=np.zeros(50)))
+    assert summary.verdict == "absent" and "nobody" in summary.reason
 
 
 def test_divergence_wins_over_everything():
@@ -41,3 +82,50 @@ def test_divergence_wins_over_everything():
 
 def test_a_run_that_broke_at_once_has_a_summary():
     assert summarise(run_with(np.array([1.0]), diverged_at=0)).verdict == "diverged"
+
+
+def study(rounds, lr, **problem):
+    return config.parse(
+        {
+            "rounds": rounds,
+            "lr": lr,
+            "local_steps": 5,
+            "problem": {"kind": "ridge", "num_clients": 16, "dim": 20, "rows": 40}
+            | problem,
+            "participation": {
+                "full": {},
+                "coins": {"kind": "bernoulli", "p": np.linspace(0.1, 0.9, 16).tolist()},
+            },
+            "algorithms": {"focus": {}, "scaffold": {}, "fedavg": {}},
+        },
+        "study",
+    )
+
+
+@pytest.mark.parametrize("rounds, lr", [(60, 1e-7), (60, 1e-5), (300, 1e-6), (8, 1e-5)])
+def test_a_slow_exact_run_is_never_called_biased(rounds, lr):
+    for cell in run(study(rounds, lr)):
+        if cell.algorithm != "fedavg":
+            assert cell.summary.verdict in ("falling", "unclear"), cell.summary.reason
+
+
+def test_settled_runs_are_told_apart_by_where_they_ended():
+    words = {
+        (cell.participation, cell.algorithm): cell.summary.verdict
+        for cell in run(study(1500, 5e-4))
+    }
+    assert {words[s, a] for s in ("full", "coins") for a in ("focus", "scaffold")} == {
+        "exact"
+    }
+    assert words["full", "fedavg"] == words["coins", "fedavg"] == "biased"
+
+
+def test_what_is_known_of_exactness_stands_in_a_runs_row():
+    (cell, *_) = run(study(300, 5e-4))
+    row = cell.run().row
+    assert row["grad_norm"] == cell.result.metrics["grad_norm"][-1]
+    assert row["tracker_norm"] == pytest.approx(
+        np.linalg.norm(cell.result.server.y) / 16
+    )
+    assert row["reason"]
+    assert ff.Focus().exact_below(2.0, 5) == 0.5

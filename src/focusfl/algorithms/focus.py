@@ -3,6 +3,7 @@
 Ying, Li, Yang. NeurIPS 2025. https://arxiv.org/abs/2503.20117
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,6 +36,11 @@ class Focus(Algorithm):
     @property
     def starts_warm(self):
         return self.warm_start
+
+    def exact_below(self, L, local_steps):
+        # At rest the last local gradient is the stored one. Below 1/L a local step is
+        # one-to-one, so that all gradients before it are too; past it they need not be.
+        return 1 / L if local_steps > 1 else math.inf
 
     def init(self, params):
         # Zero on both sides: a stored gradient the server has not counted would stay

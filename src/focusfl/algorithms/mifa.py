@@ -3,6 +3,7 @@
 https://arxiv.org/abs/2106.04159
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,6 +37,9 @@ class MIFA(Algorithm):
 
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)
+
+    def exact_below(self, L, local_steps):
+        return math.inf if local_steps == 1 else 0.0  # several steps end at another x
 
     def init(self, params):
         zero = tree.zeros(params)

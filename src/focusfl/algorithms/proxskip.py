@@ -3,6 +3,7 @@
 Mishchenko et al. ICML 2022. https://arxiv.org/abs/2202.09357
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -58,6 +59,11 @@ class ProxSkip(Algorithm):
             noise = (noise * noise + stir) % PRIME
             noise = (noise * stir + index) % PRIME
         return 1 * (noise < self.p * PRIME)
+
+    def exact_below(self, L, local_steps):
+        # At rest no step moves anybody, with heads or with tails; between heads that
+        # come by the clock, local steps may lead back to where they began.
+        return math.inf if local_steps == 1 and not self.period else 2 / L
 
     def init(self, params):
         return Server(params), Client(params, tree.zeros(params))

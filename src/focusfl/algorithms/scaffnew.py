@@ -3,6 +3,7 @@
 Mishchenko et al. ICML 2022. https://arxiv.org/abs/2202.09357
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,6 +41,10 @@ class Scaffnew(Algorithm):
     @property
     def cost(self):
         return 2, 1  # x at the start and dx at the end
+
+    def exact_below(self, L, local_steps):
+        # At rest local steps lead back to where they began; below 2/L each goes down.
+        return 2 / L if local_steps > 1 else math.inf
 
     def init(self, params):
         zero = tree.zeros(params)

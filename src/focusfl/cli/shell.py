@@ -108,7 +108,7 @@ def _machine() -> Section:
 def _run() -> Section:
     """A small run that must end at the optimum, but for rounding."""
     import focusfl as ff
-    from focusfl.experiment.summary import EXACT
+    from focusfl.experiment.verdict import EXACT
 
     start = time.perf_counter()
     problem = ff.problems.random_quadratic(num_clients=4, dim=5, L=1.1)

@@ -8,7 +8,7 @@ import numpy as np
 from focusfl.checks import unknown
 from focusfl.engines.run import Result
 from focusfl.experiment.config import STUDIES, Study
-from focusfl.experiment.study import Cell, Watch, side_by_side
+from focusfl.experiment.study import Cell, Watch, expected, side_by_side
 from focusfl.experiment.summary import summarise
 from focusfl.theory.prediction import predict
 
@@ -52,8 +52,11 @@ def tuned(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
         theory = predict(
             algorithm, study.problem, law, lr=best.lr, local_steps=local_steps
         )
-        summary = summarise(best)
-        return Cell(scene, name, local_steps, seed, best, summary, 0.0, 0.0, theory)
+        summary = summarise(best, expected(theory, study.problem))
+        return Cell(
+            scene, name, local_steps, seed, best, summary, 0.0, 0.0, theory,
+            study.problem.num_clients,
+        )  # fmt: skip
 
     return side_by_side(one, fair(study))
 

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from focusfl.engines.rest import tracker_norm
 from focusfl.engines.run import Progress, Result, StepSize, choose_lr
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap
+from focusfl.experiment.verdict import Expected
 from focusfl.problems import Noisy, Problem
 from focusfl.theory.prediction import Prediction, predict
 
@@ -57,6 +59,7 @@ class Cell:
     seconds: float
     compile_seconds: float
     theory: Prediction
+    num_clients: int
 
     def run(self) -> Run:
         """What is kept of it."""
@@ -79,6 +82,10 @@ class Cell:
             **self.summary._asdict(),
             **{name: float(total[-1]) for name, total in totals.items()},
             "tracking_gap": tracking_gap(result),
+            "grad_norm": float(metrics["grad_norm"][-1])
+            if "grad_norm" in metrics
+            else None,
+            "tracker_norm": tracker_norm(result.server, self.num_clients),
             "seconds": round(self.seconds, 4),
             "compile_seconds": round(self.compile_seconds, 4),
             "theory": self.theory._asdict(),
@@ -171,10 +178,16 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
         cells.append(
             Cell(
                 batch.participation, batch.algorithm, batch.local_steps, seed, result,
-                summarise(result), seconds, compiled, known[k],
+                summarise(result, expected(known[k], problem), study.stop.tolerance),
+                seconds, compiled, known[k], problem.num_clients,
             )
         )  # fmt: skip
     return cells
+
+
+def expected(known: Prediction, problem: Problem) -> Expected:
+    """What a verdict may take for granted."""
+    return Expected(known.bias, problem.objective.stochastic, known.rate)
 
 
 def problem_of(study: Study, name: str) -> Problem:

@@ -1,18 +1,17 @@
 """What a curve says: how far it came, how fast, and whether it will get there."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from focusfl import tree
 from focusfl.algorithms import focus
 from focusfl.engines.run import Result
+from focusfl.experiment.verdict import NOTHING, Expected, Word, judge
 
-EXACT = 1e-10  # a relative error that ends below this is rounding, not bias
 TARGET = 1e-8
 AT_ONCE = 1 << 24  # numbers of clients' memory that are looked at together
-FALLING = 0.8  # the last tenth lies below this share of the tenth before: not done yet
 
 Curve = Float[np.ndarray, " points"]
 
@@ -24,7 +23,8 @@ class Summary(NamedTuple):
     # first where the optimum is not known; median of the last tenth
     rounds_to_target: int | None  # first round with an error of at most TARGET
     rate: float | None  # fitted factor per round on the way down
-    verdict: Literal["exact", "biased", "diverged", "unfinished"]
+    verdict: Word
+    reason: str  # for the verdict
     diverged_at: int | None
 
 
@@ -36,38 +36,44 @@ def errors(result: Result) -> tuple[str, Curve]:
     return "relative gradient", norm / (norm[0] or 1.0)
 
 
-def summarise(result: Result) -> Summary:
-    """Put one run in one line."""
-    _, distance = errors(result)
-    tenth = max(1, len(distance) // 10)
-    error = float(np.median(distance[-tenth:]))
-    before = float(
-        np.median(distance[-2 * tenth : -tenth] if len(distance) > 1 else error)
-    )
-    reached = np.flatnonzero(distance <= TARGET)
-    verdict: Literal["exact", "biased", "diverged", "unfinished"] = "biased"
-    if result.diverged_at is not None:
-        verdict = "diverged"
-    elif error <= EXACT:
-        verdict = "exact"
-    elif error < FALLING * before:
-        verdict = "unfinished"
+def summarise(
+    result: Result, expected: Expected = NOTHING, target: float | None = None
+) -> Summary:
+    """Put one run in one line; `target` is an error at which it was told to stop."""
+    _, curve = errors(result)
+    rounds = np.flatnonzero(~np.isnan(curve))  # those in which it was evaluated
+    curve = curve[rounds]
+    error = float(np.median(curve[-max(1, len(curve) // 10) :]))
+    reached = np.flatnonzero(curve <= TARGET)
+    word, reason = judge(
+        rounds, curve, diverged_at=result.diverged_at, visits=_visits(result),
+        expected=expected, target=target,
+    )  # fmt: skip
     return Summary(
         error=error,
-        rounds_to_target=int(reached[0]) if len(reached) else None,
-        rate=None if verdict == "diverged" else fitted_rate(distance, error),
-        verdict=verdict,
+        rounds_to_target=int(rounds[reached[0]]) if len(reached) else None,
+        rate=None if word == "diverged" else fitted_rate(rounds, curve, error),
+        verdict=word,
+        reason=reason,
         diverged_at=result.diverged_at,
     )
 
 
-def fitted_rate(distance: Curve, end: float) -> float | None:
-    """The factor per round of the line through log(distance) until it levels off."""
-    levelled = np.flatnonzero(distance <= max(3 * end, 1e-12))
-    until = int(levelled[0]) if len(levelled) else len(distance)
+def _visits(result: Result) -> int | None:
+    """Count the gradients of a run: none if nobody ever took part."""
+    done = result.metrics.get("gradients")
+    return None if done is None else int(np.sum(done))
+
+
+def fitted_rate(
+    rounds: Int[np.ndarray, " points"], errors: Curve, end: float
+) -> float | None:
+    """The factor per round of the line through log(error) until it levels off."""
+    levelled = np.flatnonzero(errors <= max(3 * end, 1e-12))
+    until = int(levelled[0]) if len(levelled) else len(errors)
     if until < 5:  # too few points for a line
         return None
-    slope = np.polyfit(np.arange(until), np.log(distance[:until]), 1)[0]
+    slope = np.polyfit(rounds[:until], np.log(errors[:until]), 1)[0]
     return float(np.exp(slope))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from focusfl.experiment.results import Results
-from focusfl.experiment.summary import EXACT
+from focusfl.experiment.verdict import EXACT
 from focusfl.report.groups import NUMBERS, Group, Spread, grouped
 from focusfl.report.rows import settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl.experiment.results import AXES, IDENTITY, Results
-from focusfl.experiment.summary import EXACT
+from focusfl.experiment.verdict import EXACT
 from focusfl.report.bands import metrics_of
 from focusfl.report.groups import NUMBERS, Spread, grouped
 from focusfl.report.rows import Column, columns

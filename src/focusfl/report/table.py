@@ -20,7 +20,7 @@ def _entry(cell: Cell) -> str:
         return "∞"
     if cell.summary.verdict == "exact":
         return f"E({cell.summary.rounds_to_target})"
-    mark = " ↓" if cell.summary.verdict == "unfinished" else ""
+    mark = " ↓" if cell.summary.verdict == "falling" else ""
     return f"{cell.summary.error:.1e}{mark}"
 
 

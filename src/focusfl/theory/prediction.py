@@ -4,9 +4,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from focusfl.algorithms import MIFA, FedAU, FedAvg, FedVARP, Focus, Scaffnew, Scaffold
+from focusfl.algorithms import (
+    MIFA,
+    FedAU,
+    FedAvg,
+    FedVARP,
+    Focus,
+    ProxSkip,
+    Scaffnew,
+)
 from focusfl.core import Algorithm
-from focusfl.participation import Participation
+from focusfl.participation import Cyclic, Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
 from focusfl.theory.constants import exact
@@ -35,15 +43,16 @@ def predict(
     """Predict how fast a run goes and where it ends, as far as that is known."""
     plain, kind = exact(problem), type(algorithm)
     rate = _rate(plain, participation, lr) if kind is Focus else None
+    safe = rests_at_optimum(algorithm, plain, participation, lr, local_steps)
+    bias = 0.0 if safe else None
     if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > LARGEST:
-        return Prediction(rate)
+        return Prediction(rate, bias)
     unit, optimum = float(plain.held["unit"]), plain.optimum
-    if kind in (Focus, Scaffold, Scaffnew):
-        floor = None
-        if noise and kind is Focus:
-            square = limits.noise_floor(plain, participation, lr, noise)
-            floor = float(np.sqrt(square)) / unit
-        return Prediction(rate, 0.0, floor)
+    if noise and kind is Focus:
+        square = limits.noise_floor(plain, participation, lr, noise)
+        return Prediction(rate, bias, float(np.sqrt(square)) / unit)
+    if bias == 0:
+        return Prediction(rate, bias)
     if isinstance(algorithm, FedAvg):
         end = limits.fedavg_limit(plain, participation, lr, local_steps)
     elif isinstance(algorithm, FedAU):
@@ -55,6 +64,28 @@ def predict(
     else:
         return Prediction(rate)
     return Prediction(rate, float(np.linalg.norm(end - optimum)) / unit)
+
+
+def rests_at_optimum(
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    lr: float,
+    local_steps: int,
+) -> bool:
+    """Whether a run at this step can come to rest at a minimiser of F alone.
+
+    Needs convex f_i of known smoothness L, so that where the gradient vanishes is one,
+    and everybody now and then. Scaffnew and ProxSkip also need clients who meet: blocks
+    that never do solve their own problems.
+    """
+    smooth, convex = (getattr(problem, name, None) for name in ("L", "mu"))
+    if not smooth or convex is None:
+        return False
+    if isinstance(algorithm, Scaffnew | ProxSkip) and isinstance(participation, Cyclic):
+        return False
+    everybody = participation.marginals(problem.num_clients).p.min() > 0
+    return everybody and lr < algorithm.exact_below(smooth, local_steps)
 
 
 def _rate(problem: Problem, participation: Participation, lr: float) -> float | None:

@@ -1,0 +1,75 @@
+"""Whether a run that has come to rest can be, or is, away from the optimum.
+
+FOCUS watches y, the sum of everybody's last gradient. With several local steps and
+lr * L of 1 or more, y can vanish where the gradient of F does not: see docs/theory.md.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.algorithms import focus
+from focusfl.core import Algorithm
+from focusfl.problems import Noisy, Problem
+
+NEAR = 0.9  # share of the largest step from which on it is worth a warning
+FEW = 1 << 22  # numbers of data up to which L is worked out to warn by
+AT_REST = 1e-3  # |y| / N beside the true gradient
+SOLVED = 1e-6  # the true gradient beside the first
+
+
+class RestWarning(UserWarning):
+    """A run may come to rest, or has, where the gradient of F does not vanish."""
+
+
+def warn_before(
+    algorithm: Algorithm, problem: Problem, largest_lr: float, local_steps: int
+) -> None:
+    """Warn if a step is so large that a run may rest elsewhere, where L is known."""
+    plain = problem.exact if isinstance(problem, Noisy) else problem
+    L = getattr(plain, "L", None) if _numbers(problem.data) <= FEW else None
+    if not L:
+        return
+    bound = algorithm.exact_below(L, local_steps)
+    if not 0 < bound <= largest_lr / NEAR:
+        return
+    where = "at or past" if largest_lr >= bound else "close to"
+    warnings.warn(
+        f"lr={largest_lr:.3g} is {where} {bound:.3g}, from which on "
+        f"{type(algorithm).__name__} with {local_steps} local steps may come to rest "
+        f"away from the optimum (lr * L = {largest_lr * L:.2f}); look at grad_norm, or "
+        "take a smaller lr.",
+        RestWarning,
+        stacklevel=4,
+    )
+
+
+def warn_after(server: Any, metrics: dict[str, np.ndarray], num_clients: int) -> None:
+    """Warn if the tracker says that a run is over and the gradient says it is not."""
+    tracked, slope = tracker_norm(server, num_clients), metrics.get("grad_norm")
+    if tracked is None or slope is None or len(slope) < 2:
+        return
+    if tracked < AT_REST * slope[-1] and slope[-1] > SOLVED * slope[0]:
+        warnings.warn(
+            f"the tracker is at rest (|y|/N = {tracked:.1e}) and the gradient is not "
+            f"({slope[-1]:.1e}): lr is too large, or somebody has never taken part.",
+            RestWarning,
+            stacklevel=4,
+        )
+
+
+def tracker_norm(server: Any, num_clients: int) -> float | None:
+    """|y| / N, what FOCUS takes for the norm of the gradient; None for all others."""
+    if not isinstance(server, focus.Server):
+        return None
+    squares: list[float] = []
+    tree.map(lambda y: squares.append(float(np.vdot(y, y).real)), server.y)
+    return float(np.sqrt(sum(squares))) / num_clients
+
+
+def _numbers(data: Any) -> int:
+    total: list[int] = []
+    tree.map(lambda leaf: total.append(int(np.size(leaf))), data)
+    return sum(total)
