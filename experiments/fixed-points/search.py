@@ -19,6 +19,7 @@ STEPS = np.array([0.3, 0.6, 0.9, 0.99, 1.01, 1.2, 1.5, 1.9, 1.99, 2.1, 2.5, 3.0]
 RESTS, ZERO = 1e-13, 1e-6  # change of the distance, and gradient, both relative
 ROUNDS, TAIL = 3000, 50
 CLIENTS, ROWS, DIM = 4, 20, 3
+PENALTIES = (0.003, 0.03)  # few: each is compiled anew
 
 SEVERAL, ONE = (2, 5), (1,)  # local steps
 EXACT = {
@@ -41,7 +42,7 @@ def logistic(rng: np.random.Generator) -> ff.problems.Logistic:
     A *= rng.uniform(0.3, 3, (CLIENTS, 1, 1))
     side = np.where(np.arange(CLIENTS) % 2, 1.0, -1.0)[:, None]
     b = np.where(rng.random((CLIENTS, ROWS)) < rng.choice([0, 0.1, 0.4]), -side, side)
-    return ff.problems.Logistic(A, b, penalty=10 ** rng.uniform(-3, -1))
+    return ff.problems.Logistic(A, b, penalty=float(rng.choice(PENALTIES)))
 
 
 def quadratic(rng: np.random.Generator) -> ff.problems.Quadratic:

@@ -10,6 +10,7 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Round
+from focusfl.engines.rest import warn
 from focusfl.engines.run import (
     OnEmpty,
     Progress,
@@ -97,6 +98,7 @@ def loop(
         server=tree.map(np.asarray, state.server),
         clients=_stack(state.clients) if diverged_at is None else None,
     )
+    warn(algorithm, problem, result, local_steps)
     return finish(result, throw)
 
 

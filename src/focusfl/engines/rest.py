@@ -12,6 +12,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms import focus
 from focusfl.core import Algorithm
+from focusfl.engines.run import Result
 from focusfl.problems import Noisy, Problem
 
 NEAR = 0.9  # share of the largest step from which on it is worth a warning
@@ -24,40 +25,52 @@ class RestWarning(UserWarning):
     """A run may come to rest, or has, where the gradient of F does not vanish."""
 
 
-def warn_before(
-    algorithm: Algorithm, problem: Problem, largest_lr: float, local_steps: int
-) -> None:
-    """Warn if a step is so large that a run may rest elsewhere, where L is known."""
+def caution(
+    algorithm: Algorithm, problem: Problem, lr: float, local_steps: int
+) -> str | None:
+    """Say it if a step is so large that a run may rest elsewhere, where L is known."""
     plain = problem.exact if isinstance(problem, Noisy) else problem
     L = getattr(plain, "L", None) if _numbers(problem.data) <= FEW else None
     if not L:
-        return
+        return None
     bound = algorithm.exact_below(L, local_steps)
-    if not 0 < bound <= largest_lr / NEAR:
-        return
-    where = "at or past" if largest_lr >= bound else "close to"
-    warnings.warn(
-        f"lr={largest_lr:.3g} is {where} {bound:.3g}, from which on "
+    if not 0 < bound <= lr / NEAR:
+        return None
+    where = "at or past" if lr >= bound else "close to"
+    return (
+        f"lr={lr:.3g} is {where} {bound:.3g}, from which on "
         f"{type(algorithm).__name__} with {local_steps} local steps may come to rest "
-        f"away from the optimum (lr * L = {largest_lr * L:.2f}); look at grad_norm, or "
-        "take a smaller lr.",
-        RestWarning,
-        stacklevel=4,
+        f"away from the optimum (lr * L = {lr * L:.2f}); look at grad_norm, or take a "
+        "smaller lr."
     )
 
 
-def warn_after(server: Any, metrics: dict[str, np.ndarray], num_clients: int) -> None:
-    """Warn if the tracker says that a run is over and the gradient says it is not."""
-    tracked, slope = tracker_norm(server, num_clients), metrics.get("grad_norm")
-    if tracked is None or slope is None or len(slope) < 2:
+def at_rest_elsewhere(result: Result, num_clients: int) -> str | None:
+    """Say it if the tracker says that a run is over and the gradient says it is not."""
+    tracked = tracker_norm(result.server, num_clients)
+    slope = result.metrics.get("grad_norm")
+    if tracked is None or slope is None or not result.metrics["gradients"].any():
+        return None
+    if tracked >= AT_REST * slope[-1] or slope[-1] <= SOLVED * slope[0]:
+        return None
+    return (
+        f"the tracker is at rest (|y|/N = {tracked:.1e}) and the gradient is not "
+        f"({slope[-1]:.1e}): lr is too large, or somebody has never taken part."
+    )
+
+
+def warn(
+    algorithm: Algorithm, problem: Problem, result: Result, local_steps: int
+) -> None:
+    """Warn if a run rests away from the optimum, or might for the step it took."""
+    if result.diverged_at is not None:
         return
-    if tracked < AT_REST * slope[-1] and slope[-1] > SOLVED * slope[0]:
-        warnings.warn(
-            f"the tracker is at rest (|y|/N = {tracked:.1e}) and the gradient is not "
-            f"({slope[-1]:.1e}): lr is too large, or somebody has never taken part.",
-            RestWarning,
-            stacklevel=4,
-        )
+    for words in (
+        at_rest_elsewhere(result, problem.num_clients),
+        caution(algorithm, problem, result.lr, local_steps),
+    ):
+        if words:
+            warnings.warn(words, RestWarning, stacklevel=3)
 
 
 def tracker_norm(server: Any, num_clients: int) -> float | None:

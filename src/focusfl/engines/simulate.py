@@ -27,6 +27,7 @@ from focusfl.engines.drawn import Drawn
 from focusfl.engines.logs import fetch, last_of, one_of, result_of, whole_of
 from focusfl.engines.plan import Plan, chunk_rows, grown, pace, plan, slot_sizes
 from focusfl.engines.program import Log, Program, State
+from focusfl.engines.rest import warn
 from focusfl.engines.run import (
     ClientState,
     OnEmpty,
@@ -103,6 +104,7 @@ def simulate(
         checkpoint_every=checkpoint_every, client_state=client_state,
         state_dir=state_dir, devices=devices,
     )  # fmt: skip
+    warn(algorithm, problem, result, local_steps)
     return finish(replace(result, why_lr=why), throw)
 
 

@@ -1,12 +1,11 @@
 """Carry a study out in a folder: what is finished there is not run again."""
 
-import dataclasses
 import hashlib
 import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from focusfl.experiment.files import environment
 from focusfl.experiment.results import Run
 from focusfl.experiment.study import Batch, Watch, batches
 from focusfl.experiment.workers import carried_out
+from focusfl.fingerprint import fingerprint, package
 from focusfl.participation import Participation, schedule
 
 try:
@@ -39,9 +39,9 @@ class Shelf:
 
     def __init__(self, folder: Path, study: Study, fresh: bool = False):
         self.folder, self.study = folder / CELLS, study
-        self._problem = _digest(study.problem)
+        self._problem = fingerprint(study.problem)
         self._laws = {
-            name: _digest(scene.participation)
+            name: fingerprint(scene.participation)
             for name, scene in study.participation.items()
         }
         self._files: dict[str, Path] = {}  # by key of a run
@@ -55,9 +55,10 @@ class Shelf:
         study, scene, name = self.study, batch.participation, batch.algorithm
         contender = study.algorithms[name]
         facts = [
-            __version__, self._problem, self._laws[scene], repr(contender.algorithm),
-            contender.noise, study.rounds, study.every, study.on_empty,
-            study.stop.model_dump(), *(scene, name, batch.local_steps, lr, seed),
+            __version__, package(), self._problem, self._laws[scene],
+            fingerprint(contender.algorithm), contender.noise, study.rounds,
+            study.every, study.on_empty, study.stop.model_dump(),
+            *(scene, name, batch.local_steps, lr, seed),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
@@ -213,35 +214,6 @@ def _size(x: Any) -> int:
 
     tree.map(add, x)
     return total
-
-
-def _digest(what: Any) -> str:
-    """A name for what an object holds, down to the numbers."""
-    seen = hashlib.sha256()
-
-    def add(value: Any) -> None:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            seen.update(type(value).__qualname__.encode())
-            for field in dataclasses.fields(value):
-                seen.update(field.name.encode())
-                add(getattr(value, field.name))
-        elif isinstance(value, Mapping):
-            for name, part in value.items():
-                seen.update(str(name).encode())
-                add(part)
-        elif isinstance(value, list | tuple):
-            seen.update(f"{len(value)}".encode())
-            for part in value:
-                add(part)
-        elif hasattr(value, "__array__"):
-            array = np.asarray(value)
-            seen.update(f"{array.dtype}{array.shape}".encode())
-            seen.update(np.ascontiguousarray(array).tobytes())
-        else:
-            seen.update(repr(value).encode())
-
-    add(what)
-    return seen.hexdigest()
 
 
 def _commit() -> str | None:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.algorithms.focus import Focus
+from focusfl.algorithms import Focus, Scaffold
 from focusfl.checks import check_count, check_positive
 from focusfl.participation import Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
 from focusfl.theory.auto import auto_lr
-from focusfl.theory.constants import check_quadratic, constants, exact
+from focusfl.theory.constants import Quadratics, check_quadratic, constants, exact
 from focusfl.theory.steps import rates, step_sizes
 
 SOURCE_WIDTH = 60
@@ -103,6 +103,14 @@ def report(
         )  # fmt: skip
     choice = auto_lr(Focus(), problem, participation, local_steps)
     add("step to use", "auto_lr", choice.lr, choice.why)
+    of = "step below which rest is the optimum"
+    for algorithm in (Focus(), Scaffold()):
+        bound = algorithm.exact_below(known.L, local_steps)
+        told = "any step will do" if np.isinf(bound) else f"lr L = {lr * known.L:.3g}"
+        add(
+            of, type(algorithm).__name__, None if np.isinf(bound) else bound,
+            f"{told}; past it a run may stop elsewhere" if bound < np.inf else told,
+        )  # fmt: skip
     of = f"factor per round of FOCUS at lr = {lr:.3g}"
     for rate in rates(known, lr):
         add(of, rate.what, rate.factor, rate.source)
@@ -117,7 +125,7 @@ def report(
 
 
 def _ends(
-    problem: Quadratic | LeastSquares,
+    problem: Quadratics,
     participation: Participation,
     lr: float,
     local_steps: int,
@@ -137,7 +145,7 @@ def _ends(
     fedau = limits.fedau_limit(problem, participation, lr, local_steps, cutoff)
     of = "relative distance from x* in the end"
     return [
-        Row(of, "FOCUS, SCAFFOLD", 0.0, "their fixed point is x*"),
+        _exact(of, problem, lr, local_steps),
         Row(of, "MIFA, FedVARP", far(everybody), "x° with weights 1/N"),
         Row(of, "  to first order", far(optimum + bias),
             "lr (tau-1)/2 inv(H) mean(H_i g_i*)"),
@@ -147,6 +155,13 @@ def _ends(
         Row(of, f"SG-FOCUS, noise {scale:.3g}", float(np.sqrt(floor)) / unit,
             "root of lr s^2/2 tr(inv(H)) mean(2/p - 1)"),
     ]  # fmt: skip
+
+
+def _exact(of: str, problem: Quadratics, lr: float, local_steps: int) -> Row:
+    bound = Focus().exact_below(problem.L, local_steps)
+    if lr < bound:
+        return Row(of, "FOCUS, SCAFFOLD", 0.0, "their fixed point is x*")
+    return Row(of, "SCAFFOLD", 0.0, "FOCUS may stop elsewhere: lr is at 1/L or past it")
 
 
 def _number(value: float | int | None) -> str:
