@@ -210,3 +210,15 @@ def test_what_is_not_ours_is_refused(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1 nothing of ours")
     with pytest.raises(ValueError, match="Remove it and run the study again"):
         results.read_runs(tmp_path / "x.parquet")
+
+
+def test_a_changed_algorithm_is_run_again_and_the_others_are_not(
+    study, tmp_path, monkeypatch
+):
+    complete(study, tmp_path / "out")
+    update = ff.Focus.update
+    monkeypatch.setattr(
+        ff.Focus, "update", lambda self, *a: update(self, *a)._replace(y=a[0].y)
+    )
+    _, ran = complete(study, tmp_path / "out")
+    assert {run.row["algorithm"] for run in ran} == {"focus"} and len(ran) == 4
