@@ -53,7 +53,7 @@ def check_one_of(name: str, value: Any, known: Collection[str]) -> None:
 
 def check_flag(name: str, value: Any) -> None:
     """Raise unless value is true or false."""
-    if value is not True and value is not False:
+    if type(value).__name__ not in ("bool", "bool_"):  # Python's and numpy's
         raise ValueError(f"{name} must be true or false; got {shown(value)}.")
 
 
@@ -115,7 +115,7 @@ def check_finite(name: str, array: "np.ndarray", axes: Sequence[str] = ()) -> No
     """Raise if an array holds NaN or infinity, and say where the first one is."""
     import numpy as np
 
-    if array.dtype.kind in "biu" or np.isfinite(array).all():
+    if array.dtype.kind in "biuUS" or np.isfinite(array).all():
         return
     first = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
     names = [*axes, *["column"] * (len(first) - len(axes))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl import tree
+from focusfl.checks import check_flag
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
@@ -31,6 +32,9 @@ class Focus(Algorithm):
     """Track the sum of gradients on the server; push differences, never averages."""
 
     warm_start: bool = False  # the theorem's initialisation; Algorithm 1 starts cold
+
+    def __post_init__(self):
+        check_flag("warm_start", self.warm_start)
 
     @property
     def starts_warm(self):
