@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.checks import check_count
+
 
 def rng(seed: int, *names: str | int) -> np.random.Generator:
     """Make the generator of one named stream, e.g. rng(0, "participation", 3)."""
+    check_count("seed", seed, least=0)
     words = [_word(name) for name in names]
     # The length last: numpy pads with zeros, and ("a",) would be the same as ("a", 0).
     return np.random.default_rng([seed, *words, len(words)])

@@ -40,7 +40,7 @@ from focusfl.participation import (
         ),
         (lambda: Cyclic(0), "m must be a whole number of at least 1; got 0"),
         (lambda: Cyclic(3, 3), "from 0 to m - 1; got 3 for m = 3"),
-        (lambda: Cyclic(3, 1.0), "from 0 to m - 1; got 1.0"),
+        (lambda: Cyclic(3, 1.0), "overlap must be .* at least 0; got 1.0"),
         (lambda: Cyclic(5).check(4), "got m = 5 of 4"),
         (lambda: Diurnal(0.2, 1.5, 24), r"amplitude must lie in \[0, 1\]; got 1.5"),
         (lambda: Diurnal([0.2, 0.8], 0.5, 24), "client 1 .* amplitude can be 0.25"),

@@ -17,11 +17,12 @@ def made(num_clients=5, rows=25, dim=4, seed=0) -> Cox:
     hazard = np.exp(np.einsum("crd,cd->cr", A, truth) / 3)
     time = np.ceil(4 * rng.exponential(1 / hazard))
     event = rng.random((num_clients, rows)) < 0.5
-    time[0, rows // 2 :] = -1  # padding, of which no entry may matter
-    A[0, rows // 2 :] = 1e6
+    mask = np.ones((num_clients, rows), bool)
+    mask[0, rows // 2 :] = False  # padding, of which no entry may matter
+    time[0, rows // 2 :], A[0, rows // 2 :] = -7, 1e6
     event[1, 3:] = False  # hardly anybody died
     event[2] = False  # nobody
-    return Cox(A, time, event, penalty=0.1)
+    return Cox(A, time, event, penalty=0.1, mask=mask)
 
 
 def literal_loss(problem, i, x):
@@ -105,7 +106,14 @@ def test_both_engines_agree():
     assert np.abs(slow.x - fast.x).max() < 1e-12
 
 
-A, time, event = made().A, made().time, made().event
+A, time, event, mask = made().A, np.abs(made().time), made().event, made().mask
+
+
+def test_a_negative_time_is_an_error_of_the_data_and_no_padding(as_a_user):
+    wrong = time.copy()
+    wrong[2, 4] = -3
+    with pytest.raises(ValueError, match="got -3 at client 2, row 4. Mark .* by mask"):
+        Cox(A, wrong, event)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +124,10 @@ A, time, event = made().A, made().time, made().event
         (lambda: Cox(A * np.nan, time, event), "A must be finite"),
         (lambda: Cox(A, time + np.inf, event), "time must be finite"),
         (
-            lambda: Cox(A, np.where(np.arange(5)[:, None] == 3, -1, time), event),
+            lambda: Cox(A, time, event, mask=mask & (np.arange(5) != 3)[:, None]),
             "client 3 has no rows",
         ),
-        (lambda: Cox(A, time, 0 * event), "somebody must have died"),
+        (lambda: Cox(A, time, 0 * event), "event must be true for somebody"),
         (lambda: Cox(A, time, event, penalty=0.0), "penalty must be positive"),
     ],
 )

@@ -15,8 +15,9 @@ def made(num_clients=6, rows=30, dim=5, seed=0) -> Logistic:
         (num_clients, 1, dim)
     )
     b = np.sign(A @ rng.standard_normal(dim) + rng.standard_normal((num_clients, rows)))
-    b[0, rows // 2 :] = 0  # padding
-    return Logistic(A, b, penalty=0.1)
+    mask = np.ones(b.shape, bool)
+    mask[0, rows // 2 :] = False  # padding
+    return Logistic(A, b, penalty=0.1, mask=mask)
 
 
 def literal_loss(problem, i, x):
@@ -78,16 +79,56 @@ def test_both_engines_agree():
     assert np.abs(slow.x - fast.x).max() < 1e-12
 
 
-A, b = made().A, made().b
+A, mask = made().A, made().mask
+b = np.where(mask, made().b, 1.0)
+
+
+def textbook(A, y, penalty) -> np.ndarray:
+    """Logistic regression of all rows with labels 0 and 1, by plain Newton steps."""
+    x = np.zeros(A.shape[1])
+    for _ in range(30):
+        chance = 1 / (1 + np.exp(-A @ x))
+        slope = A.T @ (chance - y) / len(y) + penalty * x
+        bend = (A.T * (chance * (1 - chance))) @ A / len(y) + penalty * np.eye(len(x))
+        x = x - np.linalg.solve(bend, slope)
+    return x
+
+
+@pytest.mark.parametrize(
+    "labels", [b, (b + 1) / 2, ((b + 1) / 2).astype(int), b > 0, ((b + 1) / 2).tolist()]
+)
+def test_labels_0_and_1_are_those_of_minus_1_and_1(as_a_user, labels):
+    """Rounding of two Newton methods: nothing else tells them apart."""
+    expected = textbook(A.reshape(-1, 5), (b.ravel() + 1) / 2, 0.1)
+    found = Logistic(A, labels, penalty=0.1)
+    assert np.array_equal(found.b, b)
+    assert np.abs(found.optimum - expected).max() < 1e-13
+
+
+def test_padding_is_marked_and_nothing_of_it_matters(as_a_user):
+    whole = made()
+    for filler in (-1.0, 0.0, 1.0, 7.0):
+        other = Logistic(A, np.where(mask, b, filler), penalty=0.1, mask=mask)
+        assert np.array_equal(other.data["wb"], whole.data["wb"])
+        zeros = np.where(mask, (b + 1) / 2, filler)
+        other = Logistic(A, zeros, penalty=0.1, mask=mask)
+        assert np.array_equal(other.data["wb"], whole.data["wb"])
 
 
 @pytest.mark.parametrize(
     "make, message",
     [
         (lambda: Logistic(A, b[:, :3]), "got"),
-        (lambda: Logistic(A, b + 1), r"labels must be \+1 or -1"),
+        (lambda: Logistic(A, b + 1), r"labels -1 and \+1, or 0 and 1; got 0, 2"),
+        (lambda: Logistic(A, b * mask), "got -1, 0, 1. Mark rows .* by mask"),
+        (lambda: Logistic(A, b, mask=mask[:, :3]), r"mask must be .* \(6, 30\)"),
+        (lambda: Logistic(A, b, mask=2 * mask), "mask must be true or false"),
+        (lambda: Logistic([A[0], A[1, :3]], b), "differing length. focusfl.data.stack"),
         (lambda: Logistic(A * np.nan, b), "A must be finite"),
-        (lambda: Logistic(A, b * (np.arange(6) != 2)[:, None]), "client 2 has no rows"),
+        (
+            lambda: Logistic(A, b, mask=mask & (np.arange(6) != 2)[:, None]),
+            "client 2 has no rows",
+        ),
         (lambda: Logistic(A, b, penalty=0.0), "penalty must be positive"),
     ],
 )

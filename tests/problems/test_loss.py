@@ -138,7 +138,7 @@ def test_divergence_between_evaluations_is_noticed(run):
     "change, message",
     [
         ({"batch_size": 21}, "got 21, and client 0 has 20 samples"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
         ({"stream": "epoch"}, "stream must be one of"),
         ({"num_clients": 0}, "at least one client"),
     ],
@@ -146,3 +146,71 @@ def test_divergence_between_evaluations_is_noticed(run):
 def test_bad_input_is_refused(as_a_user, change, message):
     with pytest.raises(ValueError, match=message):
         blobs(**change)
+
+
+def flat(loss):
+    return lambda params, samples: loss(softmax_loss(params, samples))
+
+
+TWO = {"x": np.ones((9, 4)), "y": np.zeros(9, int)}
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"loss_fn": flat(jnp.mean)},
+            r"loss of each sample, of shape \(8,\) for 8 samples of a batch; got shape "
+            r"\(\). Leave mean or sum out",
+        ),
+        ({"loss_fn": flat(jnp.sum)}, "loss of each sample"),
+        ({"loss_fn": flat(lambda v: v[:, None])}, r"got shape \(8, 1\)"),
+        ({"loss_fn": flat(lambda v: (v, {}))}, "got tuple of 0"),
+        ({"loss_fn": lambda p, s: s["z"]}, "loss_fn fails on a batch: KeyError: 'z'"),
+        (
+            {"metrics_fn": lambda p, s: {"each": softmax_loss(p, s)}},
+            r"a single number for 'each'; got shape \(9,\)",
+        ),
+        ({"metrics_fn": flat(jnp.mean)}, r"dict of numbers by name; got shape \(\)"),
+        ({"metrics_fn": lambda p, s: s["z"]}, "metrics_fn fails on held: KeyError"),
+        ({"augment": lambda k, s: {"x": s["x"]}}, "augment must keep names and shapes"),
+        ({"client_data": [TWO, {**TWO, "z": TWO["y"]}]}, "client 1 .* got x, y, z"),
+        (
+            {"client_data": [TWO, {**TWO, "x": np.full((9, 4), np.nan)}]},
+            r"client 1, data\['x'\] must be finite; got nan at row 0, column 0",
+        ),
+        ({"client_data": [{"x": [1, 2], "y": [0, 1]}]}, "Make an array of a list"),
+        (
+            {"held": {**TWO, "x": np.full((9, 4), np.inf)}},
+            r"held\['x'\] must be finite",
+        ),
+        ({"params": {"w": np.full((4, 3), np.nan)}}, r"params\['w'\] must be finite"),
+        ({"dtype": "float31"}, "dtype must be one of .* got 'float31'"),
+        ({"dtype": "int32"}, "dtype must be one of"),
+    ],
+)
+def test_what_would_train_another_model_is_refused(as_a_user, change, message):
+    """By shape alone: nothing is computed, and nothing of the result changes."""
+    given = {
+        "loss_fn": softmax_loss, "params": {"w": np.zeros((4, 3)), "b": np.zeros(3)},
+        "client_data": [TWO], "batch_size": 8, "held": TWO, **change,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        ff.problems.from_loss(**given)
+
+
+def test_a_model_of_pytorch_is_told_where_it_belongs(as_a_user):
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(4, 3)
+    for given in ((net, {"w": np.zeros(3)}), (softmax_loss, net)):
+        with pytest.raises(ValueError, match="of PyTorch. Write .*from_torch deploys"):
+            ff.problems.from_loss(*given, [TWO], batch_size=8, held=TWO)
+
+
+def test_labels_outside_the_classes_do_not_pass_for_others():
+    scores = jnp.array([[1.0, 2.0, 3.0]] * 3)
+    losses = ff.problems.cross_entropy(scores, jnp.array([-1, 2, 3]))
+    assert np.array_equal(np.isnan(losses), [True, False, True])
+    for labels in (jnp.array([0.0, 1.0, 2.0]), jnp.zeros((3, 1), int)):
+        with pytest.raises(ValueError, match="whole numbers, one per sample"):
+            ff.problems.cross_entropy(scores, labels)

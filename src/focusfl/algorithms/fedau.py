@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl import tree
-from focusfl.checks import check_positive
+from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
@@ -37,8 +37,7 @@ class FedAU(Algorithm):
     server_lr: float = 1.0
 
     def __post_init__(self):
-        if not self.cutoff >= 1:
-            raise ValueError(f"cutoff must be at least 1; got {self.cutoff}.")
+        check_count("cutoff", self.cutoff)
         check_positive("server_lr", self.server_lr)
 
     def init(self, params):

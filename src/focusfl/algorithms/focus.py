@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl import tree
+from focusfl.checks import check_flag
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
@@ -32,6 +33,9 @@ class Focus(Algorithm):
     """Track the sum of gradients on the server; push differences, never averages."""
 
     warm_start: bool = False  # the theorem's initialisation; Algorithm 1 starts cold
+
+    def __post_init__(self):
+        check_flag("warm_start", self.warm_start)
 
     @property
     def starts_warm(self):

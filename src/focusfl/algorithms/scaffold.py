@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl import tree
-from focusfl.checks import check_positive
+from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
@@ -42,7 +42,8 @@ class Scaffold(Algorithm):
     server_lr: float = 1.0
 
     def __post_init__(self):
-        if self.option not in (1, 2):
+        check_count("option", self.option)
+        if self.option > 2:
             raise ValueError(f"option must be 1 or 2; got {self.option}.")
         check_positive("server_lr", self.server_lr)
 

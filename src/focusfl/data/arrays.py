@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from focusfl.checks import unknown
+from focusfl.checks import shown, unknown
 
 
 def arrays_of(
@@ -23,6 +23,8 @@ def arrays_of(
             "dataset must be a datasets.Dataset, one split or partition of it; got "
             f"{type(dataset).__name__}."
         )
+    if columns is not None and not isinstance(columns, Mapping | list | tuple):
+        raise ValueError(f"columns must be a list of names; got {shown(columns)}.")
     asked = columns or known
     names = asked if isinstance(asked, Mapping) else {name: name for name in asked}
     for name in names.values():

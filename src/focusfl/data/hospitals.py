@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from focusfl.checks import check_one_of, reals
 from focusfl.data.places import Place, find
 
 HEART = "https://archive.ics.uci.edu/dataset/45/heart+disease"
@@ -59,10 +60,7 @@ def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
 
     Switzerland recorded a cholesterol of 0 for everybody; it is left as it is.
     """
-    if missing not in MISSING:
-        raise ValueError(
-            f"missing must be one of {', '.join(MISSING)}; got {missing!r}."
-        )
+    check_one_of("missing", missing, MISSING)
     files = [f"fed_heart_disease/processed.{name}.data" for name in CENTERS]
     how = f"The files are at {HEART}."
     paths = find("heart_disease", [files], how, data_dir)
@@ -116,7 +114,8 @@ def standardise(x: Features, by: Features | None = None) -> Features:
 
     Over all clients: sums that hospitals can share without showing patients.
     """
-    known = x if by is None else by
+    x = reals("x", x, ("row", "column"))
+    known = x if by is None else reals("by", by, ("row", "column"))
     spread = known.std(0)
     return (x - known.mean(0)) / np.where(spread > 0, spread, 1)
 

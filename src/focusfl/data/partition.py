@@ -7,7 +7,14 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from focusfl import keys
-from focusfl.checks import check_count
+from focusfl.checks import (
+    check_count,
+    check_finite,
+    check_flag,
+    check_share,
+    is_number,
+    shown,
+)
 
 Parts = list[Int[np.ndarray, "_"]]  # the samples of each client, in increasing order  # noqa: F821
 Labels = Shaped[np.ndarray, " samples"]
@@ -47,6 +54,7 @@ def dirichlet_balanced(
     num_clients, some keep one more; `drop_rest` leaves these samples out instead.
     """
     labels = _check_labels(labels, num_clients, alpha)
+    check_flag("drop_rest", drop_rest)
     rng = _rng(seed, "dirichlet_balanced")
     share = np.unique(labels, return_counts=True)[1] / len(labels)
     parts = _deal(labels, rng.dirichlet(alpha * share, num_clients), rng)
@@ -84,7 +92,7 @@ def by_label(labels: Labels, num_clients: int) -> Parts:
 
 def natural(groups: Labels) -> Parts:
     """Make one client of each group, such as the patients of one hospital."""
-    groups = _check_labels(groups, 1)
+    groups = _check_labels(groups, 1, name="groups")
     return [np.flatnonzero(groups == group) for group in np.unique(groups)]
 
 
@@ -92,8 +100,8 @@ def hold_out(
     groups: Labels, share: float | int, seed: int
 ) -> Bool[np.ndarray, " samples"]:
     """Mark a random share of every group, rounded, to be held out for tests."""
-    if not 0 <= share < 1:
-        raise ValueError(f"share must lie in [0, 1); got {share}.")
+    check_share("share", share, whole=False)
+    groups = _check_labels(groups, 1, name="groups")
     held, rng = np.zeros(len(groups), bool), _rng(seed, "hold_out")
     for group in np.unique(groups):
         mine = rng.permutation(np.flatnonzero(groups == group))
@@ -103,7 +111,7 @@ def hold_out(
 
 def counts(labels: Labels, parts: Parts) -> Int[np.ndarray, "clients classes"]:
     """Count the samples of each client and class; what `participation.rarity` takes."""
-    kinds, label = np.unique(np.asarray(labels), return_inverse=True)
+    kinds, label = np.unique(_check_labels(labels, 1), return_inverse=True)
     return np.stack([np.bincount(label[part], minlength=len(kinds)) for part in parts])
 
 
@@ -128,17 +136,23 @@ def _rng(seed, how):
     return keys.rng(seed, "split", how)
 
 
-def _check_labels(labels, num_clients, alpha=1):
-    labels = np.asarray(labels)
-    if labels.ndim != 1:
+def _check_labels(given, num_clients, alpha: Any = 1, name="labels"):
+    try:
+        labels = np.asarray(given)
+    except (TypeError, ValueError):  # ragged
+        labels = np.empty((0, 0))
+    wrong = labels.dtype.kind not in "biufUS"
+    if labels.ndim != 1 or not len(labels) or wrong:
         raise ValueError(
-            f"labels must be a list with one per sample; got shape {labels.shape}."
+            f"{name} must be a list with one number or word per sample; got "
+            f"{shown(given)}."
         )
+    check_finite(name, labels, ("sample",))
     _check_enough(len(labels), num_clients)
-    if not 0 < alpha < np.inf:
+    if not is_number(alpha) or not 0 < alpha < np.inf:
         raise ValueError(
-            f"alpha must be positive; got {alpha}. Use by_label for the most uneven "
-            "split and iid for the most even one."
+            f"alpha must be positive; got {shown(alpha)}. Use by_label for the most "
+            "uneven split and iid for the most even one."
         )
     return labels
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from focusfl.checks import shown
+
 Place = str | Path | None  # a folder, or None for where the environment says
 
 
@@ -63,6 +65,8 @@ def renamed(target: Path) -> Iterator[Path]:
 
 def _folders(data_dir):
     if data_dir is not None:
+        if not isinstance(data_dir, str | Path):
+            raise ValueError(f"data_dir must be a folder; got {shown(data_dir)}.")
         return [_clean(data_dir)]  # asked for by name: nothing else will do
     named = os.environ.get("FOCUSFL_DATA")
     return ([_clean(named)] if named else []) + [cache_folder()]

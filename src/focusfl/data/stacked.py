@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
+from focusfl.checks import shown
 from focusfl.data.partition import Parts
 
 
@@ -16,13 +17,22 @@ class Stacked(NamedTuple):
 
 def stack(parts: Parts, *arrays: Shaped[np.ndarray, "samples ..."]) -> Stacked:
     """Lay out each client's rows of some arrays, padded to the client with the most."""
+    if not isinstance(parts, list | tuple) or not all(
+        isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind in "iu"
+        for part in parts
+    ):
+        raise ValueError(
+            "parts must be a list with an array of sample numbers for each client; "
+            f"got {shown(parts)}."
+        )
     sizes = {len(array) for array in arrays}
+    first = min((int(part.min(initial=0)) for part in parts), default=0)
     last = max((int(part.max(initial=-1)) for part in parts), default=-1)
-    if len(sizes) != 1 or last >= min(sizes):
+    if len(sizes) != 1 or last >= min(sizes) or first < 0:
         raise ValueError(
             "arrays must have a row per sample, equally many each; got "
-            f"{[len(array) for array in arrays]} rows for parts that reach to sample "
-            f"{last}."
+            f"{[len(array) for array in arrays]} rows for parts that reach from sample "
+            f"{first} to {last}."
         )
     if not parts or not all(map(len, parts)):
         raise ValueError(

@@ -25,6 +25,7 @@ def per_epoch(length: int, batch: int) -> int:
 
 def epochs(step: int, length: int, batch: int, seed: int, client: int) -> Positions:
     """Walk the data without replacement, in a new order each epoch."""
+    check_count("client", client, least=0)
     epoch, turn = divmod(_check_step(step), per_epoch(length, batch))
     order = keys.rng(seed, "batch", client, epoch).permutation(length)
     return order[turn * batch : (turn + 1) * batch]
@@ -44,6 +45,7 @@ def with_replacement(
 ) -> Positions:
     """Draw a full batch anew each step; what theory assumes."""
     per_epoch(length, batch)  # checks
+    check_count("client", client, least=0)
     return keys.rng(seed, "batch", client, _check_step(step)).integers(
         length, size=batch
     )
@@ -57,6 +59,5 @@ STREAMS: dict[str, Callable[..., Positions]] = {
 
 
 def _check_step(step):
-    if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
-        raise ValueError(f"step must be a whole number of at least 0; got {step!r}.")
+    check_count("step", step, least=0)
     return int(step)

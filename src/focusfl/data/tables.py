@@ -10,6 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Float
 
+from focusfl.checks import check_one_of, shown
 from focusfl.data.places import Place, find
 
 HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
@@ -40,8 +41,7 @@ def libsvm(name: str, data_dir: Place = None) -> Table:
 
     From libsvm_binary.npz, or from the text file of the collection.
     """
-    if name not in SETS:
-        raise ValueError(f"name must be one of {', '.join(SETS)}; got {name!r}.")
+    check_one_of("name", name, SETS)
     text, dim = SETS[name]
     how = f"The text file is at {HOME}."
     (path,) = find(name, [[FILE], [text]], how, data_dir)
@@ -67,6 +67,8 @@ def read_libsvm_text(path: str | Path, dim: int | None = None) -> Table:
     `dim` is the number of columns; by default the last one that occurs. Of two labels
     other than -1 and 1 the smaller becomes -1.
     """
+    if not isinstance(path, str | Path):
+        raise ValueError(f"cannot read {shown(path)}: path must be the name of a file.")
     labels: list[float] = []
     rows, columns, values = [], [], []
     try:

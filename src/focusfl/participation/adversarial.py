@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count
+from focusfl.checks import check_count, numeric, shown
 from focusfl.participation.model import Marginals, Participation
 
 
@@ -24,19 +24,21 @@ class Adversarial(Participation):
 
     def __post_init__(self):
         check_count("gap", self.gap)
-        if np.ndim(self.hidden) == 0:
+        if not isinstance(self.hidden, list | tuple | np.ndarray):
             check_count("hidden", self.hidden)
             return
-        ids = np.asarray(self.hidden)
+        ids = numeric("hidden", self.hidden)
         unique = np.unique(ids)
-        if ids.ndim != 1 or ids.dtype.kind not in "iu" or len(unique) != len(ids):
+        whole = ids.ndim == 1 and ids.dtype.kind in "iu"
+        if not whole or not len(ids) or len(unique) != len(ids):
             raise ValueError(
                 "hidden must be a number of clients or a list of different clients, "
-                f"by their whole numbers; got {self.hidden!r}."
+                f"by their whole numbers; got {shown(self.hidden)}."
             )
         object.__setattr__(self, "hidden", unique)
 
     def check(self, num_clients):
+        check_count("num_clients", num_clients)
         hidden = self._hidden(num_clients)
         if len(hidden) >= num_clients:
             raise ValueError(

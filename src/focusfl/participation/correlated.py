@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_share, numeric, shown
 from focusfl.participation.bernoulli import unit_gauss
 from focusfl.participation.model import (
     Marginals,
@@ -32,17 +32,15 @@ class Correlated(Participation):
 
     def __post_init__(self):
         object.__setattr__(self, "p", chances("p", self.p))
-        if not 0 <= self.outage < 1:
-            raise ValueError(
-                f"outage must lie in [0, 1); got {self.outage}. "
-                "At 1 nobody would ever take part."
-            )
-        if np.ndim(self.groups) == 0:
+        check_share("outage", self.outage, whole=False)  # at 1 nobody takes part, ever
+        if not isinstance(self.groups, list | tuple | np.ndarray):
             check_count("groups", self.groups)
-        elif np.ndim(self.groups) > 1 or np.asarray(self.groups).dtype.kind not in "iu":
+            return
+        groups = numeric("groups", self.groups)
+        if groups.ndim != 1 or groups.dtype.kind not in "iu" or not len(groups):
             raise ValueError(
                 "groups must be a number of groups or a list with the group of every "
-                f"client, as a whole number; got {self.groups!r}."
+                f"client, as a whole number; got {shown(self.groups)}."
             )
 
     def check(self, num_clients):

@@ -23,8 +23,8 @@ class Cyclic(Participation):
 
     def __post_init__(self):
         check_count("m", self.m)
-        whole = type(self.overlap) is int or isinstance(self.overlap, np.integer)
-        if not whole or not 0 <= self.overlap < self.m:
+        check_count("overlap", self.overlap, least=0)
+        if self.overlap >= self.m:
             raise ValueError(
                 "overlap must be a whole number from 0 to m - 1; "
                 f"got {self.overlap!r} for m = {self.m}."

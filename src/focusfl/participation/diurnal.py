@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_finite, check_share
 from focusfl.participation.bernoulli import mean_reciprocal
 from focusfl.participation.model import (
     Marginals,
@@ -42,8 +42,7 @@ class Diurnal(Participation):
                 "period must be at least 2 rounds; got 1. "
                 "Use Bernoulli for a chance that does not change."
             )
-        if not 0 <= self.amplitude <= 1:
-            raise ValueError(f"amplitude must lie in [0, 1]; got {self.amplitude}.")
+        check_share("amplitude", self.amplitude)
         highest = np.max(np.asarray(self.p))
         if highest * (1 + self.amplitude) > 1 + ROUNDING:
             i = np.argmax(np.asarray(self.p))
@@ -61,8 +60,7 @@ class Diurnal(Participation):
                 )
         else:
             phase = numbers("phase", self.phase)
-            if not np.all(np.isfinite(phase)):
-                raise ValueError(f"phase must be finite; got {self.phase}.")
+            check_finite("phase", phase, ("client",) * phase.ndim)
             object.__setattr__(self, "phase", phase)
 
     def check(self, num_clients):

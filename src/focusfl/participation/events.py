@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int8
 
-from focusfl.checks import check_count
+from focusfl.checks import check_count, shown
 
 EVENTS = {  # the switch an event turns, and where to
     "screen_off": ("off", 1), "screen_on": ("off", 0),
@@ -40,9 +40,12 @@ def from_events(
     a .json or .json.gz file.
     """
     check_count("grid_minutes", grid_minutes)
+    if not isinstance(logs, Mapping | str | Path):
+        raise ValueError(f"logs must be a mapping or a path; got {shown(logs)}.")
     found = logs if isinstance(logs, Mapping) else _read(logs)
     if not isinstance(found, Mapping) or not all(
-        "messages" in d for d in found.values()
+        isinstance(device, Mapping) and isinstance(device.get("messages"), str)
+        for device in found.values()
     ):
         raise ValueError('logs must look like {device: {"messages": text}}.')
     devices = [_parse(name, log["messages"]) for name, log in found.items()]
@@ -50,13 +53,24 @@ def from_events(
         raise ValueError("the logs hold no events; give at least one device with some.")
     step = np.timedelta64(60 * grid_minutes, "s")
     seen = np.concatenate([times for times, _ in devices])
-    first = seen.min() if start is None else np.datetime64(start, "s")
-    last = seen.max() if end is None else np.datetime64(end, "s")
+    first = seen.min() if start is None else _time("start", start)
+    last = seen.max() if end is None else _time("end", end)
     first -= (first - first.astype("datetime64[D]")) % step
     if last < first:
         raise ValueError(f"end must not be before start; got {end} and {start}.")
     grid = np.arange(first, last + np.timedelta64(1, "s"), step)
     return np.stack([_available(device, grid) for device in devices], axis=1)
+
+
+def _time(name, text):
+    try:
+        if isinstance(text, str):
+            return np.datetime64(text, "s")
+    except ValueError:
+        pass
+    raise ValueError(
+        f'{name} must look like "2020-01-29" or "2020-01-29 12:00"; got {shown(text)}.'
+    )
 
 
 def _available(device, grid):
@@ -103,4 +117,5 @@ def _read(path):
         with opened(path, "rt", encoding="utf-8") as file:
             return json.load(file)
     except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path} as JSON: {error}.") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"cannot read {path} as logs in JSON: {reason}.") from None

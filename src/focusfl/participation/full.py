@@ -16,4 +16,5 @@ class Full(Participation):
         return state, [np.arange(num_clients)] * len(rounds)
 
     def marginals(self, num_clients):
+        self.check(num_clients)
         return Marginals(np.ones(num_clients), np.full(num_clients, 1 / num_clients))

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from focusfl import keys
+from focusfl.checks import check_count, check_fits, numeric, shown
 
 Ids = Int[np.ndarray, "_"]  # the participants of one round, in increasing order
 PerClient = Float[np.ndarray, " clients"]
@@ -34,7 +35,7 @@ class Participation(abc.ABC):
 
     def check(self, num_clients: int) -> None:
         """Raise ValueError if this cannot be drawn for so many clients."""
-        del num_clients
+        check_count("num_clients", num_clients)
 
     def begin(self, num_clients: int, rng: np.random.Generator) -> Any:
         """Draw the memory before round 0. Almost always: none."""
@@ -55,6 +56,11 @@ def schedule(
     participation: Participation, num_clients: int, rounds: int, seed: int
 ) -> Iterator[Ids]:
     """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone."""
+    if not isinstance(participation, Participation):
+        got = shown(participation)
+        raise ValueError(f"participation must be a Participation; got {got}.")
+    check_count("num_clients", num_clients)
+    check_count("rounds", rounds, least=0)
     participation.check(num_clients)
     state = participation.begin(num_clients, keys.rng(seed, "participation", "begin"))
     for start in range(0, rounds, BLOCK):
@@ -68,6 +74,10 @@ def masks(
     participation: Participation, num_clients: int, rounds: int, seed: int
 ) -> Bool[np.ndarray, "rounds clients"]:
     """Draw a schedule as a matrix; what `Replay` takes."""
+    check_count("num_clients", num_clients)
+    check_count("rounds", rounds, least=0)
+    bits = f"a schedule of {rounds:,} rounds of {num_clients:,} clients as a matrix"
+    check_fits(bits, rounds * num_clients // 8, "schedule(), which yields rounds")
     out = np.zeros((rounds, num_clients), bool)
     for row, ids in zip(
         out, schedule(participation, num_clients, rounds, seed), strict=True
@@ -111,12 +121,14 @@ def uniforms(
 
 def numbers(name: str, value: Any) -> Float[np.ndarray, "..."]:
     """Make an array of one number, or of a list with one per client."""
-    array = np.asarray(value, float)
+    array = numeric(name, value)
+    if array.dtype == bool:
+        raise ValueError(f"{name} must be numbers; got {shown(value)}.")
     if array.ndim > 1 or not array.size:
         raise ValueError(
             f"{name} must be a number or one per client; got shape {array.shape}."
         )
-    return array
+    return np.asarray(array, float)
 
 
 def chances(name: str, value: Any) -> Float[np.ndarray, "..."]:
@@ -133,6 +145,7 @@ def chances(name: str, value: Any) -> Float[np.ndarray, "..."]:
 
 def check_each(name: str, value: Any, num_clients: int) -> None:
     """Raise if value is a list that has not one entry per client."""
+    check_count("num_clients", num_clients)
     if np.ndim(value) and np.size(value) != num_clients:
         raise ValueError(
             f"{name} must have one entry per client; got {np.size(value)} "
@@ -142,6 +155,7 @@ def check_each(name: str, value: Any, num_clients: int) -> None:
 
 def check_size(num_clients: int, m: int) -> None:
     """Raise if m clients cannot be drawn from num_clients."""
+    check_count("num_clients", num_clients)
     if m > num_clients:
         raise ValueError(
             f"m must not exceed the number of clients; got m = {m} of {num_clients}."

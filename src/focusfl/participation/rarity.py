@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from focusfl import keys
+from focusfl.checks import check_positive, is_number, reals, shown
 from focusfl.participation.model import PerClient
 
 
@@ -13,12 +14,11 @@ def rarity(counts: Shaped[np.ndarray, "clients classes"]) -> PerClient:
     The score is the mean surprise of a client's labels, -log of a class's share of all
     samples.
     """
-    counts = np.asarray(counts, float)
-    if counts.ndim != 2 or np.any(counts < 0) or not np.all(counts.sum(1) > 0):
+    counts = reals("counts", counts, ("client", "column"))
+    if np.any(counts < 0) or not np.all(counts.sum(1) > 0):
         raise ValueError(
-            "counts must be a (clients, classes) matrix with samples in every row; "
-            f"got shape {counts.shape}, smallest row sum "
-            f"{counts.sum(-1).min() if counts.size else None}."
+            "counts must be a (clients, classes) matrix with samples in every row; got "
+            f"{counts.min():g} in places, smallest row sum {counts.sum(1).min():g}."
         )
     share = counts.sum(0) / counts.sum()
     surprise = -np.log(share, where=share > 0, out=np.zeros_like(share))
@@ -38,18 +38,15 @@ def by_rarity(
     p_min; `strength` says who gets which. At 1 the highest score gets p_min, at -1
     p_max, at 0 they are dealt at random, and in between ranks are mixed with noise.
     """
-    score = np.asarray(scores, float)
-    if score.ndim != 1 or not len(score) or not np.all(np.isfinite(score)):
-        raise ValueError(
-            "scores must be a list of numbers, one per client; "
-            f"got {np.array2string(score, threshold=8)}."
-        )
-    if not 0 < p_min <= p_max < np.inf:
+    score = reals("scores", scores, ("client",))
+    check_positive("p_min", p_min)
+    check_positive("p_max", p_max)
+    if p_min > p_max:
         raise ValueError(
             f"p_min and p_max must satisfy 0 < p_min <= p_max; got {p_min} and {p_max}."
         )
-    if not -1 <= strength <= 1:
-        raise ValueError(f"strength must lie in [-1, 1]; got {strength}.")
+    if not is_number(strength) or not -1 <= strength <= 1:
+        raise ValueError(f"strength must lie in [-1, 1]; got {shown(strength)}.")
     noise = keys.rng(seed, "rarity").standard_normal(len(score))
     rank = np.unique(score, return_inverse=True)[1].astype(float)  # equal: same rank
     rank = (rank - rank.mean()) / (rank.std() or 1)

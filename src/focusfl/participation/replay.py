@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
+from focusfl.checks import check_count, numeric
 from focusfl.participation.model import Marginals, Participation, ids_of
 
 
@@ -15,8 +16,8 @@ class Replay(Participation):
     masks: Bool[np.ndarray, "rounds clients"]
 
     def __post_init__(self):
-        masks = np.asarray(self.masks)
-        if masks.ndim != 2 or not np.all((masks == 0) | (masks == 1)):
+        masks = numeric("masks", self.masks)
+        if masks.ndim != 2 or not masks.size or not np.isin(masks, (0, 1)).all():
             raise ValueError(
                 "masks must be a (rounds, clients) matrix of true and false; "
                 f"got shape {masks.shape} of {masks.dtype}."
@@ -24,6 +25,7 @@ class Replay(Participation):
         object.__setattr__(self, "masks", masks.astype(bool))
 
     def check(self, num_clients):
+        check_count("num_clients", num_clients)
         if self.masks.shape[1] != num_clients:
             raise ValueError(
                 f"masks must have one column per client; got {self.masks.shape[1]} "

@@ -3,11 +3,11 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_flag, check_one_of, numeric
 from focusfl.participation.model import Marginals, Participation, ids_of
 
 UNKNOWN = ("away", "hold", "error")
@@ -34,12 +34,11 @@ class Trace(Participation):
 
     def __post_init__(self):
         check_count("rounds_per_step", self.rounds_per_step)
-        if self.unknown not in UNKNOWN:
-            raise ValueError(
-                f"unknown must be one of {', '.join(UNKNOWN)}; got {self.unknown!r}."
-            )
+        check_one_of("unknown", self.unknown, UNKNOWN)
+        check_flag("wrap", self.wrap)
+        check_flag("drop_absent", self.drop_absent)
         is_path = isinstance(self.avail, str | Path)
-        avail = _read(self.avail) if is_path else np.asarray(self.avail)
+        avail = numeric("avail", _read(self.avail) if is_path else self.avail)
         if avail.ndim != 2 or not avail.size or not np.all(np.isin(avail, (-1, 0, 1))):
             raise ValueError(
                 "avail must be a (times, devices) matrix of 1 (there), 0 (not) and -1 "
@@ -54,6 +53,7 @@ class Trace(Participation):
             )
 
     def check(self, num_clients):
+        check_count("num_clients", num_clients)
         there = self._there()
         present = there.any(0)
         devices = present.sum() if self.drop_absent else len(present)
@@ -108,9 +108,15 @@ class Trace(Participation):
 def _read(path):
     path = os.path.expandvars(path)
     try:
+        if not is_zipfile(path):  # or numpy would take it for a pickle, and say so
+            open(path, "rb").close()
+            raise ValueError(
+                "it is no such file; np.savez(path, avail=matrix) makes one"
+            )
         with np.load(path) as file:
             return file["avail"]
     except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise ValueError(
-            f"cannot read {path} as an .npz file that holds avail: {error}."
+            f"cannot read {path} as an .npz file that holds avail: {reason}."
         ) from None

@@ -33,5 +33,6 @@ class Uniform(Participation):
         return state, [subset(rng, num_clients, self.m) for _ in rounds]
 
     def marginals(self, num_clients):
+        self.check(num_clients)
         n = num_clients
         return Marginals(np.full(n, self.m / n), np.full(n, 1 / n))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from focusfl import keys
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_flag, numeric, shown
 from focusfl.participation.bernoulli import unit_gauss
 from focusfl.participation.model import (
     Marginals,
@@ -38,15 +38,19 @@ class Weighted(Participation):
 
     def __post_init__(self):
         check_count("m", self.m)
-        w = np.asarray(self.w, float)
-        if w.ndim != 1 or not len(w) or not np.all((w > 0) & np.isfinite(w)):
+        check_flag("replace", self.replace)
+        w = numeric("w", self.w)
+        if w.ndim != 1 or w.dtype == bool or not np.all((w > 0) & np.isfinite(w)):
             raise ValueError(
                 "w must be a list of positive weights, one per client; "
-                f"got {np.array2string(w, threshold=8)}."
+                f"got {shown(self.w)}."
             )
+        if not len(w):
+            raise ValueError("w must be a list of positive weights; got none.")
         object.__setattr__(self, "w", w / w.sum())
 
     def check(self, num_clients):
+        check_count("num_clients", num_clients)
         if len(self.w) != num_clients:
             raise ValueError(
                 f"w must have one entry per client; got {len(self.w)} "

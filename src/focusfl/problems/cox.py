@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 
 from focusfl.checks import check_positive
 from focusfl.problems.newton import newton
-from focusfl.problems.problem import Objective, Problem
+from focusfl.problems.problem import Objective, Problem, mask_of, rows_of
 
 
 @dataclass(frozen=True)
@@ -65,36 +65,37 @@ class Cox(Problem):
     """F is the negative log partial likelihood, per death, plus penalty |x|^2 / 2.
 
     A client counts by its deaths: f_i is its own part times clients / all deaths.
-    Clients may have rows to spare: one with a negative time is padding.
+    Clients may have rows to spare: `mask` says where there is one, by default
+    everywhere, and time is kept as -1 where there is none. `focusfl.data.stack` pads
+    and makes the mask.
     """
 
     A: Float[np.ndarray, "clients rows dim"]
     time: Float[np.ndarray, "clients rows"]  # to death, or to when last seen alive
     event: Bool[np.ndarray, "clients rows"]  # whether it was death
     penalty: float = 0.01
+    mask: Bool[np.ndarray, "clients rows"] | None = None
 
     def __post_init__(self):
-        A, time = np.asarray(self.A, float), np.asarray(self.time, float)
-        event = np.asarray(self.event)
-        if A.ndim != 3 or not time.shape == event.shape == A.shape[:2]:
-            raise ValueError(
-                "A must have shape (clients, rows, d), time and event (clients, rows); "
-                f"got {A.shape}, {time.shape} and {event.shape}."
-            )
-        for name, array in {"A": A, "time": time}.items():
-            if not np.all(np.isfinite(array)):
-                raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
-        wrong = event[(event != 0) & (event != 1)]
+        A, time = rows_of("time", self.A, self.time)
+        _, event = rows_of("event", A, self.event)
+        mask = mask_of(self.mask, time)
+        wrong = event[mask & (event != 0) & (event != 1)]
         if wrong.size:
-            raise ValueError(f"event must be true or false; got {wrong[0]}.")
-        without = np.flatnonzero(np.all(time < 0, axis=1))
-        if without.size:
-            raise ValueError(f"client {without[0]} has no rows; leave it out.")
-        event = (event != 0) & (time >= 0)
+            raise ValueError(f"event must be true or false; got {wrong[0]:g}.")
+        early = np.argwhere(mask & (time < 0))
+        if early.size:
+            client, row = early[0].tolist()
+            raise ValueError(
+                f"time must not be negative; got {time[client, row]:g} at client "
+                f"{client}, row {row}. Mark rows that are padding by mask."
+            )
+        event, time = mask & (event == 1), np.where(mask, time, -1.0)
         if not event.any():
-            raise ValueError("somebody must have died; got no event at all.")
+            raise ValueError("event must be true for somebody; got no event at all.")
         check_positive("penalty", self.penalty)
-        for name, value in {"A": A, "time": time, "event": event}.items():
+        checked = {"A": A, "time": time, "event": event, "mask": mask}
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @property

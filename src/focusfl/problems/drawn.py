@@ -3,7 +3,16 @@
 import numpy as np
 
 from focusfl import keys
+from focusfl.checks import (
+    check_count,
+    check_fits,
+    check_not_negative,
+    check_positive,
+    check_share,
+)
 from focusfl.problems.quadratic import LeastSquares, Quadratic
+
+FEWER = "fewer clients or a smaller dim"
 
 
 def ridge(
@@ -23,11 +32,14 @@ def ridge(
     through `noise`.
     """
     for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
-        if not count >= 1:
-            raise ValueError(f"{name} must be at least 1; got {count}.")
-    for name, size in {"heterogeneity": heterogeneity, "noise": noise}.items():
-        if not size >= 0:
-            raise ValueError(f"{name} must not be negative; got {size}.")
+        check_count(name, count)
+    for name, size in {
+        "penalty": penalty, "heterogeneity": heterogeneity, "noise": noise
+    }.items():  # fmt: skip
+        check_not_negative(name, size)
+    check_share("smallest_row", smallest_row)
+    rows_and_gram = num_clients * dim * (rows + dim)
+    check_fits(f"ridge with {num_clients:,} clients", rows_and_gram, FEWER)
     rng = keys.rng(seed, "ridge")
     A = rng.standard_normal((num_clients, rows, dim))
     A *= keys.rng(seed, "ridge", "rows").uniform(smallest_row, 1, (*A.shape[:2], 1))
@@ -49,7 +61,14 @@ def random_quadratic(
 
     Client i's own minimiser is x_o plus `heterogeneity` times a standard normal.
     """
-    if not 0 < mu <= L:
+    for name, count in {"num_clients": num_clients, "dim": dim}.items():
+        check_count(name, count)
+    for name, size in {"mu": mu, "L": L}.items():
+        check_positive(name, size)
+    check_not_negative("heterogeneity", heterogeneity)
+    matrices = 3 * num_clients * dim**2
+    check_fits(f"random_quadratic with {num_clients:,} clients", matrices, FEWER)
+    if not mu <= L:
         raise ValueError(f"mu and L must satisfy 0 < mu <= L; got {mu} and {L}.")
     rng = keys.rng(seed, "quadratic")
     basis = np.linalg.qr(rng.standard_normal((num_clients, dim, dim)))[0]

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Shaped
 
+from focusfl.checks import check_positive
 from focusfl.problems.newton import newton
-from focusfl.problems.problem import Objective, Problem, aligned
+from focusfl.problems.problem import Objective, Problem, aligned, mask_of, rows_of
 
 AT_ONCE = 1 << 16  # rows weighted together: all at once would be a copy of the data
 
@@ -53,37 +54,25 @@ class LogisticLoss(Objective):
 class Logistic(Problem):
     """f_i is the mean logistic loss over client i's rows, plus penalty |x|^2 / 2.
 
-    Clients may have rows to spare: a row with b = 0 is padding and counts for nothing.
+    Labels are -1 and +1, or 0 and 1 (false and true), of which 0 becomes -1. Clients
+    may have rows to spare: `mask` says where there is a row, by default everywhere, and
+    b is kept as 0 where there is none. `focusfl.data.stack` pads and makes the mask.
     """
 
     A: Float[np.ndarray, "clients rows dim"]
-    b: Float[np.ndarray, "clients rows"]  # labels, +1 or -1
+    b: Shaped[np.ndarray, "clients rows"]  # labels
     penalty: float = 0.01
+    mask: Bool[np.ndarray, "clients rows"] | None = None
 
     def __post_init__(self):
-        A, b = np.asarray(self.A, float), np.asarray(self.b, float)
-        if A.ndim != 3 or b.shape != A.shape[:2]:
-            raise ValueError(
-                "A must have shape (clients, rows, d) and b (clients, rows); "
-                f"got {A.shape} and {b.shape}."
-            )
-        if not np.all(np.isfinite(A)):
-            raise ValueError("A must be finite; it holds NaN or infinity.")
-        wrong = b[(b != 1) & (b != -1) & (b != 0)]
-        if wrong.size:
-            raise ValueError(
-                f"labels must be +1 or -1, or 0 for padding; got {wrong[0]}."
-            )
-        without = np.flatnonzero(~np.any(b != 0, axis=1))
-        if without.size:
-            raise ValueError(f"client {without[0]} has no rows; leave it out.")
-        if not self.penalty > 0:
-            raise ValueError(
-                f"penalty must be positive, or there may be no minimiser; "
-                f"got {self.penalty}."
-            )
+        A, b = rows_of("b", self.A, self.b)
+        mask = mask_of(self.mask, b)
+        # Positive, or there may be no minimiser.
+        check_positive("penalty", self.penalty)
+        b = np.where(mask, signs("b", b, mask), 0.0)
         object.__setattr__(self, "A", aligned(A))
         object.__setattr__(self, "b", b)
+        object.__setattr__(self, "mask", mask)
 
     @property
     def num_clients(self):
@@ -161,6 +150,20 @@ class Logistic(Problem):
             for A, wb in zip(self.A, self.data["wb"], strict=True)
         ]
         return np.linalg.norm(grads, axis=1)
+
+
+def signs(name: str, labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Write labels 0 and 1 as -1 and +1; leave those as they are; refuse all others."""
+    kinds = np.unique(labels[mask])
+    if np.isin(kinds, (-1, 1)).all():
+        return labels
+    if np.isin(kinds, (0, 1)).all():
+        return 2 * labels - 1
+    raise ValueError(
+        f"{name} must hold labels -1 and +1, or 0 and 1; got "
+        f"{', '.join(f'{kind:g}' for kind in kinds[:5])}{', ...' * (len(kinds) > 5)}. "
+        "Mark rows that are padding by mask."
+    )
 
 
 def _gram(A: Float[np.ndarray, "rows dim"], w: Float[np.ndarray, " rows"]):

@@ -10,6 +10,8 @@ from jaxtyping import Int
 
 from focusfl import data as room
 from focusfl import keys
+from focusfl.checks import check_count, check_one_of
+from focusfl.problems import given
 from focusfl.problems.problem import Objective, Problem
 from focusfl.tree import Tree
 
@@ -94,6 +96,23 @@ class MeanLoss(Objective):
                 return self.metrics_fn(x, held)
             return {"loss": self.loss_fn(x, held).mean()}
 
+    def check(self, x: Tree, samples: Tree, held: Tree) -> None:
+        """Raise unless the functions fit the model and the samples."""
+        import jax
+
+        with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
+            x = jax.eval_shape(self._lower, x)
+            batch, held = given.shapes(samples, self.batch_size), given.shapes(held)
+            if self.augment is not None:
+                given.check_augment(self.augment, batch)
+                key = jax.random.key(0)
+                batch = jax.eval_shape(self.augment, key, batch)
+            given.check_loss(self.loss_fn, x, batch, "a batch")
+            if self.metrics_fn is not None:
+                given.check_metrics(self.metrics_fn, x, held)
+            else:
+                given.check_loss(self.loss_fn, x, held, "held")
+
     def _lower(self, x):
         import jax
 
@@ -156,43 +175,41 @@ def from_loss(
     model is kept in `dtype`; with compute_dtype="bfloat16", say, `loss_fn` and
     `metrics_fn` get it in that.
     """
-    if stream not in room.STREAMS:
-        raise ValueError(
-            f"stream must be one of {sorted(room.STREAMS)}; got {stream!r}."
-        )
-    if not client_data:
-        raise ValueError("client_data must hold the data of at least one client.")
-    lengths = [_rows(samples) for samples in client_data]
-    for i, length in enumerate(lengths):
-        if not length:
-            raise ValueError(f"client {i} has no data; leave it out.")
-        if batch_size > length:
-            raise ValueError(
-                f"batch_size must not exceed a client's data; got {batch_size}, and "
-                f"client {i} has {length} samples."
-            )
-    if not batch_size >= 1:
-        raise ValueError(f"batch_size must be at least 1; got {batch_size}.")
     import jax
 
+    check_options(batch_size, stream, dtype, compute_dtype)
+    for name, function in {
+        "loss_fn": loss_fn, "metrics_fn": metrics_fn, "augment": augment
+    }.items():  # fmt: skip
+        if function is not None or name == "loss_fn":
+            given.check_function(name, function)
+    client_data, held = given.everybody(client_data), given.arrays("held", held)
+    lengths = [len(jax.tree.leaves(samples)[0]) for samples in client_data]
+    least = int(np.argmin(lengths))
+    if batch_size > lengths[least]:
+        raise ValueError(
+            f"batch_size must not exceed a client's data; got {batch_size}, and "
+            f"client {least} has {lengths[least]} samples."
+        )
+    x0 = jax.tree.map(lambda a: np.asarray(a, dtype), given.arrays("params", params))
+    loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype)
+    loss.check(x0, client_data[0], held)
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
     leaves, structure = jax.tree.flatten(pooled)
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
-    x0 = jax.tree.map(lambda a: np.asarray(a, dtype), params)
-    loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype)
     return Learned(loss, samples, np.array(lengths, np.int32), held, x0, dtype)
 
 
-def _rows(samples: Tree) -> int:
-    import jax
-
-    sizes = {len(leaf) for leaf in jax.tree.leaves(samples)}
-    if len(sizes) != 1:
-        raise ValueError(
-            f"a client's arrays must have one length; got {sorted(sizes)}."
-        )
-    return sizes.pop()
+def check_options(
+    batch_size: int, stream: str, dtype: str, compute_dtype: str | None
+) -> None:
+    """Raise unless these say how a model is kept and how clients walk their data."""
+    check_count("batch_size", batch_size)
+    check_one_of("stream", stream, room.STREAMS)
+    given.check_dtype("dtype", dtype)
+    if compute_dtype is not None:
+        given.check_dtype("compute_dtype", compute_dtype)
 
 
 @lru_cache(maxsize=8)

@@ -3,13 +3,14 @@
 Samples are dicts of features x, (samples, ...), and labels y, 0 to classes - 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from focusfl import keys
-from focusfl.checks import check_count
+from focusfl.checks import check_count, shown
+from focusfl.problems import given
 from focusfl.problems.loss import Learned, from_loss
 from focusfl.tree import Tree
 
@@ -31,8 +32,12 @@ def mlp(
     **options: Any,
 ) -> Learned:
     """Make dense layers of these hidden widths, with relu between them."""
-    for width in (classes, *hidden):
-        check_count("classes and hidden widths", width)
+    check_count("classes", classes)
+    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
+        raise ValueError(f"hidden must be a list of widths; got {shown(hidden)}.")
+    for width in hidden:
+        check_count("hidden widths", width)
+    client_data, held = given.everybody(client_data), given.arrays("held", held)
     check_labels(client_data, held, classes)
     wide = int(np.prod(np.shape(held["x"])[1:]))
     params = _dense([wide, *hidden, classes], seed)
@@ -42,10 +47,18 @@ def mlp(
 
 
 def check_labels(client_data: Sequence[Tree], held: Tree, classes: int) -> None:
-    """Raise unless all labels are whole numbers from 0 to classes - 1."""
+    """Raise unless all have x like held's, and labels y from 0 to classes - 1."""
     everybody = {f"client {i}": samples for i, samples in enumerate(client_data)}
-    for who, samples in {**everybody, "held": held}.items():
-        y = np.asarray(samples["y"])
+    for who, samples in {"held": held, **everybody}.items():
+        if not isinstance(samples, Mapping) or not {"x", "y"} <= samples.keys():
+            got = ", ".join(samples) if isinstance(samples, Mapping) else shown(samples)
+            raise ValueError(f"{who} must be a dict with x and y; got {got}.")
+        x, y = np.asarray(samples["x"]), np.asarray(samples["y"])
+        if x.shape[1:] != held["x"].shape[1:] or not x.ndim:
+            raise ValueError(
+                f"{who}: x must have features as held has, {held['x'].shape[1:]}; got "
+                f"shape {x.shape}."
+            )
         if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
             raise ValueError(
                 f"{who}: y must be whole numbers, one per sample; got {y.dtype} of "
@@ -59,10 +72,17 @@ def check_labels(client_data: Sequence[Tree], held: Tree, classes: int) -> None:
 
 
 def cross_entropy(scores: Any, labels: Any) -> Any:
-    """The loss of each sample, from its scores and its label."""
+    """The loss of each sample, from its scores and its label, 0 to classes - 1."""
     import jax
     import jax.numpy as jnp
 
+    if labels.ndim != 1 or not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise ValueError(
+            "labels must be whole numbers, one per sample; got shape "
+            f"{labels.shape} of {labels.dtype}."
+        )
+    # Past the last class a score is NaN; a negative label would count from the end.
+    labels = jnp.where(labels < 0, scores.shape[1], labels)
     scores = scores.astype(jnp.promote_types(scores.dtype, "float32"))
     picked = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
     return jax.nn.logsumexp(scores, axis=1) - picked

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from focusfl import keys
+from focusfl.checks import check_not_negative, shown
 from focusfl.problems.problem import Objective, Problem
 
 
@@ -45,8 +46,9 @@ class Noisy(Problem):
     scale: float
 
     def __post_init__(self):
-        if not 0 <= self.scale < np.inf:
-            raise ValueError(f"scale must be 0 or more, and finite; got {self.scale}.")
+        if not isinstance(self.exact, Problem):
+            raise ValueError(f"exact must be a Problem; got {shown(self.exact)}.")
+        check_not_negative("scale", self.scale)
 
     @property
     def num_clients(self):

@@ -7,7 +7,16 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl import keys
-from focusfl.problems.problem import Objective, Problem
+from focusfl.checks import (
+    check_count,
+    check_fits,
+    check_not_negative,
+    check_positive,
+    check_share,
+    reals,
+)
+from focusfl.problems.drawn import FEWER
+from focusfl.problems.problem import Objective, Problem, rows_of
 
 WAVE_L = 8.0  # g'' = 2 + 6 cos 2t for g(t) = t^2 + 3 sin^2 t
 # g'^2 / (2 g) is least, 0.1755, at t = 2.20; past 3 it is above (2t-3)^2 / (2 t^2 + 6).
@@ -57,9 +66,9 @@ class Wavy(Problem):
     c: Float[np.ndarray, "clients dim"]
 
     def __post_init__(self):
-        A, b, w, c = (
-            np.asarray(a, float) for a in (self.A, self.b, self.w, self.c)
-        )  # fmt: skip
+        A, b = reals("A", self.A, ("row", "column")), reals("b", self.b, ("row",))
+        w = reals("w", self.w, ("client", "row"))
+        c = reals("c", self.c, ("client", "column"))
         rows, dim = A.shape
         if b.shape != (rows,) or w.shape[1:] != (rows,) or c.shape != (len(w), dim):
             raise ValueError(
@@ -159,14 +168,14 @@ def wavy(
     their curvatures.
     """
     rows = dim if rows is None else rows
-    for name, least, got in [
-        ("num_clients", 1, num_clients),
-        ("dim", 1, dim),
-        ("condition", 1, condition),
-        ("heterogeneity", 0, heterogeneity),
-    ]:
-        if not got >= least:
-            raise ValueError(f"{name} must be at least {least}; got {got}.")
+    for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
+        check_count(name, count)
+    check_not_negative("heterogeneity", heterogeneity)
+    check_not_negative("distance", distance)
+    check_positive("condition", condition)
+    if condition < 1:
+        raise ValueError(f"condition must be at least 1; got {condition}.")
+    check_fits(f"wavy with {num_clients:,} clients", num_clients * dim**2, FEWER)
     if not 1 <= rows <= dim:
         raise ValueError(f"rows must lie in 1..dim; got {rows} with dim = {dim}.")
     rng = keys.rng(seed, "wavy")
@@ -211,12 +220,7 @@ class Robust(Problem):
     b: Float[np.ndarray, "clients rows"]
 
     def __post_init__(self):
-        A, b = np.asarray(self.A, float), np.asarray(self.b, float)
-        if A.ndim != 3 or b.shape != A.shape[:2]:
-            raise ValueError(
-                "A must have shape (clients, rows, d) and b (clients, rows); "
-                f"got {A.shape} and {b.shape}."
-            )
+        A, b = rows_of("b", self.A, self.b)
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "b", b)
 
@@ -269,10 +273,12 @@ def robust(
     A share `outliers` of the answers is off by a normal of size 10.
     """
     for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
-        if not count >= 1:
-            raise ValueError(f"{name} must be at least 1; got {count}.")
-    if not 0 <= outliers <= 1:
-        raise ValueError(f"outliers must lie in [0, 1]; got {outliers}.")
+        check_count(name, count)
+    check_not_negative("heterogeneity", heterogeneity)
+    check_not_negative("noise", noise)
+    check_share("outliers", outliers)
+    values = num_clients * rows * dim
+    check_fits(f"robust with {num_clients:,} clients", values, FEWER)
     rng = keys.rng(seed, "robust")
     A = rng.standard_normal((num_clients, rows, dim)) / np.sqrt(dim)
     common = rng.standard_normal(dim)

@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from focusfl import tree
+from focusfl.checks import numeric, reals
 from focusfl.tree import Tree
+
+PAD = "focusfl.data.stack pads clients to one length; give its mask"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,39 @@ def aligned(a: np.ndarray) -> np.ndarray:
     out = room[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
     out[...] = a
     return out
+
+
+def rows_of(name: str, A: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Check everybody's rows, and one number for each row; give both as float64."""
+    try:
+        A = reals("A", A, ("client", "row", "column"))
+        b = reals(name, b, ("client", "row"))
+    except ValueError as error:
+        if "differing" not in str(error):
+            raise
+        raise ValueError(f"{str(error)[:-1]}. {PAD}") from None
+    if b.shape != A.shape[:2]:
+        raise ValueError(
+            f"A must have shape (clients, rows, columns) and {name} (clients, rows); "
+            f"got {A.shape} and {b.shape}."
+        )
+    return A, b
+
+
+def mask_of(mask: Any, b: np.ndarray) -> np.ndarray:
+    """Check which rows are no padding; everybody must have one."""
+    if mask is None:
+        return np.ones(b.shape, bool)
+    mask = numeric("mask", mask)
+    if mask.shape != b.shape or not np.isin(mask, (0, 1)).all():
+        raise ValueError(
+            f"mask must be true or false for every row, of shape {b.shape}; got "
+            f"{mask.shape} of type {mask.dtype}."
+        )
+    without = np.flatnonzero(~mask.any(1))
+    if without.size:
+        raise ValueError(f"client {without[0]} has no rows; leave it out.")
+    return mask.astype(bool)
 
 
 class Problem(abc.ABC):

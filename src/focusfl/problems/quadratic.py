@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl import tree
-from focusfl.problems.problem import Objective, Problem
+from focusfl.checks import check_not_negative, reals
+from focusfl.problems.problem import Objective, Problem, rows_of
 
 Matrix = Float[np.ndarray, "dim dim"]
 Vector = Float[np.ndarray, " dim"]
@@ -168,8 +169,9 @@ class Quadratic(_Quadratics):
     c: Float[np.ndarray, " clients"] | None = None
 
     def __post_init__(self):
-        H, h = _finite("H", self.H), _finite("h", self.h)
-        if H.ndim != 3 or H.shape[1] != H.shape[2] or h.shape != H.shape[:2]:
+        H = reals("H", self.H, ("client", "row", "column"))
+        h = reals("h", self.h, ("client", "column"))
+        if H.shape[1] != H.shape[2] or h.shape != H.shape[:2]:
             raise ValueError(
                 "H must have shape (clients, d, d) and h (clients, d); "
                 f"got {H.shape} and {h.shape}."
@@ -181,7 +183,7 @@ class Quadratic(_Quadratics):
                 f"every H_i must be symmetric; H[{worst}] and its transpose differ by "
                 f"{gap[worst]:.3g}. Use (H + H.swapaxes(1, 2)) / 2."
             )
-        c = np.zeros(len(H)) if self.c is None else _finite("c", self.c)
+        c = np.zeros(len(H)) if self.c is None else reals("c", self.c, ("client",))
         if c.shape != h.shape[:1]:
             raise ValueError(f"c must have shape {h.shape[:1]}; got {c.shape}.")
         for name, value in {"H": H, "h": h, "c": c}.items():
@@ -223,14 +225,8 @@ class LeastSquares(_Quadratics):
     penalty: float = 0.0
 
     def __post_init__(self):
-        A, b = _finite("A", self.A), _finite("b", self.b)
-        if A.ndim != 3 or b.shape != A.shape[:2]:
-            raise ValueError(
-                "A must have shape (clients, rows, d) and b (clients, rows); "
-                f"got {A.shape} and {b.shape}."
-            )
-        if not self.penalty >= 0:
-            raise ValueError(f"penalty must not be negative; got {self.penalty}.")
+        A, b = rows_of("b", self.A, self.b)
+        check_not_negative("penalty", self.penalty)
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "b", b)
         self._mean_spectrum  # noqa: B018  raises when F has no single minimiser
@@ -270,13 +266,3 @@ class LeastSquares(_Quadratics):
         singular = np.linalg.svd(self.A, compute_uv=False) ** 2
         smallest = 0.0 if rows < dim else float(singular.min())
         return 2 * (smallest + self.penalty), 2 * (float(singular.max()) + self.penalty)
-
-
-def _finite(name: str, value) -> np.ndarray:
-    array = np.asarray(value, float)
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        raise ValueError(
-            f"{name} must be finite; got {array[tuple(bad[0])]} at {bad[0].tolist()}."
-        )
-    return array

@@ -1,10 +1,12 @@
 """Convex problems on real tables: LIBSVM sets dealt out, hospitals as they are."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from focusfl import data
+from focusfl.checks import check_count, check_one_of, check_positive
 from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
 
@@ -23,12 +25,25 @@ def libsvm(
 ) -> Logistic:
     """Deal a9a, w8a, mushrooms or phishing out to clients.
 
-    `split` is by_label, iid or dirichlet (with `alpha`); `rows` takes so many of the
-    data set at random instead of all.
+    `split` is by_label, iid, dirichlet or dirichlet_balanced (with `alpha`); `rows`
+    takes so many of the data set at random instead of all.
     """
+    splits: dict[str, Callable[[np.ndarray], Any]] = {
+        "by_label": lambda y: data.by_label(y, num_clients),
+        "iid": lambda y: data.iid(len(y), num_clients, seed),
+        "dirichlet": lambda y: data.dirichlet(y, num_clients, alpha, seed),
+        "dirichlet_balanced": lambda y: data.dirichlet_balanced(
+            y, num_clients, alpha, seed
+        ),
+    }
+    check_one_of("split", split, splits)
+    check_count("num_clients", num_clients)
+    check_count("seed", seed, least=0)
+    check_positive("penalty", penalty)
     table = data.libsvm(name, data_dir)
     x, y = table.x, table.y
     if rows is not None:
+        check_count("rows", rows)
         if not num_clients <= rows <= len(y):
             raise ValueError(
                 f"rows must lie between the number of clients, {num_clients}, and that "
@@ -36,14 +51,7 @@ def libsvm(
             )
         taken = data.iid(len(y), max(1, len(y) // rows), seed)[0][:rows]
         x, y = x[taken], y[taken]
-    splits = {
-        "by_label": lambda: data.by_label(y, num_clients),
-        "iid": lambda: data.iid(len(y), num_clients, seed),
-        "dirichlet": lambda: data.dirichlet(y, num_clients, alpha, seed),
-    }
-    if split not in splits:
-        raise ValueError(f"split must be one of {sorted(splits)}; got {split!r}.")
-    return logistic(x, y, splits[split](), penalty)
+    return logistic(x, y, splits[split](y), penalty)
 
 
 def heart_disease(
@@ -80,20 +88,19 @@ def tcga_brca(
     parts = data.natural(table.region[taken])
     stacked: Any = data.stack(parts, x[taken], table.time[taken], table.event[taken])
     A, time, event = stacked.arrays
-    return Cox(A, np.where(stacked.mask, time, -1.0), event, penalty)
+    return Cox(A, time, event, penalty, stacked.mask)
 
 
 def _part(part: str, x: np.ndarray, groups: np.ndarray, seed: int):
     """Which patients; and all features, standardised without a look at the tests."""
     test = data.hold_out(groups, TEST_SHARE, seed)
     parts = {"all": np.ones(len(x), bool), "train": ~test, "test": test}
-    if part not in parts:
-        raise ValueError(f"part must be one of {', '.join(parts)}; got {part!r}.")
+    check_one_of("part", part, parts)
     return parts[part], data.standardise(x, x if part == "all" else x[~test])
 
 
 def logistic(x: np.ndarray, y: np.ndarray, parts: list, penalty: float) -> Logistic:
     """Logistic regression on rows dealt out by index; labels are +1 and -1."""
-    stacked: Any = data.stack(parts, x, y)  # padded with zeros, which Logistic skips
+    stacked: Any = data.stack(parts, x, y)
     A, b = stacked.arrays
-    return Logistic(A, b, penalty)
+    return Logistic(A, b, penalty, stacked.mask)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from focusfl import data, keys
-from focusfl.problems.loss import Learned, from_loss
+from focusfl.checks import check_flag
+from focusfl.problems.loss import Learned, check_options, from_loss
 from focusfl.problems.models import accuracy, cross_entropy
 from focusfl.tree import Tree
 
@@ -125,6 +126,8 @@ def cifar10(
     data_dir: str | None = None,
 ) -> Learned:
     """Deal CIFAR-10 out by a balanced Dirichlet law, as in the paper."""
+    check_options(batch_size, stream, "float32", compute_dtype)
+    check_flag("augment", augment)
     images = data.cifar10(data_dir)
     parts = data.dirichlet_balanced(
         images.train_y, num_clients, alpha, seed, drop_rest=True

@@ -90,6 +90,16 @@ def test_batches_of_a_torch_client_walk_through_its_data():
     assert seen == [work.grad_fn(zero, work.batch_of(n))["weight"] for n in range(3)]
 
 
+def test_a_loss_per_sample_and_data_that_are_not_finite_are_refused():
+    x = torch.ones((6, 1))
+    each = torch.nn.MSELoss(reduction="none")
+    with pytest.raises(ValueError, match=r"the mean over a batch; got shape \(2, 1\)"):
+        from_torch(torch.nn.Linear(1, 1), each, x, x)
+    for name, given in {"inputs": (x / 0, x), "targets": (x, x / 0 * 0)}.items():
+        with pytest.raises(ValueError, match=f"{name} must be finite"):
+            from_torch(torch.nn.Linear(1, 1), squared, *given)
+
+
 def test_a_module_with_buffers_is_refused():
     with pytest.raises(ValueError, match="GroupNorm"):
         params(torch.nn.BatchNorm1d(3))

@@ -42,13 +42,25 @@ def from_torch(
     """Make a site's work of a module, a loss and its data.
 
     Gradients are of batches, without replacement in a new order each epoch, or of all
-    data. Evaluation is on `test`, or else on the data themselves.
+    data. Evaluation is on `test`, or else on the data themselves. `loss` gives the mean
+    over a batch, one number, as PyTorch's do by default.
     """
     import torch
 
     from focusfl.data.streams import epochs
 
     params(module)  # checks
+    for name, given in {"inputs": inputs, "targets": targets}.items():
+        if not torch.isfinite(given).all():
+            raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
+    module.eval()
+    with torch.no_grad():
+        found = loss(module(inputs[:2]), targets[:2])
+    if np.shape(found) != ():
+        raise ValueError(
+            "loss must give one number, the mean over a batch; got shape "
+            f'{tuple(np.shape(found))}. Leave reduction="none" out.'
+        )
 
     def load(x: Mapping[str, np.ndarray]) -> None:
         with torch.no_grad():

@@ -1,0 +1,199 @@
+"""Models, samples and functions as a user gives them: checked before anything runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from focusfl.checks import check_finite, numeric, shown
+from focusfl.tree import Tree
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def check_dtype(name: str, dtype: Any) -> None:
+    """Raise unless a model can be kept in this type, by its name."""
+    got = getattr(dtype, "__name__", dtype)  # np.float32 is as good as its name
+    if not isinstance(got, str) or got not in FLOATS:
+        raise ValueError(f"{name} must be one of {', '.join(FLOATS)}; got {got!r}.")
+
+
+def check_function(name: str, value: Any) -> None:
+    """Raise unless value can be called from jax."""
+    if _of_torch(value) or not callable(value):
+        raise ValueError(f"{name} must be a function{_instead(value)}.")
+
+
+def arrays(name: str, given: Tree) -> Tree:
+    """Make numpy arrays of a tree's leaves; finite numbers, and at least one leaf."""
+    import jax
+
+    found, structure = jax.tree.flatten_with_path(given)
+    if not found or _of_torch(given):
+        raise ValueError(f"{name} must be arrays, or a tree of them{_instead(given)}.")
+    leaves = []
+    for path, leaf in found:
+        called = name + jax.tree_util.keystr(path)
+        leaves.append(numeric(called, leaf))
+        check_finite(called, leaves[-1], ("row",) * (np.ndim(leaf) > 0))
+        if not leaves[-1].size:
+            raise ValueError(f"{called} must not be empty; got shape {np.shape(leaf)}.")
+    return jax.tree.unflatten(structure, leaves)
+
+
+def everybody(client_data: Any) -> list[Tree]:
+    """Check the samples of all clients: the same names, the same shape of a sample."""
+    import jax
+
+    if not isinstance(client_data, Sequence | np.ndarray) or isinstance(
+        client_data, str
+    ):
+        raise ValueError(
+            "client_data must be a list with the samples of each client; got "
+            f"{shown(client_data)}."
+        )
+    if not len(client_data):
+        raise ValueError("client_data must hold the data of at least one client.")
+    checked = [_samples(i, samples) for i, samples in enumerate(client_data)]
+    first: Any = jax.tree.structure(checked[0])
+    for i, samples in enumerate(checked):
+        if jax.tree.structure(samples) != first:
+            raise ValueError(
+                f"client {i} must have the same arrays as client 0, "
+                f"{_names(checked[0])}; got {_names(samples)}."
+            )
+        for (path, one), other in zip(
+            jax.tree.leaves_with_path(samples),
+            jax.tree.leaves(checked[0]),
+            strict=True,
+        ):
+            if (one.shape[1:], one.dtype.kind) != (other.shape[1:], other.dtype.kind):
+                raise ValueError(
+                    f"client {i}, data{jax.tree_util.keystr(path)}: a sample must "
+                    f"be of shape {other.shape[1:]} and like {other.dtype}, as client "
+                    f"0's; got {one.shape[1:]} of {one.dtype}."
+                )
+    return checked
+
+
+def _samples(i: int, given: Tree) -> Tree:
+    import jax
+
+    if not all(np.size(leaf) for leaf in jax.tree.leaves(given)):
+        raise ValueError(f"client {i} has no data; leave it out.")
+    samples = arrays(f"client {i}, data", given)
+    lengths = set()
+    for leaf in jax.tree.leaves(samples):
+        if not leaf.ndim:
+            raise ValueError(
+                f"client {i} must have arrays with samples along their first axis; got "
+                f"{shown(leaf[()])}. Make an array of a list."
+            )
+        lengths.add(len(leaf))
+    if len(lengths) > 1:
+        raise ValueError(
+            f"client {i}: its arrays must have one length; got {sorted(lengths)}."
+        )
+    return samples
+
+
+def check_loss(loss_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
+    """Raise unless a loss has one value per sample; nothing is computed."""
+    import jax
+
+    count = len(jax.tree.leaves(samples)[0])
+    found = _shapes("loss_fn", what, loss_fn, x, samples)
+    shape = getattr(found, "shape", None)
+    if shape != (count,):
+        raise ValueError(
+            f"loss_fn must give the loss of each sample, of shape ({count},) for "
+            f"{count} samples of {what}; got {_form(found)}. Leave mean or sum out: "
+            "samples are weighed where batches are."
+        )
+
+
+def check_metrics(metrics_fn: Callable, x: Tree, held: Tree) -> None:
+    """Raise unless metrics are single numbers by name; nothing is computed."""
+    found = _shapes("metrics_fn", "held", metrics_fn, x, held)
+    if not isinstance(found, Mapping) or not found:
+        raise ValueError(
+            f"metrics_fn must give a dict of numbers by name; got {_form(found)}."
+        )
+    for name, value in found.items():
+        if not isinstance(name, str) or getattr(value, "shape", None) != ():
+            raise ValueError(
+                f"metrics_fn must give a single number for {name!r}; got "
+                f"{_form(value)}. Name each number of several."
+            )
+
+
+def check_augment(augment: Callable, samples: Tree) -> None:
+    """Raise unless a batch keeps its names and shapes; nothing is computed."""
+    import jax
+
+    found = _shapes("augment", "a batch", augment, jax.random.key(0), samples)
+    asked, got = (
+        jax.tree.map(lambda leaf: (*leaf.shape,), tree) for tree in (samples, found)
+    )
+    if asked != got:
+        raise ValueError(
+            f"augment must keep names and shapes; got {_form(found)} for "
+            f"{_form(samples)}."
+        )
+
+
+def shapes(samples: Tree, count: int | None = None) -> Tree:
+    """Give what a compiled function would see of samples, or of so many of them."""
+    import jax
+
+    def shape(leaf):
+        length = leaf.shape[:1] if count is None else (count,)
+        kind = jax.dtypes.canonicalize_dtype(leaf.dtype)
+        return jax.ShapeDtypeStruct((*length, *leaf.shape[1:]), kind)
+
+    return jax.tree.map(shape, samples)
+
+
+def _shapes(name: str, what: str, function: Callable, *given: Tree) -> Any:
+    import jax
+
+    try:
+        return jax.eval_shape(function, *given)
+    except Exception as error:  # the user's own code: anything can happen
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")[:200]
+        raise ValueError(
+            f"{name} fails on {what}: {type(error).__name__}: {reason}."
+        ) from error
+
+
+def _form(found: Any) -> str:
+    import jax
+
+    leaves = jax.tree.leaves(found)
+    if len(leaves) == 1 and leaves[0] is found:
+        return f"shape {(*found.shape,)}" if hasattr(found, "shape") else shown(found)
+    return f"{type(found).__name__} of {_names(found)}"
+
+
+def _names(samples: Tree) -> str:
+    import jax
+
+    found = [
+        jax.tree_util.keystr(path, simple=True, separator=".")
+        for path, _ in jax.tree.leaves_with_path(samples)
+    ]
+    return ", ".join(found[:8]) + ", ..." * (len(found) > 8) or "none"
+
+
+def _of_torch(value: Any) -> bool:
+    kinds = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
+    return "torch" in kinds and not hasattr(value, "__array__")
+
+
+def _instead(value: Any) -> str:
+    if _of_torch(value):
+        return (
+            f" of jax; got {type(value).__name__} of PyTorch. Write the model in jax "
+            "to simulate it; focusfl.engines.flower.from_torch deploys PyTorch"
+        )
+    return f"; got {shown(value)}"
