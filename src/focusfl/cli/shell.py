@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from focusfl import __version__
 from focusfl.checks import unknown
+from focusfl.extras import install
 
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
@@ -54,7 +55,8 @@ def _doctor(options: argparse.Namespace) -> int:
         verdict = "focusfl does not work here: " + "; ".join(reasons)
     rows = []
     for section, own in found.items():
-        absence = "missing" + f": pip install '{section}'" * (section in extras)
+        way = install(section[len("focusfl[") : -1]) if section in extras else ""
+        absence = f"missing: {way}" if way else "missing"
         for what, value in own.items():
             rows.append((section, what, absence if value is None else str(value)))
             section = ""  # is said once
