@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,51 @@ def test_pictures_are_what_their_scripts_draw(script, tmp_path, monkeypatch):
     assert len(drawn) >= 5
     for picture in drawn:
         assert picture.read_text() == (PICTURES / picture.name).read_text()
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of every line of every table of a page, without emphasis."""
+    lines = re.findall(r"^\| (.*) \|$", (ROOT / page).read_text(), re.M)
+    return [[cell.strip(" *`") for cell in line.split("|")] for line in lines]
+
+
+def test_the_numbers_of_cifar10_are_those_of_its_runs_and_of_the_public_logs():
+    from focusfl.experiment import images
+    from focusfl.report.images import PUBLISHED_FINAL
+
+    curves = {
+        (curve.run.participation, curve.run.algorithm, curve.run.step): curve
+        for curve in images.load(ROOT / "experiments/cifar10/results.json")
+        if curve.run.compute_dtype is None
+    }
+    known = {
+        name: text.replace("0.", ".") for (_, name), text in PUBLISHED_FINAL.items()
+    }
+    near = partial(pytest.approx, abs=6e-4)  # three digits
+    shown = [row for row in rows("experiments/cifar10/README.md") if len(row) == 10]
+    assert len(shown) == 13
+    for name, lr, *numbers, published in shown[2:]:
+        algorithm, _, way = name.partition(", ")
+        scene = "markov" if way == "Markov" else "bernoulli"
+        curve = curves[scene, algorithm, "tuned" if way == "tuned" else "paper"]
+        accuracy = dict(zip(curve.at, curve.accuracy, strict=True))
+        at = [accuracy[int(head.replace(",", ""))] for head in shown[0][2:8]]
+        assert [float(lr), *map(float, numbers)] == near(
+            [curve.run.lr, *at, curve.final]
+        )
+        assert published == (known.get(algorithm, "") if not way else "")
+    shown = [row for row in rows("docs/reproduction.md") if len(row) == 4]
+    again = {row[0].lower(): row[1:] for row in shown}
+    for name in images.NAMES:
+        *numbers, published = again[name]
+        ends = [curves["bernoulli", name, way].final for way in ("paper", "tuned")]
+        assert list(map(float, numbers)) == near(ends)
+        assert published == known.get(name, "")
+
+
+@pytest.mark.parametrize("name", ["ridge", "ridge-public-code", "quadratics"])
+def test_the_tables_of_an_experiment_are_those_that_its_command_wrote(name):
+    written = rows(f"experiments/{name}/table.md")
+    assert len(written) > 20
+    shown = rows(f"experiments/{name}/README.md")
+    assert [row for row in written if row not in shown] == []
