@@ -54,7 +54,17 @@ class Participation(abc.ABC):
 def schedule(
     participation: Participation, num_clients: int, rounds: int, seed: int
 ) -> Iterator[Ids]:
-    """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone."""
+    """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone.
+
+    Args:
+        participation: the law of who takes part.
+        num_clients: N.
+        rounds: how many to draw.
+        seed: of the draw; the same seed gives the same rounds.
+
+    Raises:
+        ValueError: If the law does not fit so many clients.
+    """
     participation.check(num_clients)
     state = participation.begin(num_clients, keys.rng(seed, "participation", "begin"))
     for start in range(0, rounds, BLOCK):
@@ -67,7 +77,17 @@ def schedule(
 def masks(
     participation: Participation, num_clients: int, rounds: int, seed: int
 ) -> Bool[np.ndarray, "rounds clients"]:
-    """Draw a schedule as a matrix; what `Replay` takes."""
+    """Draw a schedule as a matrix; what `Replay` takes.
+
+    Args:
+        participation: the law of who takes part.
+        num_clients: N.
+        rounds: how many to draw.
+        seed: of the draw; the same seed gives the same rounds.
+
+    Raises:
+        ValueError: If the law does not fit so many clients.
+    """
     out = np.zeros((rounds, num_clients), bool)
     for row, ids in zip(
         out, schedule(participation, num_clients, rounds, seed), strict=True

@@ -43,6 +43,20 @@ def from_torch(
 
     Gradients are of batches, without replacement in a new order each epoch, or of all
     data. Evaluation is on `test`, or else on the data themselves.
+
+    Args:
+        module: the model, without buffers.
+        loss: (outputs, targets) -> mean loss, as those of torch.nn.
+        inputs: this site's samples, along the first axis.
+        targets: one for each.
+        batch_size: samples of a gradient; all if None.
+        test: (inputs, targets) to evaluate on.
+        metrics: (outputs, targets) -> numbers, beside the loss.
+        seed: of the order of batches.
+        client: this site's number, so that sites walk in orders of their own.
+
+    Raises:
+        ValueError: If the module has buffers.
     """
     import torch
 
