@@ -1,12 +1,14 @@
 """All ratios worth guarding, in one file: what has got slower?
 
 Ratios, never seconds: they travel from one machine to another. More is better.
-`make bench` writes build/bench.json; tests/test_bench.py compares it with ratios.json
-beside this file, which `python benchmarks/guard.py --store` replaces.
+`make bench` writes build/bench.json and fails where a ratio fell well below that in
+ratios.json beside this file, which `python benchmarks/guard.py --store` replaces.
 """
 
 import argparse
 import json
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import engines
@@ -14,6 +16,7 @@ import studies
 
 HERE = Path(__file__).parent
 STORED = HERE / "ratios.json"
+SHARE = 0.8  # of a stored ratio that is still taken for noise
 
 
 def measured() -> dict[str, float]:
@@ -35,17 +38,32 @@ def measured() -> dict[str, float]:
     }
 
 
-def main() -> None:
+def slower(stored: Mapping[str, float], found: Mapping[str, float]) -> list[str]:
+    """What fell below its share of what is stored, or is not stored, in words."""
+    lines = [f"{name}: store it with --store" for name in found if name not in stored]
+    for name, before in stored.items():
+        now = found.get(name, 0.0)
+        if now < SHARE * before:
+            lines.append(f"{name}: {now:.2f}, was {before:.2f}")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"))
     parser.add_argument("--store", action="store_true", help="as the new standard")
-    options = parser.parse_args()
-    text = json.dumps({k: round(v, 3) for k, v in measured().items()}, indent=2) + "\n"
+    options = parser.parse_args(arguments)
+    found = {name: round(ratio, 3) for name, ratio in measured().items()}
+    text = json.dumps(found, indent=2) + "\n"
     file = STORED if options.store else options.out
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     print(f"\n{text}written: {file}")
+    lines = slower(json.loads(STORED.read_text()), found)
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

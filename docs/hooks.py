@@ -1,4 +1,4 @@
-"""What the site adds to the pages in docs/: experiments, notebooks, links that hold.
+"""What the site adds to docs/: experiments, notebooks, references, links that hold.
 
 Pages are written to be read in the repository. Their links to each other lead to the
 same pages of the site; a link to any other file of the repository becomes plain text.
@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 
+import reference
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +31,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Point links of the repository to pages of the site."""
+    """Put references in; point links of the repository to pages of the site."""
     place = page.file.src_uri  # in docs/, unless it is a file added from beside it
     inside = page.file.abs_src_path is None or (ROOT / "docs" / place).exists()
     here = (ROOT / "docs" if inside else ROOT) / os.path.dirname(place)
@@ -48,7 +49,7 @@ def on_page_markdown(markdown, page, config, files):
         link = os.path.relpath(found.src_uri, os.path.dirname(place) or ".")
         return f"{image}[{text}]({link}{anchor or ''})"
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(moved, reference.filled(markdown))
 
 
 def notebook(path: Path) -> str:

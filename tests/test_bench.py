@@ -1,38 +1,42 @@
-"""What `make bench` measured against what is stored: nothing may get much slower."""
+"""`make bench` fails where something got much slower than what is stored."""
 
+import importlib
 import json
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-STORED = ROOT / "benchmarks/ratios.json"
-MEASURED = ROOT / "build/bench.json"
-SHARE = 0.8  # of a stored ratio that is still taken for noise
+STORED = json.loads((ROOT / "benchmarks" / "ratios.json").read_text())
+NAME = next(iter(STORED))
 
 
-def slower(stored, measured):
-    """What fell below its share, in words."""
-    assert set(measured) == set(stored), "store the ratios again: guard.py --store"
-    return [
-        f"{name}: {measured[name]:.2f}, was {stored[name]:.2f}"
-        for name in stored
-        if measured[name] < SHARE * stored[name]
-    ]
+@pytest.fixture
+def guard(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("guard")
 
 
-def test_what_got_slower_is_named():
-    stored = json.loads(STORED.read_text())
-    assert stored and all(ratio > 0 for ratio in stored.values())
-    assert slower(stored, stored) == []
-    name = next(iter(stored))
-    found = slower(stored, {**stored, name: 0.79 * stored[name]})
-    assert len(found) == 1 and found[0].startswith(name)
-    assert slower(stored, {**stored, name: 0.81 * stored[name]}) == []
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({}, ""),
+        ({NAME: 0.81 * STORED[NAME]}, ""),
+        ({NAME: 2 * STORED[NAME]}, ""),
+        ({NAME: 0.79 * STORED[NAME]}, f"{NAME}: "),
+        ({"a new one": 1.0}, "a new one: store it"),
+    ],
+)
+def test_what_got_slower_is_named_and_fails(
+    change, told, guard, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(guard, "measured", lambda: STORED | change)
+    file = tmp_path / "build" / "bench.json"
+    assert guard.main(["--out", str(file)]) == (1 if told else 0)
+    said = capsys.readouterr().err.strip()
+    assert said.startswith(told) and said.count("\n") == 0 and bool(said) == bool(told)
+    assert json.loads(file.read_text()).keys() == {*STORED, *change}
 
 
-def test_nothing_got_slower():
-    if not MEASURED.exists():
-        pytest.skip("nothing was measured: run `make bench` first")
-    found = slower(json.loads(STORED.read_text()), json.loads(MEASURED.read_text()))
-    assert not found, "\n".join(found)
+def test_what_is_no_longer_measured_is_missed(guard):
+    assert guard.slower(STORED, {}) and all(ratio > 0 for ratio in STORED.values())

@@ -2,11 +2,12 @@
 
 import copy
 import pickle
+from dataclasses import dataclass
 
 import jax
 import numpy as np
 import pytest
-from helpers import ALL, Nested, gap, quadratic, same, some_masks
+from helpers import ALL, Diary, Nested, gap, quadratic, same, some_masks
 
 import focusfl as ff
 from focusfl import tree
@@ -139,11 +140,30 @@ def test_law_6_every_method_traces(alg):
     assert gap(traced[0], whole_round(problem.x0, 3, 0.05, 2)[0]) < 1e-14
 
 
-@every_algorithm
-def test_law_7_idling_sees_the_client_and_the_round_index_alone(alg):
+@dataclass(frozen=True)
+class Peeks(Diary):
+    """Breaks law 7: a sleeper cannot know the step of a round it slept through."""
+
+    def idle(self, client, rd):
+        return client._replace(idle=client.idle + rd.lr)
+
+
+def sees_the_index_alone(alg):
     _, client = start(alg)
     other = RD._replace(lr=9.0, num_clients=99, num_active=0)
-    assert same(alg.idle(client, RD), alg.idle(client, other))
+    return same(alg.idle(client, RD), alg.idle(client, other))
+
+
+@pytest.mark.parametrize("alg", [*ALL, Diary()], ids=repr)
+def test_law_7_idling_sees_the_client_and_the_round_index_alone(alg):
+    """No algorithm of the library idles; Diary, which does, is one that may."""
+    assert sees_the_index_alone(alg)
+
+
+def test_law_7_catches_who_looks_at_more_and_lets_who_idles_do_something():
+    assert not sees_the_index_alone(Peeks())
+    _, client = start(Diary())
+    assert not same(Diary().idle(client, RD), client)
 
 
 @every_algorithm

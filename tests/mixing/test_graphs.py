@@ -93,5 +93,5 @@ def test_metropolis_does_not_guess_what_a_direction_means():
 
 def test_without_networkx_there_is_one_clear_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(ValueError, match=r"pip install 'focusfl\[graphs\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[graphs\]' in a clone"):
         mixing.metropolis(GRAPHS["path"])

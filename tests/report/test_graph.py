@@ -70,5 +70,5 @@ def test_what_cannot_be_drawn_is_refused(num_clients, active, message):
 
 def test_without_matplotlib_there_is_one_clear_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ValueError, match=r"pip install 'focusfl\[plots\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[plots\]' in a clone"):
         mixing_figure(4, [1, 3])

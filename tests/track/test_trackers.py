@@ -133,7 +133,7 @@ def test_a_missing_package_is_named(name, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     for module in [m for m in sys.modules if m.partition(".")[0] == name]:
         monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(ValueError, match=f"needs {name}; .* pip install 'focusfl"):
+    with pytest.raises(ValueError, match=rf"needs {name}; .* '\.\[{name}\]'"):
         tracker(f"{name}=x")
 
 

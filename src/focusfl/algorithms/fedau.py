@@ -33,8 +33,8 @@ class FedAU(Algorithm):
     Divided by N, not by the sum of the weights: that ratio would be biased.
     """
 
-    cutoff: int = 50
-    server_lr: float = 1.0
+    cutoff: int = 50  # rounds after which an absence counts as over
+    server_lr: float = 1.0  # factor of the server's step, positive
 
     def __post_init__(self):
         check_count("cutoff", self.cutoff)

@@ -25,7 +25,7 @@ class Local(NamedTuple):
 class FedAvg(Algorithm):
     """Average what the participants moved to; biased towards who takes part."""
 
-    server_lr: float = 1.0
+    server_lr: float = 1.0  # factor of the server's step, positive
 
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)

@@ -33,7 +33,7 @@ class FedAWE(Algorithm):
     back after an absence much longer than 1 / (lr * local_steps * L).
     """
 
-    server_lr: float = 1.0
+    server_lr: float = 1.0  # factor of the server's step, positive
 
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)

@@ -30,7 +30,7 @@ class Local(NamedTuple):
 class FedVARP(Algorithm):
     """Correct the participants' updates by everybody's last ones."""
 
-    server_lr: float = 1.0
+    server_lr: float = 1.0  # factor of the server's step, positive
 
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)

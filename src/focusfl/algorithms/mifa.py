@@ -33,7 +33,7 @@ class MIFA(Algorithm):
     In the paper an empty round still moves the model: run it with on_empty="step".
     """
 
-    server_lr: float = 1.0
+    server_lr: float = 1.0  # factor of the server's step, positive
 
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)

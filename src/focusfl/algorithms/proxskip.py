@@ -36,8 +36,8 @@ class ProxSkip(Algorithm):
     taking part, which is what its theory asks for.
     """
 
-    p: float = 0.2
-    seed: int = 0
+    p: float = 0.2  # chance of heads, in (0, 1]
+    seed: int = 0  # of the coin
     period: int = 0  # if positive, heads every so many rounds instead of a coin
 
     def __post_init__(self):

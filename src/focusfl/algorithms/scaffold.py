@@ -38,8 +38,8 @@ class Scaffold(Algorithm):
     the change of the model: nothing more is sent.
     """
 
-    option: int = 2
-    server_lr: float = 1.0
+    option: int = 2  # 1 or 2, as in the paper
+    server_lr: float = 1.0  # factor of the server's step, positive
 
     def __post_init__(self):
         check_count("option", self.option)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from focusfl import __version__
 from focusfl.checks import unknown
+from focusfl.extras import WHERE, install
 
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
@@ -49,14 +50,16 @@ def _doctor(options: argparse.Namespace) -> int:
     reasons += [own["failed"] for own in found.values() if "failed" in own]
     extras = {name: own for name, own in found.items() if "[" in name}
     absent = [name for name, own in extras.items() if None in own.values()]
-    verdict = "focusfl works" + f"; without {', '.join(absent)}" * bool(absent)
+    without = f"; without {', '.join(absent)}, which are installed {WHERE}"
+    verdict = "focusfl works" + without * bool(absent)
     if reasons:
         verdict = "focusfl does not work here: " + "; ".join(reasons)
     rows = []
     for section, own in found.items():
-        absence = "missing" + f": pip install '{section}'" * (section in extras)
+        extra = re.search(r"\[(.+)\]", section)
+        no = f"missing: {install(extra[1])}" if extra else "missing"
         for what, value in own.items():
-            rows.append((section, what, absence if value is None else str(value)))
+            rows.append((section, what, no if value is None else str(value)))
             section = ""  # is said once
     if options.json:
         whole = {"works": not reasons, "verdict": verdict, **found}

@@ -21,7 +21,16 @@ Labels = Shaped[np.ndarray, " samples"]
 
 
 def iid(n: int, num_clients: int, seed: int) -> Parts:
-    """Deal n samples out at random, equally many to each client."""
+    """Deal n samples out at random, equally many to each client.
+
+    Args:
+        n: samples in all.
+        num_clients: how many to deal to.
+        seed: of the order.
+
+    Raises:
+        ValueError: If there are fewer samples than clients.
+    """
     _check_enough(n, num_clients)
     return _sorted(np.array_split(_rng(seed, "iid").permutation(n), num_clients))
 
@@ -31,6 +40,16 @@ def dirichlet(labels: Labels, num_clients: int, alpha: float | int, seed: int) -
 
     Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022. Clients end up with
     different amounts of data; one with none is refused.
+
+    Args:
+        labels: one per sample.
+        num_clients: how many to deal to.
+        alpha: positive; the smaller, the fewer classes a client has.
+        seed: of the proportions and of who gets what.
+
+    Raises:
+        ValueError: If a client would have no data, or there are fewer samples than
+            clients.
     """
     labels = _check_labels(labels, num_clients, alpha)
     rng = _rng(seed, "dirichlet")
@@ -52,6 +71,16 @@ def dirichlet_balanced(
     out in proportion. Clients with more than n / num_clients samples then give random
     extras away, and the others are filled from them. Where n is no multiple of
     num_clients, some keep one more; `drop_rest` leaves these samples out instead.
+
+    Args:
+        labels: one per sample.
+        num_clients: how many to deal to.
+        alpha: positive; the smaller, the fewer classes a client has.
+        seed: of the mixes and of who gets what.
+        drop_rest: leave out what does not divide evenly.
+
+    Raises:
+        ValueError: If there are fewer samples than clients.
     """
     labels = _check_labels(labels, num_clients, alpha)
     check_flag("drop_rest", drop_rest)
@@ -75,6 +104,15 @@ def shards(labels: Labels, num_clients: int, per_client: int, seed: int) -> Part
     """Cut the samples, sorted by label, into shards and deal these out at random.
 
     McMahan et al. 2017, https://arxiv.org/abs/1602.05629: few classes per client.
+
+    Args:
+        labels: one per sample.
+        num_clients: how many to deal to.
+        per_client: shards that a client gets.
+        seed: of who gets which.
+
+    Raises:
+        ValueError: If there are fewer samples than shards.
     """
     labels = _check_labels(labels, num_clients)
     check_count("per_client", per_client)
@@ -99,7 +137,16 @@ def natural(groups: Labels) -> Parts:
 def hold_out(
     groups: Labels, share: float | int, seed: int
 ) -> Bool[np.ndarray, " samples"]:
-    """Mark a random share of every group, rounded, to be held out for tests."""
+    """Mark a random share of every group, rounded, to be held out for tests.
+
+    Args:
+        groups: one per sample, such as its hospital.
+        share: of every group, 0 or more and below 1.
+        seed: of which samples.
+
+    Raises:
+        ValueError: If share is out of its range.
+    """
     check_share("share", share, whole=False)
     groups = _check_labels(groups, 1, name="groups")
     held, rng = np.zeros(len(groups), bool), _rng(seed, "hold_out")

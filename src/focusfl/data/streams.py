@@ -24,7 +24,15 @@ def per_epoch(length: int, batch: int) -> int:
 
 
 def epochs(step: int, length: int, batch: int, seed: int, client: int) -> Positions:
-    """Walk the data without replacement, in a new order each epoch."""
+    """Walk the data without replacement, in a new order each epoch.
+
+    Args:
+        step: gradients that the client has computed before.
+        length: samples of the client.
+        batch: samples of a batch.
+        seed: of the run.
+        client: its number.
+    """
     check_count("client", client, least=0)
     epoch, turn = divmod(_check_step(step), per_epoch(length, batch))
     order = keys.rng(seed, "batch", client, epoch).permutation(length)
@@ -34,7 +42,15 @@ def epochs(step: int, length: int, batch: int, seed: int, client: int) -> Positi
 def fixed_order(
     step: int, length: int, batch: int, seed: int = 0, client: int = 0
 ) -> Positions:
-    """Walk the data as it lies, epoch after epoch."""
+    """Walk the data as it lies, epoch after epoch.
+
+    Args:
+        step: gradients that the client has computed before.
+        length: samples of the client.
+        batch: samples of a batch.
+        seed: of the run.
+        client: its number.
+    """
     del seed, client  # deterministic
     turn = _check_step(step) % per_epoch(length, batch)
     return np.arange(turn * batch, min((turn + 1) * batch, length))
@@ -43,7 +59,15 @@ def fixed_order(
 def with_replacement(
     step: int, length: int, batch: int, seed: int, client: int
 ) -> Positions:
-    """Draw a full batch anew each step; what theory assumes."""
+    """Draw a full batch anew each step; what theory assumes.
+
+    Args:
+        step: gradients that the client has computed before.
+        length: samples of the client.
+        batch: samples of a batch.
+        seed: of the run.
+        client: its number.
+    """
     per_epoch(length, batch)  # checks
     check_count("client", client, least=0)
     return keys.rng(seed, "batch", client, _check_step(step)).integers(

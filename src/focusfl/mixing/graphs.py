@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from focusfl.extras import missing
 from focusfl.mixing.matrices import Mixing
 
 if TYPE_CHECKING:
@@ -84,7 +85,5 @@ def _networkx() -> Any:
     try:
         import networkx
     except ImportError:
-        raise ValueError(
-            "graphs need networkx; install it with: pip install 'focusfl[graphs]'"
-        ) from None
+        raise missing("graphs need", "networkx", "graphs") from None
     return networkx

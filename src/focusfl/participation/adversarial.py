@@ -19,8 +19,8 @@ class Adversarial(Participation):
     for longer.
     """
 
-    gap: int
-    hidden: int | list | np.ndarray = 1
+    gap: int  # rounds from one visit of the hidden to the next
+    hidden: int | list | np.ndarray = 1  # how many, from the last client, or which
 
     def __post_init__(self):
         check_count("gap", self.gap)

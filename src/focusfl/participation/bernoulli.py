@@ -24,7 +24,7 @@ from focusfl.participation.model import (
 class Bernoulli(Participation):
     """Each client tosses its own coin: p for all, or one p per client."""
 
-    p: Numbers
+    p: Numbers  # chance of a round, in (0, 1]: one for all clients, or one for each
 
     def __post_init__(self):
         object.__setattr__(self, "p", chances("p", self.p))

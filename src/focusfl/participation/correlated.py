@@ -26,9 +26,9 @@ class Correlated(Participation):
     rounds are independent. Rounds may be empty.
     """
 
-    p: Numbers
-    outage: float | int
-    groups: int | list | np.ndarray
+    p: Numbers  # chance of a round without an outage: one for all, or one per client
+    outage: float | int  # chance that a group is down, in [0, 1)
+    groups: int | list | np.ndarray  # how many, or the group of every client
 
     def __post_init__(self):
         object.__setattr__(self, "p", chances("p", self.p))

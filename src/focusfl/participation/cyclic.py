@@ -18,8 +18,8 @@ class Cyclic(Participation):
     overlap the blocks go around a ring, m - overlap places a round, all of size m.
     """
 
-    m: int
-    overlap: int = 0
+    m: int  # clients a round
+    overlap: int = 0  # clients that a block shares with the next, 0 to m - 1
 
     def __post_init__(self):
         check_count("m", self.m)

@@ -29,10 +29,10 @@ class Diurnal(Participation):
     order of the clients. Rounds may be empty.
     """
 
-    p: Numbers
-    amplitude: float | int
-    period: int
-    phase: str | Numbers = "spread"
+    p: Numbers  # mean chance of a round: one for all, or one per client
+    amplitude: float | int  # of the sine, as a share of p: 0 to 1
+    period: int  # rounds of a day, at least 2
+    phase: str | Numbers = "spread"  # "spread", or radians: one, or one per client
 
     def __post_init__(self):
         object.__setattr__(self, "p", chances("p", self.p))

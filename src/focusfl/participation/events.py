@@ -38,6 +38,15 @@ def from_events(
     `start` to `end` ("2020-01-29" or "2020-01-29 12:00"). `logs` is
     {device: {"messages": "YYYY-mm-dd HH:MM:SS \\t event" lines}}, or the path of such
     a .json or .json.gz file.
+
+    Args:
+        logs: {device: {"messages": text}}, or the path of such a file.
+        grid_minutes: minutes from one time to the next.
+        start: the first time; the first event of all, if None.
+        end: the last time; the last event of all, if None.
+
+    Raises:
+        ValueError: If there is no event, or end is before start.
     """
     check_count("grid_minutes", grid_minutes)
     if not isinstance(logs, Mapping | str | Path):

@@ -27,8 +27,8 @@ class Markov(Participation):
     is Bernoulli(p), a small wake means long stretches on and off.
     """
 
-    p: Numbers
-    wake: Numbers
+    p: Numbers  # share of rounds on, in (0, 1]: one for all, or one per client
+    wake: Numbers  # chance to turn on after a round off, likewise
 
     def __post_init__(self):
         p, wake = chances("p", self.p), chances("wake", self.wake)

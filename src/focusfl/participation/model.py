@@ -55,7 +55,17 @@ class Participation(abc.ABC):
 def schedule(
     participation: Participation, num_clients: int, rounds: int, seed: int
 ) -> Iterator[Ids]:
-    """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone."""
+    """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone.
+
+    Args:
+        participation: the law of who takes part.
+        num_clients: N.
+        rounds: how many to draw.
+        seed: of the draw; the same seed gives the same rounds.
+
+    Raises:
+        ValueError: If the law does not fit so many clients.
+    """
     if not isinstance(participation, Participation):
         got = shown(participation)
         raise ValueError(f"participation must be a Participation; got {got}.")
@@ -73,7 +83,17 @@ def schedule(
 def masks(
     participation: Participation, num_clients: int, rounds: int, seed: int
 ) -> Bool[np.ndarray, "rounds clients"]:
-    """Draw a schedule as a matrix; what `Replay` takes."""
+    """Draw a schedule as a matrix; what `Replay` takes.
+
+    Args:
+        participation: the law of who takes part.
+        num_clients: N.
+        rounds: how many to draw.
+        seed: of the draw; the same seed gives the same rounds.
+
+    Raises:
+        ValueError: If the law does not fit so many clients.
+    """
     check_count("num_clients", num_clients)
     check_count("rounds", rounds, least=0)
     bits = f"a schedule of {rounds:,} rounds of {num_clients:,} clients as a matrix"

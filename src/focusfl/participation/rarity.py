@@ -37,6 +37,16 @@ def by_rarity(
     They are always the same numbers, evenly spaced in the logarithm from p_max down to
     p_min; `strength` says who gets which. At 1 the highest score gets p_min, at -1
     p_max, at 0 they are dealt at random, and in between ranks are mixed with noise.
+
+    Args:
+        scores: one number per client, as `rarity` gives; only their order counts.
+        p_min: the smallest chance or weight, positive.
+        p_max: the largest.
+        strength: -1 to 1; at 1 the highest score gets p_min.
+        seed: of the noise that ranks are mixed with.
+
+    Raises:
+        ValueError: If a number is out of its range.
     """
     score = reals("scores", scores, ("client",))
     check_positive("p_min", p_min)

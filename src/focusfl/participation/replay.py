@@ -13,7 +13,7 @@ from focusfl.participation.model import Marginals, Participation, ids_of
 class Replay(Participation):
     """The schedule given: masks[r, i] says whether client i takes part in round r."""
 
-    masks: Bool[np.ndarray, "rounds clients"]
+    masks: Bool[np.ndarray, "rounds clients"]  # true where a client takes part
 
     def __post_init__(self):
         masks = numeric("masks", self.masks)

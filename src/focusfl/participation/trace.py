@@ -26,11 +26,11 @@ class Trace(Participation):
     is none), or "error".
     """
 
-    avail: str | Path | list | np.ndarray
-    unknown: str = "away"
-    rounds_per_step: int = 1
-    wrap: bool = True
-    drop_absent: bool = False
+    avail: str | Path | list | np.ndarray  # (times, devices) or a path
+    unknown: str = "away"  # what -1 means: "away", "hold" or "error"
+    rounds_per_step: int = 1  # rounds that a time lasts
+    wrap: bool = True  # begin again after the last time; else that is an error
+    drop_absent: bool = False  # leave out devices that are never there
 
     def __post_init__(self):
         check_count("rounds_per_step", self.rounds_per_step)

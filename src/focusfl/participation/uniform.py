@@ -19,7 +19,7 @@ from focusfl.participation.model import (
 class Uniform(Participation):
     """m clients drawn uniformly, without replacement."""
 
-    m: int
+    m: int  # clients a round
 
     def __post_init__(self):
         check_count("m", self.m)

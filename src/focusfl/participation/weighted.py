@@ -32,9 +32,9 @@ class Weighted(Participation):
     once, so that rounds are of at most m clients and q_i is not w_i either.
     """
 
-    m: int
-    w: list | PerClient
-    replace: bool = False
+    m: int  # draws a round
+    w: list | PerClient  # positive weights, one per client; any scale
+    replace: bool = False  # whether a client may be drawn twice in a round
 
     def __post_init__(self):
         check_count("m", self.m)

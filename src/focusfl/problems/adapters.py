@@ -38,7 +38,16 @@ def from_flax(
 ) -> Learned:
     """Make a problem of an nnx module, or of a linen module and its `params`.
 
-    `params` is what module.init(...)["params"] gave; options are those of `from_loss`.
+    Args:
+        module: an nnx module, or a linen module.
+        loss_fn: (module, samples) -> the loss of each sample; linen: its apply.
+        client_data: one tree of arrays per client, samples along the first axis.
+        params: of a linen module, what module.init(...)["params"] gave.
+        metrics_fn: (module, samples) -> scalars, for evaluation.
+        options: of `from_loss`; batch_size and held must be given.
+
+    Raises:
+        ValueError: If the module has running statistics, or is none of Flax.
     """
     nnx, linen = _needed("flax.nnx"), _needed("flax.linen")
     if isinstance(module, nnx.Module):
@@ -82,6 +91,16 @@ def from_equinox(
     """Make a problem of an Equinox model; options are those of `from_loss`.
 
     Its arrays of floating-point numbers are trained; all else stays as it is.
+
+    Args:
+        model: an equinox.Module.
+        loss_fn: (model, samples) -> the loss of each sample.
+        client_data: one tree of arrays per client, samples along the first axis.
+        metrics_fn: (model, samples) -> scalars, for evaluation.
+        options: of `from_loss`; batch_size and held must be given.
+
+    Raises:
+        ValueError: If the model is none of Equinox.
     """
     eqx = _needed("equinox")
     if not isinstance(model, eqx.Module):

@@ -70,11 +70,11 @@ class Cox(Problem):
     and makes the mask.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]
+    A: Float[np.ndarray, "clients rows dim"]  # features
     time: Float[np.ndarray, "clients rows"]  # to death, or to when last seen alive
     event: Bool[np.ndarray, "clients rows"]  # whether it was death
-    penalty: float = 0.01
-    mask: Bool[np.ndarray, "clients rows"] | None = None
+    penalty: float = 0.01  # factor of |x|^2 / 2
+    mask: Bool[np.ndarray, "clients rows"] | None = None  # where there is a row
 
     def __post_init__(self):
         A, time = rows_of("time", self.A, self.time)

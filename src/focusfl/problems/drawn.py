@@ -30,6 +30,19 @@ def ridge(
     Rows are standard normal, times a number drawn from [smallest_row, 1] each; client i
     fits a model of its own, x_o plus `heterogeneity` times a standard normal, seen
     through `noise`.
+
+    Args:
+        num_clients: N.
+        dim: numbers in the model.
+        rows: per client.
+        penalty: factor of |x|^2 in every f_i.
+        heterogeneity: how far clients' own models are from the common one, per entry.
+        noise: standard deviation of what is added to b.
+        smallest_row: factors of rows are drawn from here to 1; 1 leaves them alone.
+        seed: of all that is drawn.
+
+    Raises:
+        ValueError: If a count is below 1, or a size is negative.
     """
     for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
         check_count(name, count)
@@ -60,6 +73,18 @@ def random_quadratic(
     """Draw quadratics with eigenvalues uniform in [mu, L] and eigenvectors at random.
 
     Client i's own minimiser is x_o plus `heterogeneity` times a standard normal.
+
+    Args:
+        num_clients: N.
+        dim: numbers in the model.
+        mu: smallest eigenvalue that may be drawn, positive.
+        L: largest eigenvalue that may be drawn.
+        heterogeneity: how far clients' own minimisers are from the common point, per
+            entry.
+        seed: of all that is drawn.
+
+    Raises:
+        ValueError: Unless 0 < mu <= L.
     """
     for name, count in {"num_clients": num_clients, "dim": dim}.items():
         check_count(name, count)

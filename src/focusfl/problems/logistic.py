@@ -59,10 +59,10 @@ class Logistic(Problem):
     b is kept as 0 where there is none. `focusfl.data.stack` pads and makes the mask.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]
+    A: Float[np.ndarray, "clients rows dim"]  # features
     b: Shaped[np.ndarray, "clients rows"]  # labels
-    penalty: float = 0.01
-    mask: Bool[np.ndarray, "clients rows"] | None = None
+    penalty: float = 0.01  # factor of |x|^2 / 2
+    mask: Bool[np.ndarray, "clients rows"] | None = None  # where there is a row
 
     def __post_init__(self):
         A, b = rows_of("b", self.A, self.b)

@@ -168,12 +168,20 @@ def from_loss(
 ) -> Learned:
     """Make a problem of any jax model.
 
-    `loss_fn(params, samples)` gives the loss of every sample; `client_data` holds one
-    tree of arrays per client, with samples along the first axis; `held` is a tree of
-    samples to evaluate on, by `metrics_fn(params, held)` or else the mean loss.
-    `augment(key, samples)` changes a batch at random before its gradient is taken. The
-    model is kept in `dtype`; with compute_dtype="bfloat16", say, `loss_fn` and
-    `metrics_fn` get it in that.
+    Args:
+        loss_fn: (params, samples) -> the loss of each sample, (samples,); no mean.
+        params: the model to start from, nested dicts of arrays.
+        client_data: one tree of arrays per client, samples along the first axis.
+        batch_size: samples of a gradient.
+        held: a tree of samples to evaluate on.
+        metrics_fn: (params, held) -> scalars; the mean loss if None.
+        stream: how a client walks its data: epochs, fixed_order or with_replacement.
+        augment: (key, samples) -> samples, changed at random before a gradient.
+        dtype: that the model is kept in, float32 or float64.
+        compute_dtype: that `loss_fn` and `metrics_fn` get it in, such as bfloat16.
+
+    Raises:
+        ValueError: If a client has no data or less than a batch, or trees differ.
     """
     import jax
 

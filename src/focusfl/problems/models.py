@@ -18,7 +18,17 @@ from focusfl.tree import Tree
 def softmax(
     client_data: Sequence[Tree], *, classes: int, held: Tree, **options: Any
 ) -> Learned:
-    """Make softmax regression, from zero; options are those of `from_loss`."""
+    """Make softmax regression, from zero; options are those of `from_loss`.
+
+    Args:
+        client_data: one dict per client: features x, (samples, ...), and labels y.
+        classes: how many labels there are, 0 to classes - 1.
+        held: samples to evaluate on, likewise.
+        options: of `from_loss`; batch_size must be given.
+
+    Raises:
+        ValueError: If a label is not a whole number from 0 to classes - 1.
+    """
     return mlp(client_data, classes=classes, held=held, hidden=(), **options)
 
 
@@ -31,7 +41,19 @@ def mlp(
     seed: int = 0,
     **options: Any,
 ) -> Learned:
-    """Make dense layers of these hidden widths, with relu between them."""
+    """Make dense layers of these hidden widths, with relu between them.
+
+    Args:
+        client_data: one dict per client: features x, (samples, ...), and labels y.
+        classes: how many labels there are, 0 to classes - 1.
+        held: samples to evaluate on, likewise.
+        hidden: widths of the layers between.
+        seed: of the weights to start from.
+        options: of `from_loss`; batch_size must be given.
+
+    Raises:
+        ValueError: If a label is not a whole number from 0 to classes - 1.
+    """
     check_count("classes", classes)
     if not isinstance(hidden, Sequence) or isinstance(hidden, str):
         raise ValueError(f"hidden must be a list of widths; got {shown(hidden)}.")

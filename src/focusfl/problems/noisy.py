@@ -42,8 +42,8 @@ class NoisyObjective(Objective):
 class Noisy(Problem):
     """A problem whose clients see their gradients plus scale times normal noise."""
 
-    exact: Problem
-    scale: float
+    exact: Problem  # the problem itself
+    scale: float  # standard deviation in every entry
 
     def __post_init__(self):
         if not isinstance(self.exact, Problem):

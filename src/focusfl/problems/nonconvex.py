@@ -162,10 +162,18 @@ def wavy(
 ) -> Wavy:
     """Draw a non-convex problem with the PL condition and F* = 0.
 
-    A has `rows` (dim, if None) singular values from 1 to `condition`; x0 = 0 has
-    residuals of size `distance`, some waves away from the optimum. `heterogeneity` is
-    the size of the clients' gradients at the optimum, and at most 1 of it spreads
-    their curvatures.
+    Args:
+        num_clients: N.
+        dim: numbers in the model.
+        rows: of A, 1 to dim; dim if None.
+        condition: ratio of the largest and the smallest singular value of A, at least
+            1.
+        heterogeneity: size of clients' gradients at x*; up to 1 spreads curvatures too.
+        distance: size of the residuals at x0 = 0, some waves from the optimum.
+        seed: of all that is drawn.
+
+    Raises:
+        ValueError: If a number is out of its range.
     """
     rows = dim if rows is None else rows
     for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
@@ -216,8 +224,8 @@ class Robust(Problem):
     no optimum is known.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]
-    b: Float[np.ndarray, "clients rows"]
+    A: Float[np.ndarray, "clients rows dim"]  # features
+    b: Float[np.ndarray, "clients rows"]  # answers
 
     def __post_init__(self):
         A, b = rows_of("b", self.A, self.b)
@@ -270,7 +278,17 @@ def robust(
 ) -> Robust:
     """Draw a regression where client i has a model of its own and some rows lie.
 
-    A share `outliers` of the answers is off by a normal of size 10.
+    Args:
+        num_clients: N.
+        dim: numbers in the model.
+        rows: per client.
+        heterogeneity: how far clients' own models are from the common one, per entry.
+        outliers: share of answers that are off by a normal of size 10, 0 to 1.
+        noise: standard deviation of what is added to all answers.
+        seed: of all that is drawn.
+
+    Raises:
+        ValueError: If a number is out of its range.
     """
     for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
         check_count(name, count)

@@ -164,9 +164,9 @@ class Diagonal(Gram):
 class Quadratic(_Quadratics):
     """f_i(x) = x·H_i x / 2 - h_i·x (+ c_i), given as matrices."""
 
-    H: Float[np.ndarray, "clients dim dim"]
-    h: Float[np.ndarray, "clients dim"]
-    c: Float[np.ndarray, " clients"] | None = None
+    H: Float[np.ndarray, "clients dim dim"]  # symmetric
+    h: Float[np.ndarray, "clients dim"]  # linear terms
+    c: Float[np.ndarray, " clients"] | None = None  # constants; none if None
 
     def __post_init__(self):
         H = reals("H", self.H, ("client", "row", "column"))
@@ -220,9 +220,9 @@ class LeastSquares(_Quadratics):
     where those are fewer.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]
-    b: Float[np.ndarray, "clients rows"]
-    penalty: float = 0.0
+    A: Float[np.ndarray, "clients rows dim"]  # features
+    b: Float[np.ndarray, "clients rows"]  # answers
+    penalty: float = 0.0  # factor of |x|^2
 
     def __post_init__(self):
         A, b = rows_of("b", self.A, self.b)

@@ -25,8 +25,18 @@ def libsvm(
 ) -> Logistic:
     """Deal a9a, w8a, mushrooms or phishing out to clients.
 
-    `split` is by_label, iid, dirichlet or dirichlet_balanced (with `alpha`); `rows`
-    takes so many of the data set at random instead of all.
+    Args:
+        name: a9a, a9a_t, w8a, mushrooms or phishing.
+        num_clients: N.
+        split: by_label, iid, dirichlet or dirichlet_balanced.
+        alpha: of the Dirichlet splits; smaller is more uneven.
+        rows: so many of the data set, at random; all if None.
+        penalty: factor of |x|^2 / 2.
+        seed: of the split and of the rows taken.
+        data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+
+    Raises:
+        ValueError: If the data are not there, or a name or number is not known.
     """
     splits: dict[str, Callable[[np.ndarray], Any]] = {
         "by_label": lambda y: data.by_label(y, num_clients),
@@ -63,8 +73,16 @@ def heart_disease(
 ) -> Logistic:
     """Four hospitals, each with its own patients: who has a heart disease?
 
-    `missing` is that of `data.heart_disease`. `part` is all patients, or train or test:
-    a quarter of every hospital's, ill and well alike, is drawn by `seed` for tests.
+    Args:
+        penalty: factor of |x|^2 / 2.
+        missing: "drop" patients with holes, or fill them with the "mean" of their
+            hospital.
+        part: "all" patients, "train" or "test".
+        seed: draws those for tests: a quarter of every hospital's, ill and well alike.
+        data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+
+    Raises:
+        ValueError: If the data are not there, or a word is not known.
     """
     table = data.heart_disease(data_dir, missing)
     taken, x = _part(part, table.x, 2 * table.center + (table.y > 0), seed)
@@ -81,7 +99,16 @@ def tcga_brca(
 ) -> Cox:
     """Six regions, each with its own patients: who lives how long with breast cancer?
 
-    Every region has its own risk sets; `part` is that of `heart_disease`.
+    Every region has its own risk sets.
+
+    Args:
+        penalty: factor of |x|^2 / 2.
+        part: "all" patients, "train" or "test".
+        seed: draws the patients for tests.
+        data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+
+    Raises:
+        ValueError: If the data are not there, or a word is not known.
     """
     table = data.tcga_brca(data_dir)
     taken, x = _part(part, table.x, 2 * table.region + table.event, seed)

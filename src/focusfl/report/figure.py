@@ -8,6 +8,7 @@ import numpy as np
 
 from focusfl.experiment.study import Cell
 from focusfl.experiment.summary import errors
+from focusfl.extras import missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,9 +29,7 @@ def blank(**options: Any) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError(
-            "figures need matplotlib; install it with: pip install 'focusfl[plots]'"
-        ) from None
+        raise missing("figures need", "matplotlib", "plots") from None
     return Figure(**options)
 
 

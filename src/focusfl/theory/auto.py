@@ -43,7 +43,17 @@ def auto_lr(
     participation: Participation,
     local_steps: int = 1,
 ) -> Choice:
-    """Choose a stable and fast step size for FOCUS; the same for the same arguments."""
+    """Choose a stable and fast step size for FOCUS; the same for the same arguments.
+
+    Args:
+        algorithm: FOCUS; no other.
+        problem: what is minimised; needs L and mu.
+        participation: the law of who takes part.
+        local_steps: gradients per participant and round.
+
+    Raises:
+        ValueError: If the algorithm is another, or constants are not known.
+    """
     if not isinstance(algorithm, Focus):
         raise ValueError(
             f"auto_lr knows the dynamics of Focus only; got {algorithm!r}. "

@@ -27,6 +27,12 @@ def fedavg_fixed_point(
     """Solve x = sum of w_i GD_i(x), GD_i being local steps on f_i; w_i = 1/N if None.
 
     With everybody there FedAvg ends here; MIFA and FedVARP do whoever takes part.
+
+    Args:
+        problem: quadratic.
+        lr: step size.
+        local_steps: gradients per participant and round.
+        weights: of clients; 1/N each if None.
     """
     problem = check_quadratic(problem, "the fixed point")
     w = _weights(weights, problem.num_clients)
@@ -46,6 +52,12 @@ def fedavg_limit(
     """The mean of FedAvg's stationary iterates: the fixed point for weights q / sum q.
 
     Exact where rounds are independent; single iterates scatter around it.
+
+    Args:
+        problem: quadratic.
+        participation: the law of who takes part.
+        lr: step size.
+        local_steps: gradients per participant and round.
     """
     q = participation.marginals(problem.num_clients).q
     return fedavg_fixed_point(problem, lr, local_steps, q / q.sum())
@@ -71,7 +83,15 @@ def fedau_limit(
     local_steps: int,
     cutoff: int = 50,
 ) -> Vector:
-    """The mean of FedAU's stationary iterates, for clients that toss coins."""
+    """The mean of FedAU's stationary iterates, for clients that toss coins.
+
+    Args:
+        problem: quadratic.
+        participation: the law of who takes part.
+        lr: step size.
+        local_steps: gradients per participant and round.
+        cutoff: of FedAU.
+    """
     w = fedau_weights(participation, problem.num_clients, cutoff)
     return fedavg_fixed_point(problem, lr, local_steps, w)
 
@@ -94,6 +114,12 @@ def first_order_bias(
 
     It vanishes iff there is one local step, or the H_i are equal, or the f_i share
     their minimiser.
+
+    Args:
+        problem: quadratic.
+        lr: step size.
+        local_steps: gradients per participant and round.
+        weights: of clients; 1/N each if None.
     """
     problem = check_quadratic(problem, "the bias")
     w = _weights(weights, problem.num_clients)
@@ -110,6 +136,12 @@ def noise_floor(
 
     To first order in lr. A noisy gradient is used again until its client returns, which
     is the factor 2/p - 1.
+
+    Args:
+        problem: quadratic.
+        participation: the law of who takes part.
+        lr: step size.
+        scale: standard deviation in every entry of every gradient.
     """
     problem = check_quadratic(problem, "the noise floor")
     check_positive("lr", lr)

@@ -48,6 +48,17 @@ def lyapunov(
     """Run FOCUS and follow Psi; run k has the seed `seed` + k. Empty rounds step.
 
     A client not seen yet stores no gradient; it counts with the point it has, x0.
+
+    Args:
+        problem: what is minimised; needs L and mu.
+        participation: the law of who takes part.
+        rounds: to follow it for.
+        lr: step size.
+        local_steps: gradients per participant and round.
+        warm_start: begin as the theorem does.
+        x0: where to begin; the problem's if None.
+        runs: over which means are taken.
+        seed: of the first of them.
     """
     problem = exact(problem)
     known = constants(problem)

@@ -40,7 +40,16 @@ def predict(
     local_steps: int,
     noise: float = 0.0,
 ) -> Prediction:
-    """Predict how fast a run goes and where it ends, as far as that is known."""
+    """Predict how fast a run goes and where it ends, as far as that is known.
+
+    Args:
+        algorithm: the one that runs.
+        problem: what is minimised.
+        participation: the law of who takes part.
+        lr: step size.
+        local_steps: gradients per participant and round.
+        noise: standard deviation in every entry of every gradient.
+    """
     plain, kind = exact(problem), type(algorithm)
     rate = _rate(plain, participation, lr) if kind is Focus else None
     safe = rests_at_optimum(algorithm, plain, participation, lr, local_steps)

@@ -71,8 +71,13 @@ def report(
 ) -> Report:
     """Put together what theory predicts at this step size.
 
-    `scale` is the standard deviation of gradient noise that the noise floor is for,
-    `cutoff` that of FedAU.
+    Args:
+        problem: what is minimised; needs L and mu.
+        participation: the law of who takes part.
+        lr: step size; of all that is said of a step.
+        local_steps: gradients per participant and round, tau.
+        scale: standard deviation of gradient noise that the noise floor is for.
+        cutoff: of FedAU.
     """
     check_positive("lr", lr)
     check_count("local_steps", local_steps)

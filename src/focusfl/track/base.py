@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from focusfl.experiment.results import IDENTITY, Run
+from focusfl.extras import missing
 
 if TYPE_CHECKING:
     from focusfl.engines.run import Progress
@@ -104,10 +105,7 @@ def need(package: str) -> None:
     """Raise ValueError unless a package is installed."""
     found = find_spec(package)
     if found is None or found.origin is None:  # a folder of that name is no package
-        raise ValueError(
-            f"this tracker needs {package}; install it with: "
-            f"pip install 'focusfl[{package}]'"
-        )
+        raise missing("this tracker needs", package, package)
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

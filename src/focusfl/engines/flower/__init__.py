@@ -1,6 +1,6 @@
 """Flower as the engine of a deployment: apps built from any algorithm.
 
-Needs `pip install focusfl[flower]`; a client needs numpy and flwr alone.
+Needs the extra `flower`; a client needs numpy and flwr alone.
 """
 
 from focusfl.engines.flower.client import Work, client_app

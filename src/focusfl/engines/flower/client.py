@@ -45,6 +45,12 @@ def client_app(
     Flower's context that gives one of these, which is called when there is work to
     do. `job` is the name of the training, by default that in the app's configuration.
     A SuperNode with `leave=true` in its configuration takes back all it contributed.
+
+    Args:
+        work: what the site computes; see above.
+        algorithm: the one of the server.
+        job: name of the training; that of the app's configuration if None.
+        seed: of the batches, where `work` is a problem that draws some.
     """
     app = ClientApp()
 

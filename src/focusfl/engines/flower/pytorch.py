@@ -42,8 +42,22 @@ def from_torch(
     """Make a site's work of a module, a loss and its data.
 
     Gradients are of batches, without replacement in a new order each epoch, or of all
-    data. Evaluation is on `test`, or else on the data themselves. `loss` gives the mean
-    over a batch, one number, as PyTorch's do by default.
+    data. Evaluation is on `test`, or else on the data themselves.
+
+    Args:
+        module: the model, without buffers.
+        loss: (outputs, targets) -> the mean over a batch, one number, as those of
+            torch.nn by default.
+        inputs: this site's samples, along the first axis.
+        targets: one for each.
+        batch_size: samples of a gradient; all if None.
+        test: (inputs, targets) to evaluate on.
+        metrics: (outputs, targets) -> numbers, beside the loss.
+        seed: of the order of batches.
+        client: this site's number, so that sites walk in orders of their own.
+
+    Raises:
+        ValueError: If the module has buffers.
     """
     import torch
 

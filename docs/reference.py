@@ -1,0 +1,140 @@
+"""Pages that are made of the code when the site is built: studies and commands.
+
+A page in docs/ holds `<!-- reference: NAME -->` where the tables of NAME go.
+"""
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+
+from focusfl.algorithms import ALGORITHMS
+from focusfl.cli import parser
+from focusfl.experiment import schema
+from focusfl.participation import PARTICIPATION, by_rarity
+from focusfl.problems import PROBLEMS
+
+MARK = re.compile(r"<!-- reference: (\w+) -->")
+TABLES = {"problem", "participation", "algorithms", "stop"}  # have tables of their own
+# Keys that sections have beside what their constructors take.
+COMMON = {
+    "lr": "step sizes of its own",
+    "local_steps": "local steps of its own",
+    "noise": "standard deviation of noise on every entry of every gradient",
+    "as_published": "what the paper's public code runs under this name",
+    "by_rarity": "chances that follow how unusual a client's data are",
+}
+
+
+def filled(markdown: str) -> str:
+    """Put tables where a page asks for them."""
+    pages: dict[str, Callable[[], Iterator[str]]] = {
+        "study": study,
+        "problems": lambda: kinds(PROBLEMS, schema.problem, "problem"),
+        "participation": lambda: kinds(PARTICIPATION, schema.scene, "participation"),
+        "algorithms": lambda: kinds(
+            ALGORITHMS, lambda kind: schema.contender(kind, False), "algorithms"
+        ),
+        "commands": commands,
+    }
+    return MARK.sub(lambda mark: "\n\n".join(pages[mark[1]]()), markdown)
+
+
+def study() -> Iterator[str]:
+    """The keys of a study, of its [stop], and of chances by rarity."""
+    yield keys(schema.Settings, {}, without=TABLES)
+    yield "### [stop]"
+    yield keys(schema.Stop, {})
+    yield "### by_rarity"
+    yield "A table in a participation model, in place of `p` or `w`."
+    yield keys(schema.rarity(), meanings(by_rarity), without={"kind"})
+
+
+def kinds(among: Any, model_of: Callable, section: str) -> Iterator[str]:
+    """A heading, a sentence and a table for every kind of a section."""
+    shared = {"kind", *(COMMON if section != "problem" else ())}
+    for kind, made_by in among.items():
+        model = model_of(kind)
+        yield f"### {kind} {{ #{section}-{kind} }}"
+        yield (model.__doc__ or "").strip()
+        yield keys(model, meanings(made_by), without=shared)
+
+
+def keys(model: Any, known: dict[str, str], without: Any = ()) -> str:
+    """A table of the keys a table of a study may have."""
+    lines = []
+    for name, field in model.model_fields.items():
+        if name in without:
+            continue
+        default = "" if field.default is None else f"`{_toml(field.default)}`"
+        if field.is_required():
+            default = "must be given"
+        words = field.description or known.get(name, "")
+        lines.append((f"`{name}`", schema.described(field), default, words))
+    if not lines:
+        return "No keys of its own."
+    return _table(("key", "what it takes", "default", "what it means"), lines)
+
+
+def meanings(made_by: Callable) -> dict[str, str]:
+    """What a constructor says of its arguments: in its Args, or beside its fields."""
+    text = inspect.getdoc(made_by) or ""
+    found = re.search(r"^Args:\n((?:(?: .*)?\n)+)", text + "\n", re.M)
+    if found:
+        own = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", found[1], re.M)
+        return {name: " ".join(words.split()) for name, words in own}
+    if inspect.isclass(made_by):
+        source = inspect.getsource(made_by)
+        return dict(re.findall(r"^    (\w+): [^\n#]*?  # (.*)$", source, re.M))
+    return {}
+
+
+def commands() -> Iterator[str]:
+    """Every command: what it does, its arguments, an example."""
+    yield from _commands(parser(), "focusfl")
+
+
+def _commands(whole: argparse.ArgumentParser, name: str) -> Iterator[str]:
+    (among,) = (a for a in whole._actions if isinstance(a, argparse._SubParsersAction))
+    for word, sub in among.choices.items():
+        own = f"{name} {word}"
+        if any(isinstance(a, argparse._SubParsersAction) for a in sub._actions):
+            yield from _commands(sub, own)
+            continue
+        yield f"## {own}"
+        yield sub.description or ""
+        lines = [
+            (_spelled(action), (action.help or "").replace("%%", "%"))
+            for action in sub._actions
+            if "--help" not in action.option_strings
+        ]
+        yield _table(("argument", "what it does"), lines)
+        example = (sub.epilog or "").removeprefix("example: ")
+        yield f"```bash\n{example}\n```"
+
+
+def _spelled(action: argparse.Action) -> str:
+    """An argument as it is written on a command line."""
+    name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+    if action.option_strings and action.nargs != 0:
+        name += f" {action.metavar or action.dest.upper()}"
+    return f"`{name}`" + (" (may be left out)" if action.nargs == "?" else "")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return str(list(value))
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _table(heads: tuple[str, ...], lines: list[tuple[str, ...]]) -> str:
+    every = [heads, ("---",) * len(heads), *lines]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in every]
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)

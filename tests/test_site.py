@@ -1,0 +1,132 @@
+"""The site builds, loads nothing from elsewhere, and works from disk."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+CHROME = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+LOADS = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\b(?:src|srcset)=["']?
+        (?:https?:)?//
+    | <link\b(?=[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon))
+        [^>]*\bhref=["']?(?:https?:)?//
+    | (?:url\(|@import|\bimport|\bfrom)\s*["'(]*(?:https?:)?//""",
+    re.X,
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built as `make docs` builds it: any warning is an error."""
+    if not find_spec("mkdocs") or not find_spec("mkdocstrings"):
+        pytest.skip("the site needs mkdocs: pip install --group docs")
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
+    done = subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+    if not (CHROME and DRIVER):
+        pytest.skip("needs chromium and chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROME
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chrome')}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script async src="https://cdn.example.org/a.js">',
+        '<link href="//fonts.example.org/b" rel="stylesheet">',
+        '<script type="module">import x from "https://cdn.example.org/c.mjs"</script>',
+        "<style>@import url(//fonts.example.org/d)</style>",
+    ],
+)
+def test_what_is_loaded_from_elsewhere_would_be_found(text):
+    assert LOADS.search(text)
+
+
+def test_every_page_is_built_and_loads_nothing_from_elsewhere(site):
+    for page in [*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]:
+        assert (site / page.relative_to(DOCS)).with_suffix(".html").exists()
+    for file in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        found = LOADS.search(file.read_text())
+        assert not found, f"{file.relative_to(site)}: {found and found[0]}"
+
+
+@pytest.mark.parametrize("page", ["index.html", "api/running.html"])
+def test_the_search_finds_a_page_of_a_site_that_was_opened_from_disk(
+    page, site, browser
+):
+    browser.set_window_size(1400, 900)
+    browser.get((site / page).as_uri())
+    browser.execute_script("document.querySelector('.md-search__input').focus()")
+    browser.switch_to.active_element.send_keys("Scaffnew")
+    links = "return [...document.querySelectorAll('.md-search-result a')]"
+    limit = time.monotonic() + 20  # seconds: an index is made of it all, once
+    while not (found := browser.execute_script(links + ".map(a => a.href)")):
+        assert time.monotonic() < limit, "nothing was found"
+        time.sleep(0.2)
+    assert any("api/algorithms.html" in link for link in found)
+
+
+WIDER = """
+return [...document.querySelectorAll("article *")].filter(
+  e => e.getBoundingClientRect().right > innerWidth + 1
+    && !e.closest(".md-typeset__scrollwrap, pre, .highlight, .doc-signature")
+).map(e => e.tagName + " " + e.textContent.slice(0, 40))
+"""
+CUT = """
+return [...document.querySelectorAll("article .md-typeset__scrollwrap")].filter(
+  e => e.scrollWidth > e.clientWidth + 1
+).map(e => e.textContent.trim().slice(0, 40))
+"""
+
+
+def test_no_table_is_cut_at_1400_pixels_and_nothing_sticks_out_on_a_phone(
+    site, browser
+):
+    """A table too wide for a phone scrolls by itself; the page does not."""
+    for file in sorted(site.rglob("*.html")):
+        if file.name == "404.html":
+            continue
+        browser.set_window_size(1400, 900)
+        browser.get(file.as_uri())
+        time.sleep(0.1)  # the theme wraps tables once the page is there
+        assert browser.execute_script(CUT) == [], file.name
+        browser.set_window_size(390, 900)
+        assert browser.execute_script(WIDER) == [], file.name
+
+
+def test_a_long_signature_has_a_line_for_every_parameter(site):
+    """Laid out by ruff, which whoever builds the site alone must have too."""
+    text = re.sub("<[^>]+>", "", (site / "api" / "running.html").read_text())
+    assert re.search(r"simulate\(\n\s+algorithm: Algorithm,\n\s+problem: Problem", text)
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert any(need.startswith("ruff") for need in groups["docs"])
