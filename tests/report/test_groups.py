@@ -3,14 +3,8 @@ import pytest
 from made_up import make_run, make_study, save
 
 from focusfl.report import bands
-from focusfl.report.groups import (
-    NUMBERS,
-    group_looks,
-    grouped,
-    sci,
-    short,
-    study_names,
-)  # fmt: skip
+from focusfl.report.groups import group_looks, grouped, study_names
+from focusfl.report.numbers import NUMBERS, sci, short
 
 
 def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path):
@@ -18,7 +12,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path):
     assert [(one.scene, one.label, len(one.runs)) for one in groups] == [
         (scene, name, 3)
         for scene in ("full", "rare")
-        for name in ("focus", "fed_avg", "scaffold")
+        for name in ("FOCUS", "FedAvg", "SCAFFOLD")
     ]
 
 
@@ -28,12 +22,12 @@ def test_a_label_names_the_step_size_only_where_there_are_several(tmp_path):
     runs += [make_run("a", "fedavg", 0), make_run("b", "fedavg", 0, lr=0.2)]
     groups = grouped(save(tmp_path, runs))
     assert [one.label for one in groups] == [
-        "focus (lr 0.1)", "focus (lr 1e9)", "mifa (1 step)", "mifa (5 steps)",
-        "fedavg", "fedavg",
+        "FOCUS (lr 0.1)", "FOCUS (lr 1e9)", "MIFA (1 step)", "MIFA (5 steps)",
+        "FedAvg", "FedAvg",
     ]  # fmt: skip
     looks = group_looks(groups)
-    first, second = looks["focus (lr 0.1)"], looks["focus (lr 1e9)"]
-    assert first["color"] == second["color"] != looks["fedavg"]["color"]
+    first, second = looks["FOCUS (lr 0.1)"], looks["FOCUS (lr 1e9)"]
+    assert first["color"] == second["color"] != looks["FedAvg"]["color"]
     assert first["linestyle"] != second["linestyle"]
 
 
@@ -54,7 +48,7 @@ def test_verdicts_say_where_and_how_many(tmp_path):
     runs += [make_run("a", "focus", 2, diverged_at=7)]
     runs += [make_run("a", "fedavg", 0, bias=0.02)]
     one, biased = grouped(save(tmp_path, runs))
-    assert one.verdict() == "exact (2 of 3), diverged in round 7 (1 of 3)"
+    assert one.verdict() == "exact 2 of 3, diverged 1 of 3"
     assert biased.verdict() == "biased at 2e-2"
 
 

@@ -20,7 +20,7 @@ def test_a_panel_per_scene_a_line_per_group_and_a_band_where_seeds_differ(tmp_pa
     figure = plot([make_study(tmp_path)])
     full, rare = figure.axes
     assert [panel.get_title() for panel in (full, rare)] == ["full", "rare"]
-    assert list(lines(full)) == ["focus", "fed_avg", "scaffold"]
+    assert list(lines(full)) == ["FOCUS", "FedAvg", "SCAFFOLD"]
     assert len(full.collections) == 3
     assert full.get_yscale() == "log" and full.get_xlabel() == "rounds"
     assert rare.get_ylim()[1] <= 2e4  # what has diverged does not squeeze the rest
@@ -30,7 +30,7 @@ def test_the_line_is_the_median_over_seeds(tmp_path):
     runs = [make_run("a", "focus", seed) for seed in range(3)]
     (panel,) = plot([save(tmp_path, runs)]).axes
     wanted = np.median([run.curves["distance"] for run in runs], axis=0)
-    assert np.array_equal(lines(panel)["focus"].get_ydata(), wanted)
+    assert np.array_equal(lines(panel)["FOCUS"].get_ydata(), wanted)
 
 
 def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
@@ -39,18 +39,18 @@ def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
         [found], "vectors-sent", "grad-norm", scenes=["rare"], algorithms=["focus"]
     )
     (panel,) = figure.axes
-    assert list(lines(panel)) == ["focus"]
+    assert list(lines(panel)) == ["FOCUS"]
     assert panel.get_xlabel() == "vectors sent"
-    assert figure.get_supylabel() == "norm of the gradient"
-    assert lines(panel)["focus"].get_xdata()[-1] == found.runs[0].row["vectors_sent"]
+    assert figure.get_supylabel() == "‖∇F(x)‖"
+    assert lines(panel)["FOCUS"].get_xdata()[-1] == found.runs[0].row["vectors_sent"]
 
 
 def test_against_the_best_the_best_is_one(tmp_path):
     full, _ = plot([make_study(tmp_path)], relative=True).axes
     assert np.all(
-        lines(full)["focus"].get_ydata()[1:] <= lines(full)["fed_avg"].get_ydata()[1:]
+        lines(full)["FOCUS"].get_ydata()[1:] <= lines(full)["FedAvg"].get_ydata()[1:]
     )
-    assert lines(full)["focus"].get_ydata()[20] == 1
+    assert lines(full)["FOCUS"].get_ydata()[20] == 1
 
 
 def test_theory_and_a_reference_line_are_added_when_asked_for(tmp_path):
@@ -81,10 +81,10 @@ def test_a_loss_below_zero_is_drawn_without_logarithms(tmp_path):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"x": "hours"}, "--x must be one of rounds, vectors-sent"),
+        ({"x": "hours"}, "--x must be one of rounds, vectors-sent, "),
         ({"y": "speed"}, "--y must be one of distance, loss, grad_norm"),
         ({"scenes": ["moon"]}, "--scenes must be among full, rare; got 'moon'"),
-        ({"algorithms": ["sgd"]}, "--algorithms must be among fed_avg, focus"),
+        ({"algorithms": ["sgd"]}, "--algorithms must be among fedavg, focus"),
         ({"width": 0.0}, "--width is in inches"),
     ],
 )
