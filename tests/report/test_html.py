@@ -323,7 +323,7 @@ def test_the_ticks_of_an_axis_have_one_notation(opened):
         return [one.get_attribute("textContent") for one in found]
 
     assert len(ticks("y")) > 3 and all(text.startswith("10") for text in ticks("y"))
-    assert ticks("x") == ["0", "20", "40", "60"]
+    assert len(ticks("x")) > 3 and all(text.isdigit() for text in ticks("x"))
 
 
 def test_the_predicted_bias_is_said_to_be_of_the_mean_iterate(opened):

@@ -71,6 +71,60 @@ def test_a_figure_is_as_wide_as_it_is_told_whatever_is_in_it(tmp_path):
     assert figure.get_size_inches()[0] == 3.4
 
 
+def grid(tmp_path):
+    runs = [
+        make_run("a", name, seed, lr=lr, rate=rate)
+        for name, rates in (("focus", (0.6, 0.5)), ("mifa", (0.7, 0.8)))
+        for lr, rate in zip((0.1, 0.2), rates, strict=True)
+        for seed in range(2)
+    ]
+    runs += [make_run("a", "fedavg", 0, lr=0.1, bias=0.1)]
+    runs += [make_run("a", "fedavg", 0, lr=0.2, diverged_at=9)]
+    return save(tmp_path, runs)
+
+
+def test_of_a_grid_the_best_steps_are_drawn_and_all_on_request(tmp_path):
+    found = grid(tmp_path)
+    (panel,) = plot([found]).axes
+    assert list(lines(panel)) == ["FOCUS (lr 0.2)", "MIFA (lr 0.1)", "FedAvg (lr 0.1)"]
+    (panel,) = plot([found], all_steps=True).axes
+    assert len(lines(panel)) == 6
+
+
+def test_a_grid_is_drawn_against_its_step_sizes(tmp_path):
+    figure = plot([grid(tmp_path)], "step-size")
+    (panel,) = figure.axes
+    assert panel.get_xscale() == panel.get_yscale() == "log"
+    assert {label: list(line.get_xdata()) for label, line in lines(panel).items()} == {
+        "FOCUS": [0.1, 0.2], "MIFA": [0.1, 0.2], "FedAvg": [0.1],
+    }  # fmt: skip
+    crosses = [list(line.get_xdata()) for line in panel.get_lines()
+               if line.get_marker() == "x"]  # fmt: skip
+    assert [lr for found in crosses for lr in found] == [0.2]  # what has diverged
+    assert figure.get_supylabel() == "relative error at the end"
+
+
+@pytest.mark.parametrize(
+    "y, words", [("loss", "must be error or"), ("accuracy", "must be error or")]
+)
+def test_what_a_grid_cannot_be_drawn_by_is_said(tmp_path, y, words):
+    with pytest.raises(ValueError, match=words):
+        plot([grid(tmp_path)], "step-size", y)
+
+
+def test_a_study_of_one_step_cannot_be_drawn_against_it(tmp_path):
+    with pytest.raises(ValueError, match="needs a study with several lr"):
+        plot([make_study(tmp_path)], "step-size")
+
+
+def test_labels_are_on_one_line_and_the_page_says_the_same(tmp_path):
+    found = make_study(tmp_path, optimal_loss=100.0)
+    assert plot([found]).get_supylabel() == "‖x − x*‖ / ‖x*‖"
+    figure = plot([found], y="suboptimality")
+    assert figure.get_supylabel() == "F(x) − F*"
+    assert figure.axes[0].get_yscale() == "log"
+
+
 def test_a_loss_below_zero_is_drawn_without_logarithms(tmp_path):
     run = make_run("a", "focus", 0)
     run.curves["loss"][:] -= 200

@@ -69,5 +69,6 @@ def _places(names: Iterable[str]) -> Mapping[str, int]:
     left = [place for place in range(len(COLOURS)) if place not in taken.values()]
     for base in bases.values():
         if base not in taken:  # from the end: the first colours mean FOCUS and FedAvg
-            taken[base] = left.pop() if left else 1 + max(*taken.values(), len(COLOURS))
+            beyond = 1 + max([*taken.values(), len(COLOURS) - 1])
+            taken[base] = left.pop() if left else beyond
     return {name: taken[base] for name, base in bases.items()}

@@ -12,7 +12,7 @@ from focusfl.report.rows import columns
 
 COLUMNS = (  # of a table that fits in 80 columns; the page has them all
     "participation", "algorithm", "verdict", "lr", "local_steps", "error", "accuracy",
-    "rounds_to_target", "rate",
+    "rounds_to_target",
 )  # fmt: skip
 
 

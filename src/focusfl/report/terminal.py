@@ -31,6 +31,7 @@ from focusfl.report.numbers import NUMBERS, short
 
 Shown = tuple[Watch | None, Callable[[list[Run]], None]]
 
+LONGEST = 14  # letters of a scene's name beside a bar
 SILENCE = 10  # seconds between lines where there is no terminal
 COLOURS = {
     "exact": "green", "biased": "yellow", "oscillating": "yellow", "diverged": "red",
@@ -42,14 +43,18 @@ def print_table(
     title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> None:
     """Print a table; verdicts have a colour, columns of numbers stand to the right."""
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=title or None, box=box.SIMPLE_HEAD, title_justify="left",
+        collapse_padding=True,
+    )  # fmt: skip
     for header, *column in zip(headers, *rows, strict=True):
         numeric = all(text[:1] in "0123456789–∞" or text == "never" for text in column)
         if numeric:  # in two lines, so that a table fits in 80 columns
             header = "\n".join(header.rsplit(" ", 1))
         table.add_column(
-            header, justify="right" if numeric else "left", no_wrap=numeric
-        )
+            header, justify="right" if numeric else "left", no_wrap=numeric,
+            overflow="fold",
+        )  # fmt: skip
     for row in rows:
         table.add_row(
             *(Text(text, COLOURS.get(text.split(" ")[0], "")) for text in row)
@@ -80,7 +85,7 @@ def progress(total: int) -> Iterator[Callable]:
                 nonlocal before
                 _move(bars, task, done - before)
                 bars.update(
-                    task, description=_title(scene, name), so_far=_so_far(metrics)
+                    task, description=_title(_cut(scene), name), so_far=_so_far(metrics)
                 )
                 before = done
 
@@ -99,12 +104,11 @@ def study_progress(study: Study, todo: Sequence[Batch]) -> Iterator[Shown]:
     with _bars(console) as bars:
         rounds, several = study.rounds, len(todo) > 1
         whole = bars.add_task(
-            study.name, total=rounds * len(todo), so_far="", visible=several,
-            start=False,
-        )  # fmt: skip
+            study.name, total=rounds * len(todo), so_far="", visible=several
+        )
 
         def watch(scene: str, name: str):
-            title = _title(scene, name)
+            title = _title(_cut(scene), name)
             own = bars.add_task(title, total=rounds, so_far="", start=False)
             before = 0
 
@@ -134,10 +138,15 @@ def _bars(console: Console) -> Progress:
 
 
 def _move(bars: Progress, task: Any, rounds: int) -> None:
-    """Advance a bar; its clock starts when it first moves, past the compilation."""
+    """Advance a bar; that of a batch begins to count once it is compiled."""
     if rounds > 0:
         bars.start_task(task)
         bars.advance(task, rounds)
+
+
+def _cut(scene: str) -> str:
+    """A name of which so much is left that the algorithm's can be read beside it."""
+    return scene if len(scene) <= LONGEST else scene[: LONGEST - 1] + "…"
 
 
 def _title(scene: str, name: str) -> str:
@@ -163,7 +172,7 @@ def _ended(console: Console, runs: list[Run]) -> None:
             f"{one.scene} · {one.name}{step if len(groups) > 1 else ''}: "
             f"{one.verdict()}, error {NUMBERS['error'].text(one.mid('error'))}, "
             f"{seconds:.1f} s",
-            highlight=False, markup=False, soft_wrap=True,
+            highlight=False, markup=False, soft_wrap=not console.is_terminal,
         )  # fmt: skip
 
 
@@ -171,7 +180,7 @@ class _Rounds(ProgressColumn):
     """How many rounds are done; before the first are, what it is waiting for."""
 
     def render(self, task: Task) -> Text:
-        if not task.started:
+        if not task.completed:
             return Text("compiling")
         return Text(f"{task.completed:,.0f}/{task.total or 0:,.0f}", justify="right")
 
