@@ -8,8 +8,12 @@ from focusfl.experiment import results
 
 
 def make_run(scene, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.0,
-             diverged_at=None, why_lr=None, accuracy=False, distance=True):  # fmt: skip
-    """A run that falls at a rate and settles, a little different for every seed."""
+             diverged_at=None, why_lr=None, accuracy=False, distance=True, every=1,
+             **told):  # fmt: skip
+    """A run that falls at a rate and settles, a little different for every seed.
+
+    Evaluated every so many rounds; what else is `told` stands in its row.
+    """
     n = rounds + 1 if diverged_at is None else diverged_at + 1
     r = np.arange(n)
     vectors = np.cumsum(r % 7)  # now many take part, now few
@@ -39,10 +43,12 @@ def make_run(scene, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.
         "grad_norm": 5 * error, "loss": 100 + error**2,
         **({"accuracy": 1 - 0.9 / (1 + r)} if accuracy else {}),
     }  # fmt: skip
-    return results.Run(row, curves)
+    kept = (r % every == 0) | (r == n - 1)
+    return results.Run(row | told, {name: v[kept] for name, v in curves.items()})
 
 
-def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=None):
+def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=None,
+         **problem):  # fmt: skip
     """Write runs as a study's folder and read it back."""
     rng = np.random.default_rng(0)
     p = np.linspace(0.2, 0.9, num_clients)
@@ -55,7 +61,7 @@ def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=Non
         "environment": {"focusfl": "0", "python": "3"}, "git": None,
         "started": "2026-01-01T00:00:00+00:00", "finished": "2026-01-01T00:01:00+00:00",
         "seconds": 60.0, "compile_seconds": 10.0,
-        "problem": {"kind": "made", "num_clients": num_clients, "size": 10},
+        "problem": {"kind": "made", "num_clients": num_clients, "size": 10, **problem},
         "scenes": {s: {"kind": s, "p": p.tolist(), "q": p.tolist()} for s in scenes},
     }  # fmt: skip
     results.save(folder, about, runs, drawn)
@@ -69,7 +75,7 @@ def make_study(folder: Path, seeds=3, **options):
         for scene, slow in (("full", 0.55), ("rare", 0.6))
         for name, how in (
             ("focus", {"rate": slow}),
-            ("fed_avg", {"bias": 0.02}),
+            ("fedavg", {"bias": 0.02}),
             ("scaffold", {"diverged_at": 12} if scene == "rare" else {"rate": 0.65}),
         )
         for run in [make_run(scene, name, seed, **how) for seed in range(seeds)]

@@ -70,7 +70,7 @@ def test_what_only_one_study_has_is_named_and_so_are_settings(tmp_path):
     a = save(tmp_path / "a", [*both, make_run("a", "mifa", 0)], study={"rounds": 9})
     b = save(tmp_path / "b", both, study={"rounds": 8, "problem": {"kind": "x"}})
     told = compare(a, b)
-    assert told.alone == (["a · mifa"], [])
+    assert told.alone == (["a · MIFA"], [])
     assert told.settings == {"rounds": (9, 8), "problem.kind": (None, "x")}
 
 

@@ -3,14 +3,8 @@ import pytest
 from made_up import make_run, make_study, save
 
 from focusfl.report import bands
-from focusfl.report.groups import (
-    NUMBERS,
-    group_looks,
-    grouped,
-    sci,
-    short,
-    study_names,
-)  # fmt: skip
+from focusfl.report.groups import bests, group_looks, grouped, study_names
+from focusfl.report.numbers import NUMBERS, sci, short
 
 
 def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path):
@@ -18,7 +12,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path):
     assert [(one.scene, one.label, len(one.runs)) for one in groups] == [
         (scene, name, 3)
         for scene in ("full", "rare")
-        for name in ("focus", "fed_avg", "scaffold")
+        for name in ("FOCUS", "FedAvg", "SCAFFOLD")
     ]
 
 
@@ -28,12 +22,12 @@ def test_a_label_names_the_step_size_only_where_there_are_several(tmp_path):
     runs += [make_run("a", "fedavg", 0), make_run("b", "fedavg", 0, lr=0.2)]
     groups = grouped(save(tmp_path, runs))
     assert [one.label for one in groups] == [
-        "focus (lr 0.1)", "focus (lr 1e9)", "mifa (1 step)", "mifa (5 steps)",
-        "fedavg", "fedavg",
+        "FOCUS (lr 0.1)", "FOCUS (lr 1e9)", "MIFA (1 step)", "MIFA (5 steps)",
+        "FedAvg", "FedAvg",
     ]  # fmt: skip
     looks = group_looks(groups)
-    first, second = looks["focus (lr 0.1)"], looks["focus (lr 1e9)"]
-    assert first["color"] == second["color"] != looks["fedavg"]["color"]
+    first, second = looks["FOCUS (lr 0.1)"], looks["FOCUS (lr 1e9)"]
+    assert first["color"] == second["color"] != looks["FedAvg"]["color"]
     assert first["linestyle"] != second["linestyle"]
 
 
@@ -41,6 +35,99 @@ def test_step_sizes_that_were_chosen_are_one_group_whatever_was_chosen(tmp_path)
     runs = [make_run("a", "focus", s, lr=0.1 + s, why_lr="auto") for s in (0, 1)]
     (one,) = grouped(save(tmp_path, runs))
     assert one.lr is None and one.spread("lr").mid == pytest.approx(0.6)
+
+
+GRID = {"focus": (0.9, 0.5, 0.7), "mifa": (0.6, 0.7, 0.8)}  # rates at each step
+
+
+def grid(scene="a", better=0):
+    """Three steps of two algorithms, those of FOCUS best in the middle, or later."""
+    return [
+        make_run(scene, name, seed, lr=0.1 * (k + 1), rate=rates[(k - better) % 3])
+        for name, rates in GRID.items()
+        for k in range(3)
+        for seed in range(2)
+    ]
+
+
+def test_the_best_step_gets_to_the_target_first(tmp_path):
+    best = bests(grouped(save(tmp_path, grid())))
+    assert [(one.name, one.lr, one.short) for one in best] == [
+        ("FOCUS", 0.2, "FOCUS (lr 0.2)"), ("MIFA", 0.1, "MIFA (lr 0.1)"),
+    ]  # fmt: skip
+
+
+def test_where_the_best_step_differs_between_scenes_the_label_says_so(tmp_path):
+    groups = grouped(save(tmp_path, grid("a") + grid("b", better=1)))
+    assert {one.short for one in groups} == {
+        "FOCUS, best of 3 lr",
+        "MIFA, best of 3 lr",
+    }
+    steps = {(one.scene, one.name): short(one.lr) for one in bests(groups)}
+    assert steps == {
+        ("a", "FOCUS"): "0.2", ("a", "MIFA"): "0.1",
+        ("b", "FOCUS"): "0.3", ("b", "MIFA"): "0.2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "hows, wanted",
+    [
+        (({"bias": 0.1}, {"bias": 0.01}), 0.2),  # nobody gets there: who is closest
+        (({"rate": 0.5}, {"diverged_at": 40}), 0.1),
+        (({"accuracy": True, "distance": False, "rounds": 60},
+          {"accuracy": True, "distance": False, "rounds": 20}), 0.1),
+    ],
+    ids=["closest", "not diverged", "most accurate"],
+)  # fmt: skip
+def test_without_a_target_the_best_step_is_that_of_the_end(tmp_path, hows, wanted):
+    runs = [make_run("a", "focus", 0, lr=0.1 * (k + 1), **how)
+            for k, how in enumerate(hows)]  # fmt: skip
+    (best,) = bests(grouped(save(tmp_path, runs)))
+    assert best.lr == wanted
+
+
+def test_scenes_with_steps_of_their_own_are_no_grid(tmp_path):
+    runs = [make_run("a", "focus", 0, lr=0.1), make_run("b", "focus", 0, lr=0.2)]
+    groups = grouped(save(tmp_path, runs))
+    assert [(one.short, one.best) for one in groups] == [("FOCUS", True)] * 2
+
+
+def test_the_loss_above_the_optimum_is_known_where_the_optimum_is(tmp_path):
+    (one,) = grouped(save(tmp_path / "a", [make_run("a", "x", 0)], optimal_loss=100.0))
+    loss, gap = (one.runs[0].curves[name] for name in ("loss", "suboptimality"))
+    assert np.array_equal(gap, np.maximum(loss - 100, np.spacing(100.0)))
+    assert gap.min() == np.spacing(100.0)  # nothing is below the last digit
+    (one,) = grouped(save(tmp_path / "b", [make_run("a", "x", 0)]))
+    assert "suboptimality" not in one.runs[0].curves
+
+
+def test_rounds_that_were_not_evaluated_are_not_counted():
+    """Every tenth round, and the last: drawn where they are, not where they stand."""
+    whole = [make_run("a", "x", s, rounds=63, rate=0.9) for s in range(3)]
+    some = [make_run("a", "x", s, rounds=63, rate=0.9, every=10) for s in range(3)]
+    found = bands.band(some, "distance")
+    rounds = [0, 10, 20, 30, 40, 50, 60, 63]
+    assert found.axes["round"].tolist() == rounds
+    every_round = bands.band(whole, "distance")
+    assert np.array_equal(found.mid, every_round.mid[rounds])
+    axis = every_round.axes["vectors_sent"]
+    assert np.array_equal(found.axes["vectors_sent"], axis[rounds])
+
+
+def test_the_vectors_to_the_target_are_those_of_its_round():
+    run = make_run("a", "x", 0, every=5, rounds_to_target=40)
+    whole = make_run("a", "x", 0)
+    sent = NUMBERS["vectors_to_target"].of(run)
+    assert sent == whole.curves["vectors_sent"][40]
+
+
+def test_seeds_that_stopped_at_other_rounds_are_put_together_round_by_round():
+    runs = [make_run("a", "x", s, rounds=r, every=10, bias=0.1 + s)
+            for s, r in enumerate((23, 40, 40))]  # fmt: skip
+    found = bands.band(runs, "distance")
+    assert found.axes["round"].tolist() == [0, 10, 20, 23, 30, 40]
+    assert found.low[-1] < runs[1].curves["distance"][-1] <= found.mid[-1]
 
 
 def test_studies_of_one_name_are_called_by_their_folders(tmp_path):
@@ -54,7 +141,7 @@ def test_verdicts_say_where_and_how_many(tmp_path):
     runs += [make_run("a", "focus", 2, diverged_at=7)]
     runs += [make_run("a", "fedavg", 0, bias=0.02)]
     one, biased = grouped(save(tmp_path, runs))
-    assert one.verdict() == "exact (2 of 3), diverged in round 7 (1 of 3)"
+    assert one.verdict() == "exact 2 of 3, diverged 1 of 3"
     assert biased.verdict() == "biased at 2e-2"
 
 

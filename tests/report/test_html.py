@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
-from focusfl.report.figure import COLOURS
 from focusfl.report.html import page
+from focusfl.report.names import COLOURS
 
 CHROME = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -112,7 +112,7 @@ def test_the_page_asks_the_network_for_nothing(opened):
 
 
 def test_every_group_of_runs_has_a_curve_and_every_scene_a_panel(opened):
-    assert len(paths(opened)) == 6 and len(paths(opened, 1)) == 2
+    assert len(paths(opened)) == 6 and len(paths(opened, 1)) == 1  # the best of two
     assert all(len(path) > 10 for path in paths(opened))
     assert len(find(opened, "#study-0 .curves .panel")) == 2
     assert len(find(opened, "#study-0 .curves .band")) == 5  # where seeds differ
@@ -207,7 +207,7 @@ def test_the_pointer_and_the_keyboard_read_values(opened):
     assert not tip.is_displayed()
     ActionChains(opened).move_to_element(panel).perform()
     assert tip.is_displayed()
-    assert "focus" in tip.text
+    assert "FOCUS" in tip.text
     assert 20 < int(re.match(r"rounds: (\d+)", tip.text)[1]) < 40  # of 60, the middle
     by_pointer = tip.text
     panel.send_keys(Keys.ARROW_RIGHT)
@@ -249,13 +249,15 @@ def test_the_table_is_sorted_by_a_click_and_by_the_keyboard(opened):
     assert head.get_attribute("aria-sort") == "descending"
     assert column(number)[0] == "∞"
     click(opened, "#study-0 .wide th:nth-child(2) button")
-    assert column(2) == sorted(column(2))
+    assert column(2) == sorted(column(2), key=str.casefold)
     assert head.get_attribute("aria-sort") == "none"
 
 
 def test_verdicts_are_words(opened):
-    verdicts = {cell.text for cell in find(opened, "#study-0 td:nth-child(3)")}
+    verdicts = {cell.text for cell in find(opened, "#study-0 td:nth-child(3) b")}
     assert verdicts == {"exact", "biased at 2e-2", "diverged in round 12"}
+    reasons = {cell.text for cell in find(opened, "#study-0 td:nth-child(3) small")}
+    assert "has settled away from the optimum" in reasons
 
 
 def test_who_took_part_is_drawn_with_p_and_can_show_ages(opened):
@@ -270,6 +272,81 @@ def test_who_took_part_is_drawn_with_p_and_can_show_ages(opened):
         "tracking gap at most 1.0e-15"
         in find(opened, "#study-0 .clients figcaption")[0].text
     )
+
+
+def test_a_grid_shows_its_best_step_and_all_of_them_on_request(opened):
+    def rows():
+        return sum(
+            row.is_displayed() for row in find(opened, "#study-1 .wide tbody tr")
+        )
+
+    def labels():
+        return [one.text for one in find(opened, "#study-1 .legend button")]
+
+    assert rows() == 1 and labels() == ["FOCUS (lr 0.1)"]
+    click(opened, "#study-1 .controls input[value=all]")
+    assert rows() == len(paths(opened, 1)) == 2
+    assert labels() == ["FOCUS (lr 0.1)", "FOCUS (lr 0.2)"]
+    assert said(opened, 1) == "every step size is shown"
+    click(opened, "#study-1 .rows input[value=best]")  # beside the table, too
+    assert rows() == len(paths(opened, 1)) == 1
+    assert find(opened, "#study-1 .controls input[value=best]")[0].is_selected()
+
+
+def said(browser, study):
+    return find(browser, f"#study-{study} .said")[0].get_attribute("textContent")
+
+
+def test_a_grid_has_a_figure_of_errors_by_step_size_and_others_have_none(opened):
+    assert not find(opened, "#study-0 .steps")[0].is_displayed()
+    assert len(find(opened, "#study-1 .steps .step-curve")) == 1
+    assert len(find(opened, "#study-1 .steps .mark")) == 2
+    name = find(opened, "#study-1 .steps .y-name")[0]
+    assert name.get_attribute("textContent") == "relative gradient at the end"
+    click(opened, "#study-1 .heights input[value=rounds_to_target]")
+    name = find(opened, "#study-1 .steps .y-name")[0]
+    assert name.get_attribute("textContent") == "rounds to 1e-8"
+
+
+def test_the_legend_says_what_it_hides(opened):
+    (told,) = find(opened, "#study-0 .said")
+    assert told.get_attribute("aria-live") == "polite"
+    click(opened, "#study-0 .legend button:nth-child(2)")
+    assert said(opened, 0) == "FedAvg hidden: 2 of 3 curves are shown"
+    click(opened, "#study-0 .legend button:nth-child(2)")
+    assert said(opened, 0) == "FedAvg shown: 3 of 3 curves are shown"
+
+
+def test_the_ticks_of_an_axis_have_one_notation(opened):
+    def ticks(kind):
+        found = find(opened, f"#study-0 .curves .panel:nth-child(1) .{kind}-tick")
+        return [one.get_attribute("textContent") for one in found]
+
+    assert len(ticks("y")) > 3 and all(text.startswith("10") for text in ticks("y"))
+    assert len(ticks("x")) > 3 and all(text.isdigit() for text in ticks("x"))
+
+
+def test_the_predicted_bias_is_said_to_be_of_the_mean_iterate(opened):
+    keys = [one.text for one in find(opened, "#study-0 .legend .key")]
+    assert "predicted bias, of the mean iterate" in keys
+
+
+@pytest.mark.parametrize("width", [390, 700, 1000, 1400])
+def test_a_table_fits_or_says_that_it_scrolls(opened, width):
+    look(opened, width)
+    time.sleep(0.2)
+    for study in (0, 1):
+        inside, cells, told = opened.execute_script(
+            """const box = document.querySelector(`#study-${arguments[0]} .wide`);
+            const right = box.getBoundingClientRect().right + 1;
+            const cells = [...box.querySelectorAll("tbody td")];
+            return [box.scrollWidth <= box.clientWidth + 1,
+                    cells.every((cell) => cell.getBoundingClientRect().right <= right),
+                    !document.querySelector(`#study-${arguments[0]} .more`).hidden]""",
+            study,
+        )
+        assert inside == cells and told == (not inside)
+        assert inside or 640 < width < 1400
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -340,9 +417,9 @@ def test_downloads_hold_what_is_shown(opened, tmp_path):
     )
     assert curves.decode().startswith("participation,curve,lr,local_steps,round")
     assert len(curves.decode().splitlines()) == 1 + 2 * 3 * 61
-    assert "focus,exact,0.1" in table.decode()
+    assert "FOCUS,exact,0.1" in table.decode() and "FOCUS,exact,0.2" in table.decode()
     assert json.loads(data)["name"] == "grid"
-    assert drawing.decode().count('class="curve"') == 2
+    assert drawing.decode().count('class="curve"') == 1
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
 
 

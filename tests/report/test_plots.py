@@ -20,7 +20,7 @@ def test_a_panel_per_scene_a_line_per_group_and_a_band_where_seeds_differ(tmp_pa
     figure = plot([make_study(tmp_path)])
     full, rare = figure.axes
     assert [panel.get_title() for panel in (full, rare)] == ["full", "rare"]
-    assert list(lines(full)) == ["focus", "fed_avg", "scaffold"]
+    assert list(lines(full)) == ["FOCUS", "FedAvg", "SCAFFOLD"]
     assert len(full.collections) == 3
     assert full.get_yscale() == "log" and full.get_xlabel() == "rounds"
     assert rare.get_ylim()[1] <= 2e4  # what has diverged does not squeeze the rest
@@ -30,7 +30,7 @@ def test_the_line_is_the_median_over_seeds(tmp_path):
     runs = [make_run("a", "focus", seed) for seed in range(3)]
     (panel,) = plot([save(tmp_path, runs)]).axes
     wanted = np.median([run.curves["distance"] for run in runs], axis=0)
-    assert np.array_equal(lines(panel)["focus"].get_ydata(), wanted)
+    assert np.array_equal(lines(panel)["FOCUS"].get_ydata(), wanted)
 
 
 def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
@@ -39,18 +39,18 @@ def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
         [found], "vectors-sent", "grad-norm", scenes=["rare"], algorithms=["focus"]
     )
     (panel,) = figure.axes
-    assert list(lines(panel)) == ["focus"]
+    assert list(lines(panel)) == ["FOCUS"]
     assert panel.get_xlabel() == "vectors sent"
-    assert figure.get_supylabel() == "norm of the gradient"
-    assert lines(panel)["focus"].get_xdata()[-1] == found.runs[0].row["vectors_sent"]
+    assert figure.get_supylabel() == "‖∇F(x)‖"
+    assert lines(panel)["FOCUS"].get_xdata()[-1] == found.runs[0].row["vectors_sent"]
 
 
 def test_against_the_best_the_best_is_one(tmp_path):
     full, _ = plot([make_study(tmp_path)], relative=True).axes
     assert np.all(
-        lines(full)["focus"].get_ydata()[1:] <= lines(full)["fed_avg"].get_ydata()[1:]
+        lines(full)["FOCUS"].get_ydata()[1:] <= lines(full)["FedAvg"].get_ydata()[1:]
     )
-    assert lines(full)["focus"].get_ydata()[20] == 1
+    assert lines(full)["FOCUS"].get_ydata()[20] == 1
 
 
 def test_theory_and_a_reference_line_are_added_when_asked_for(tmp_path):
@@ -71,6 +71,60 @@ def test_a_figure_is_as_wide_as_it_is_told_whatever_is_in_it(tmp_path):
     assert figure.get_size_inches()[0] == 3.4
 
 
+def grid(tmp_path):
+    runs = [
+        make_run("a", name, seed, lr=lr, rate=rate)
+        for name, rates in (("focus", (0.6, 0.5)), ("mifa", (0.7, 0.8)))
+        for lr, rate in zip((0.1, 0.2), rates, strict=True)
+        for seed in range(2)
+    ]
+    runs += [make_run("a", "fedavg", 0, lr=0.1, bias=0.1)]
+    runs += [make_run("a", "fedavg", 0, lr=0.2, diverged_at=9)]
+    return save(tmp_path, runs)
+
+
+def test_of_a_grid_the_best_steps_are_drawn_and_all_on_request(tmp_path):
+    found = grid(tmp_path)
+    (panel,) = plot([found]).axes
+    assert list(lines(panel)) == ["FOCUS (lr 0.2)", "MIFA (lr 0.1)", "FedAvg (lr 0.1)"]
+    (panel,) = plot([found], all_steps=True).axes
+    assert len(lines(panel)) == 6
+
+
+def test_a_grid_is_drawn_against_its_step_sizes(tmp_path):
+    figure = plot([grid(tmp_path)], "step-size")
+    (panel,) = figure.axes
+    assert panel.get_xscale() == panel.get_yscale() == "log"
+    assert {label: list(line.get_xdata()) for label, line in lines(panel).items()} == {
+        "FOCUS": [0.1, 0.2], "MIFA": [0.1, 0.2], "FedAvg": [0.1],
+    }  # fmt: skip
+    crosses = [list(line.get_xdata()) for line in panel.get_lines()
+               if line.get_marker() == "x"]  # fmt: skip
+    assert [lr for found in crosses for lr in found] == [0.2]  # what has diverged
+    assert figure.get_supylabel() == "relative error at the end"
+
+
+@pytest.mark.parametrize(
+    "y, words", [("loss", "must be error or"), ("accuracy", "must be error or")]
+)
+def test_what_a_grid_cannot_be_drawn_by_is_said(tmp_path, y, words):
+    with pytest.raises(ValueError, match=words):
+        plot([grid(tmp_path)], "step-size", y)
+
+
+def test_a_study_of_one_step_cannot_be_drawn_against_it(tmp_path):
+    with pytest.raises(ValueError, match="needs a study with several lr"):
+        plot([make_study(tmp_path)], "step-size")
+
+
+def test_labels_are_on_one_line_and_the_page_says_the_same(tmp_path):
+    found = make_study(tmp_path, optimal_loss=100.0)
+    assert plot([found]).get_supylabel() == "‖x − x*‖ / ‖x*‖"
+    figure = plot([found], y="suboptimality")
+    assert figure.get_supylabel() == "F(x) − F*"
+    assert figure.axes[0].get_yscale() == "log"
+
+
 def test_a_loss_below_zero_is_drawn_without_logarithms(tmp_path):
     run = make_run("a", "focus", 0)
     run.curves["loss"][:] -= 200
@@ -81,10 +135,10 @@ def test_a_loss_below_zero_is_drawn_without_logarithms(tmp_path):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"x": "hours"}, "--x must be one of rounds, vectors-sent"),
+        ({"x": "hours"}, "--x must be one of rounds, vectors-sent, "),
         ({"y": "speed"}, "--y must be one of distance, loss, grad_norm"),
         ({"scenes": ["moon"]}, "--scenes must be among full, rare; got 'moon'"),
-        ({"algorithms": ["sgd"]}, "--algorithms must be among fed_avg, focus"),
+        ({"algorithms": ["sgd"]}, "--algorithms must be among fedavg, focus"),
         ({"width": 0.0}, "--width is in inches"),
     ],
 )

@@ -60,8 +60,8 @@ def _reproduce(options: argparse.Namespace) -> int:
         best = list(reproduce.tuned(plan, watch))
     shown = [cell for cell in cells if cell.participation in reproduce.FIGURE]
     figures = {
-        "figure": figure.convergence(shown),
-        "tuned": figure.convergence(best, ("rounds", "vectors sent")),
+        "figure": lambda: figure.convergence(shown),
+        "tuned": lambda: figure.convergence(best, ("rounds", "vectors sent")),
     }
     matrix, tuned = table.matrix(cells), table.matrix(best)
     found = {
@@ -73,17 +73,14 @@ def _reproduce(options: argparse.Namespace) -> int:
     files = [
         write(place / "results.json", json.dumps(about, indent=1)),
         write(place / "table.md", text),
-        *(
-            write(place / f"{name}.png", figure.render(drawing, "png"))
-            for name, drawing in figures.items()
-        ),
+        *figure.saved(place, figures),
     ]
     if options.json:
         print(json.dumps({**found, "files": [str(f) for f in files]}, indent=2))
     else:
         terminal.print_table(_lead(plan), *matrix)
         terminal.print_table("each at its own best step of a grid", *tuned)
-        print("E(k): exact, at 1e-8 in round k. ∞: diverged. ↓: still falling.")
+        print(table.KEY)
         print("written: " + "  ".join(str(f) for f in files))
     return 0
 
@@ -102,18 +99,23 @@ def _regimes(options: argparse.Namespace) -> int:
     from focusfl.report import figure, regimes, terminal
 
     _refuse(options, "set", "algorithms")
-    drawing, rows = regimes.regimes_figure()
+    found = regimes.regimes()
+    rows = [row for panel in found for row in panel.rows]
     place = folder(options, "reproduce-regimes")
-    file = write(place / "figure.png", figure.render(drawing, "png"))
+    told = json.dumps([row._asdict() for row in rows], indent=1)
+    files = [
+        write(place / "results.json", told),
+        *figure.saved(place, {"figure": lambda: regimes.regimes_figure(found)}),
+    ]
     if options.json:
-        found = [row._asdict() for row in rows]
-        print(json.dumps({"rows": found, "files": [str(file)]}, indent=2))
+        about = {"rows": json.loads(told), "files": [str(file) for file in files]}
+        print(json.dumps(about, indent=2))
         return 0
     texts = [
         (row.regime, row.what, *(f"{value:.4g}" for value in row[2:])) for row in rows
     ]
     terminal.print_table("FOCUS, measured and predicted", regimes.Row._fields, texts)
-    print(f"written: {file}")
+    print("written: " + "  ".join(str(f) for f in files))
     return 0
 
 
@@ -133,11 +135,10 @@ def _hospitals(options: argparse.Namespace) -> int:
     place = folder(options, f"reproduce-{plan.name}")
     with terminal.progress(seeds * study.total_rounds(plan)) as watch:
         outcome = hospitals.serve(splits, watch)
-    picture = figure.render(report.figure(outcome), "png")
     files = [
         *hospitals.save(outcome, place),
         write(place / "table.md", report.markdown(outcome)),
-        write(place / "figure.png", picture),
+        *figure.saved(place, {"figure": lambda: report.figure(outcome)}),
     ]
     if options.json:
         found = {"served": outcome.rows(), "files": [str(file) for file in files]}
@@ -153,7 +154,6 @@ def _hospitals(options: argparse.Namespace) -> int:
 def _images(options: argparse.Namespace) -> int:
     """SG-FOCUS on CIFAR-10: curves, a table and who has which classes."""
     from focusfl.experiment import images
-    from focusfl.experiment.files import write
     from focusfl.report import figure, terminal
     from focusfl.report import images as report
 
@@ -171,14 +171,10 @@ def _images(options: argparse.Namespace) -> int:
             )
         )  # fmt: skip
     figures = {
-        "accuracy": report.accuracy_figure(curves),
-        "clients": report.bubble_figure(images.counts()),
+        "accuracy": lambda: report.accuracy_figure(curves),
+        "clients": lambda: report.bubble_figure(images.counts()),
     }
-    files = [
-        write(place / f"{name}.png", figure.render(drawing, "png"))
-        for name, drawing in figures.items()
-    ]
-    files.append(place / "results.json")
+    files = [*figure.saved(place, figures), place / "results.json"]
     if options.json:
         found = [curve._asdict() | {"final": curve.final} for curve in curves]
         about = {"curves": found, "files": [str(file) for file in files]}

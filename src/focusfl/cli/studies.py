@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from focusfl.cli.options import changes, folder, results, words
 
 if TYPE_CHECKING:
-    from focusfl.experiment.results import Results
+    from focusfl.experiment.config import Study
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -107,7 +107,7 @@ def _new(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from focusfl.experiment import config, keep
-    from focusfl.report import terminal
+    from focusfl.report import shown, terminal
 
     if options.workers < 0:
         raise ValueError(f"--workers must not be negative; got {options.workers}.")
@@ -119,8 +119,8 @@ def _run(options: argparse.Namespace) -> int:
     left = keep.Shelf(place, plan, fresh=options.fresh).left()
     if options.resume and not keep.begun(place):
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
-    shown = terminal.silence if options.quiet else terminal.study_progress
-    with ExitStack() as open_, shown(plan, left) as (watch, ended):
+    watched = terminal.silence if options.quiet else terminal.study_progress
+    with ExitStack() as open_, watched(plan, left) as (watch, ended):
         for track in trackers:
             open_.enter_context(track)
 
@@ -135,18 +135,34 @@ def _run(options: argparse.Namespace) -> int:
                 plan, place, watch, finished, options.workers, fresh=options.fresh
             )
         except KeyboardInterrupt:
-            print(
-                f"what has ended is kept in {place}; --resume goes on", file=sys.stderr
-            )
+            _say_what_is_kept(place, plan)
             raise
-    files = _files(found)
+    files = shown.save_report(found)
     if options.json:
         cells = [run.row for run in found.runs]
         print(json.dumps({"cells": cells, "files": [str(f) for f in files]}, indent=2))
     elif not options.quiet:
-        _print(found, len(left))
+        shown.print_report(found)
+        if not left:
+            print("nothing was left to run; --fresh runs everything again.")
         print("written: " + "  ".join(str(f) for f in files))
     return 0
+
+
+def _say_what_is_kept(place: Path, plan: "Study") -> None:
+    """How much of an interrupted study need not be run again."""
+    from focusfl.experiment import keep
+    from focusfl.experiment.study import batches
+
+    def count(what):
+        return sum(len(batch.lrs) * len(batch.seeds) for batch in what)
+
+    runs, left = count(batches(plan)), count(keep.Shelf(place, plan).left())
+    print(
+        f"{runs - left} of {runs} runs have ended and are kept in {place}; "
+        "the same command with --resume runs the rest",
+        file=sys.stderr,
+    )
 
 
 def _trackers(specs: list[str]) -> list[Any]:
@@ -155,42 +171,6 @@ def _trackers(specs: list[str]) -> list[Any]:
     from focusfl.track import tracker
 
     return [tracker(spec) for spec in specs]
-
-
-def _files(found: "Results") -> list[Path]:
-    """Draw what was found; give every file of the study."""
-    from focusfl.experiment import results
-    from focusfl.experiment.files import write
-    from focusfl.report import figure, html, plots
-
-    folder = found.folder
-    files = [folder / results.CURVES, folder / results.MANIFEST]
-    picture = figure.render(plots.plot([found]), "png")
-    return [
-        *files,
-        write(folder / "figure.png", picture),
-        write(folder / "index.html", html.page([found])),
-    ]
-
-
-def _print(found: "Results", ran: int) -> None:
-    from focusfl.report import terminal
-    from focusfl.report.groups import grouped
-    from focusfl.report.rows import columns
-
-    about, groups = found.manifest["problem"], grouped(found)
-    seeds = len({run.row["seed"] for run in found.runs})
-    title = f"{about['kind']}, {about['num_clients']} clients" + (
-        f", medians over {seeds} seeds" if seeds > 1 else ""
-    )
-    left_out = ("seconds", "tracking_gap", "vectors_to_target")
-    table = [c for c in columns(groups) if c.name not in left_out]
-    table.sort(key=lambda column: column.name == "verdict")
-    texts = [[column.text(cell) for cell in column.cells] for column in table]
-    rows = list(zip(*texts, strict=True))
-    terminal.print_table(title, [column.title for column in table], rows)
-    if not ran:
-        print("nothing was left to run; --fresh runs everything again.")
 
 
 def _theory(options: argparse.Namespace) -> int:

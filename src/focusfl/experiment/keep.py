@@ -148,6 +148,7 @@ def complete(
                 "kind": study.source["problem"]["kind"],
                 "num_clients": study.problem.num_clients,
                 "size": _size(study.problem.x0),
+                "optimal_loss": _optimal_loss(study.problem),
             },
             "scenes": {
                 name: _about(scene.participation, study.problem.num_clients)
@@ -214,6 +215,15 @@ def _size(x: Any) -> int:
 
     tree.map(add, x)
     return total
+
+
+def _optimal_loss(problem: Any) -> float | None:
+    """F at the optimum, where that is known."""
+    optimum = getattr(problem, "optimum", None)
+    if optimum is None:
+        return None
+    loss = problem.objective.evaluate(optimum, problem.held).get("loss")
+    return None if loss is None else float(loss)
 
 
 def _commit() -> str | None:

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from queue import Empty
 from typing import Any
 
@@ -14,7 +14,7 @@ from focusfl.engines.run import Progress
 from focusfl.experiment import config
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
-from focusfl.experiment.study import Batch, Watch, carry_out, side_by_side, threads
+from focusfl.experiment.study import Batch, Watch, carry_out, threads
 
 TICK = 0.1  # seconds between two looks at what workers say
 
@@ -32,7 +32,14 @@ def carried_out(
     def one(batch: Batch) -> list[Run]:
         return [cell.run() for cell in carry_out(study, batch, watch)]
 
-    yield from zip(todo, side_by_side(one, todo, threads(study)), strict=True)
+    # As they end, not in order: an interrupt must not lose what waits for its turn.
+    pool = ThreadPoolExecutor(threads(study))
+    try:
+        waiting = {pool.submit(one, batch): batch for batch in todo}
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _in_processes(
@@ -96,6 +103,8 @@ def _follow() -> None:
 
 def _one(batch: Batch) -> list[Run]:
     def watch(*_: str) -> Progress:
+        _WORKER["said"].put((batch, 0, {}))  # it has begun, and will compile first
+
         def tell(done: int, metrics: Mapping[str, Any]) -> None:
             _WORKER["said"].put((batch, done, dict(metrics)))
 

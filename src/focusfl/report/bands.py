@@ -6,13 +6,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from focusfl.experiment.results import AXES, Run
-from focusfl.report.groups import quartiles
+from focusfl.experiment.results import AXES, Columns, Run
+from focusfl.report.groups import GAP
+from focusfl.report.numbers import quartiles
 
 LABELS = {  # of the metrics, in the order they are offered
-    "distance": "relative distance to the optimum",
+    "distance": "‖x − x*‖ / ‖x*‖",
+    GAP: "F(x) − F*",
     "loss": "loss",
-    "grad_norm": "norm of the gradient",
+    "grad_norm": "‖∇F(x)‖",
     "accuracy": "accuracy",
 }
 AXIS_LABELS = dict(
@@ -20,6 +22,7 @@ AXIS_LABELS = dict(
         AXES, ("rounds", "vectors sent", "gradient evaluations", "seconds"), strict=True
     )
 )
+SHORT = {"distance": "distance", "grad_norm": "gradient norm", GAP: "F − F*"}
 RISING = "accuracy"  # more of it is better; of all else, less
 SMALLEST = 1e-17  # what is below is rounding, and zero has no logarithm
 
@@ -46,25 +49,37 @@ def band(runs: list[Run], metric: str) -> Band | None:
 
     A run that stopped early keeps its last value; one that diverged counts as worst.
     """
-    runs = [run for run in runs if metric in run.curves]
-    if not runs:
+    known = [_evaluated(run, metric) for run in runs if metric in run.curves]
+    if not known:
         return None
-    length = max(len(run.curves[metric]) for run in runs)
+    rounds = np.unique(np.concatenate([curves["round"] for _, curves in known]))
     worst = -np.inf if metric == RISING else np.inf
-    values = np.empty((len(runs), length))
-    for row, run in zip(values, runs, strict=True):
-        curve = run.curves[metric]
-        diverged = run.row["diverged_at"] is not None
-        row[: len(curve)] = np.where(np.isfinite(curve), curve, worst)
-        row[len(curve) :] = worst if diverged else row[len(curve) - 1]
+    values = np.empty((len(known), len(rounds)))
+    for row, (run, curves) in zip(values, known, strict=True):
+        at = np.searchsorted(curves["round"], rounds, side="right") - 1
+        curve = np.where(np.isfinite(curves[metric]), curves[metric], worst)
+        row[:] = curve[at]
+        if run.row["diverged_at"] is not None:
+            row[rounds > curves["round"][-1]] = worst
     low, mid, high = quartiles(values)
     broken = np.flatnonzero(~np.isfinite(mid))
-    end = max(1, broken[0]) if len(broken) else length
+    end = max(1, broken[0]) if len(broken) else len(rounds)
     axes = {
-        axis: np.median([_padded(run.curves[axis], length) for run in runs], axis=0)
+        axis: np.median(
+            [np.interp(rounds, own["round"], own[axis]) for _, own in known], axis=0
+        )
         for axis in AXES
     }
+    axes["round"] = rounds.astype(float)  # a run that stopped early keeps its place
     return _each(Band(axes, low, mid, high), lambda values: values[:end])
+
+
+def _evaluated(run: Run, metric: str) -> tuple[Run, Columns]:
+    """A run without the rounds after which a metric was not evaluated."""
+    there = ~np.isnan(run.curves[metric])
+    if there.all() or run.row["diverged_at"] is not None:  # then it is not a number
+        return run, run.curves
+    return run, {name: values[there] for name, values in run.curves.items()}
 
 
 def relative(bands: list[Band], metric: str, axis: str) -> list[Band]:
@@ -93,12 +108,12 @@ def relative_label(metric: str) -> str:
         return "loss above the lowest reached"
     if metric == RISING:
         return "accuracy minus the best there"
-    return f"{_short(metric)} ÷ the best there"
+    return f"{short(metric)} ÷ the best there"
 
 
 def label(metric: str) -> str:
     """A metric, in words."""
-    return LABELS.get(metric, _short(metric))
+    return LABELS.get(metric, short(metric))
 
 
 def thinned(one: Band, points: int) -> Band:
@@ -125,13 +140,9 @@ def thinned(one: Band, points: int) -> Band:
     return _each(one, lambda values: values[at])
 
 
-def _short(metric: str) -> str:
-    short = {"grad_norm": "norm of the gradient"}
-    return short.get(metric, metric.replace("_", " "))
-
-
-def _padded(curve: np.ndarray, length: int) -> np.ndarray:
-    return np.pad(curve, (0, length - len(curve)), mode="edge")
+def short(metric: str) -> str:
+    """A metric, in a word or two."""
+    return SHORT.get(metric, metric.replace("_", " "))
 
 
 def _each(one: Band, change: Callable[[Curve], Curve]) -> Band:

@@ -38,15 +38,24 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         sub.add_argument("-o", "--out", type=Path, default=Path(default), help=help)
     plot.add_argument(
         "--x", default="rounds",
-        help="rounds, vectors-sent, gradient-evaluations or seconds (rounds)",
+        help="rounds, vectors-sent, gradient-evaluations, seconds, or step-size, which "
+        "draws what every run of a grid ended with (rounds)",
     )  # fmt: skip
-    plot.add_argument("--y", help="distance, loss, grad-norm, accuracy (the first)")
+    plot.add_argument(
+        "--y",
+        help="distance, suboptimality, loss, grad-norm, accuracy (the first); of "
+        "step-size: error, rounds-to-target, accuracy",
+    )
     plot.add_argument(
         "--relative", action="store_true", help="show it against the best curve"
     )
     plot.add_argument(
         "--theory", action="store_true", help="add what theory predicts, dashed"
     )
+    plot.add_argument(
+        "--all-steps", action="store_true",
+        help="draw every step size, not the best of each algorithm alone",
+    )  # fmt: skip
     plot.add_argument("--reference", type=float, help="height of a line to compare to")
     for flag, what in (("--scenes", "scenes"), ("--algorithms", "algorithms")):
         plot.add_argument(flag, type=_words, metavar="A,B", help=f"only these {what}")
@@ -91,6 +100,7 @@ def _plot(options: argparse.Namespace) -> int:
         [_read(folder) for folder in options.runs], options.x, options.y,
         relative=options.relative, theory=options.theory, reference=options.reference,
         scenes=options.scenes, algorithms=options.algorithms, width=options.width,
+        all_steps=options.all_steps,
     )  # fmt: skip
     return _write(options, figure.render(drawing, kind))
 

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from focusfl.experiment.results import Results
 from focusfl.experiment.verdict import EXACT
-from focusfl.report.groups import NUMBERS, Group, Spread, grouped
+from focusfl.report.groups import Group, grouped
+from focusfl.report.numbers import NUMBERS, Spread
 from focusfl.report.rows import settings
 
 MEASURES = ("error", "accuracy", "rounds_to_target", "vectors_to_target", "seconds")
@@ -18,7 +19,8 @@ class Change(NamedTuple):
     """One number of one group of runs, before and after."""
 
     participation: str
-    algorithm: str  # with its step size where there are several
+    algorithm: str
+    label: str  # the same for people, with its step size where there are several
     what: str  # one of MEASURES
     before: Spread
     after: Spread
@@ -61,7 +63,7 @@ def lines(changes: list[Change]) -> list[tuple[str, ...]]:
     return [
         (
             change.participation,
-            change.algorithm,
+            change.label,
             NUMBERS[change.what].title,
             _text(change.what, change.before),
             _text(change.what, change.after),
@@ -108,7 +110,7 @@ def _changes(before: Group, after: Group) -> Iterator[Change]:
         a, b = before.spread(what), after.spread(what)
         if a is not None and b is not None:
             word = _word(what, a, b)
-            yield Change(before.scene, before.label, what, a, b, word)
+            yield Change(before.scene, before.algorithm, before.label, what, a, b, word)
 
 
 def _word(what: str, a: Spread, b: Spread) -> str:

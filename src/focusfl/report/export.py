@@ -10,12 +10,15 @@ from typing import Any
 from focusfl.experiment.results import AXES, IDENTITY, Results
 from focusfl.experiment.verdict import EXACT
 from focusfl.report.bands import metrics_of
-from focusfl.report.groups import NUMBERS, Spread, grouped
+from focusfl.report.groups import grouped
+from focusfl.report.numbers import NUMBERS, Spread
 from focusfl.report.rows import Column, columns
 
 KINDS = ("curves", "table")
 BEST = ("error", "accuracy", "rounds_to_target", "vectors_to_target", "seconds")
-LEFT_OUT = ("rate", "seconds", "tracking_gap")  # of a table that fits on paper
+LEFT_OUT = (  # of a table that fits on paper
+    "reason", "rate", "seconds", "grad_norm", "tracker_norm", "tracking_gap",
+)  # fmt: skip
 POWER = re.compile(r"\b(\d(?:\.\d+)?)e(-?\d+)\b")
 SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",

@@ -1,27 +1,31 @@
-"""Convergence curves, one panel per participation model."""
+"""Convergence curves, one panel per participation model; figures as files."""
 
 import io
-from itertools import cycle
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from focusfl.experiment.files import write
 from focusfl.experiment.study import Cell
 from focusfl.experiment.summary import errors
 from focusfl.extras import missing
+from focusfl.report.names import label, looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers; FOCUS comes first.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours
-PUBLISHED = "_as_published"
 FLOOR, CEILING = 1e-17, 1e4
 LABELS = {
-    "relative error": r"relative error  $\|x-x^\star\|\,/\,\|x^\star\|$",
-    "relative gradient": r"gradient  $\|\nabla F(x)\|\,/\,\|\nabla F(x_0)\|$",
+    "relative error": "‖x − x*‖ / ‖x*‖",
+    "relative gradient": "‖∇F(x)‖ / ‖∇F(x₀)‖",
 }
+
+
+class NoMatplotlib(ValueError):
+    """Nothing can be drawn here; everything else can be shown."""
 
 
 def blank(**options: Any) -> "Figure":
@@ -29,7 +33,8 @@ def blank(**options: Any) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise missing("figures need", "matplotlib", "plots") from None
+        error = missing("figures need", "matplotlib", "plots")
+        raise NoMatplotlib(str(error)) from None
     return Figure(**options)
 
 
@@ -60,35 +65,22 @@ def convergence(cells: list[Cell], axes: tuple[str, ...] = ("rounds",)) -> "Figu
         panel.set_title(scene, fontsize=11)
     if crowd:
         handles = {line.get_label(): line for p in grid[0] for line in p.get_lines()}
-        shown = [handles[name] for name in names]
-        figure.legend(shown, names, loc="outside right center", frameon=False)
+        shown = [label(name) for name in names]
+        lines = [handles[name] for name in shown]
+        figure.legend(lines, shown, loc="outside right center", frameon=False)
     else:
         grid[0][0].legend(frameon=False)
     return figure
 
 
-def looks(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Choose colour and line of every algorithm."""
-    bases = list(dict.fromkeys(name.removesuffix(PUBLISHED) for name in names))
-    styles = (style for style in STYLES for _ in COLOURS)
-    own = dict(zip(bases, zip(cycle(COLOURS), styles, strict=False), strict=False))
-    return {
-        name: {
-            "color": own[name.removesuffix(PUBLISHED)][0],
-            "linestyle": ":" if name.endswith(PUBLISHED) else own[name][1],
-            "linewidth": 2.0 if name == names[0] else 1.4,
-        }
-        for name in names
-    }
-
-
 def _curve(panel, cell: Cell, axis: str, look: dict[str, Any]) -> None:
-    metrics = cell.result.metrics
-    distance = np.clip(errors(cell.result)[1], FLOOR, CEILING)
-    place = np.arange(len(distance))
-    if axis == "vectors sent":
-        place = np.cumsum(metrics["down"] + metrics["up"])
-    panel.plot(place, distance, label=cell.algorithm, **look)
+    curves = cell.run().curves  # by round: not all of them may have been evaluated
+    values = curves["distance"] if "distance" in curves else curves["grad_norm"]
+    if "distance" not in curves:
+        values = values / (values[0] or 1.0)
+    place = curves["vectors_sent" if axis == "vectors sent" else "round"]
+    distance = np.clip(values, FLOOR, CEILING)
+    panel.plot(place, distance, label=label(cell.algorithm), **look)
     if cell.result.diverged_at is not None:
         panel.plot(place[-1], distance[-1], "x", color=look["color"], label="_")
 
@@ -106,3 +98,13 @@ def render(figure: "Figure", kind: str) -> bytes:
     ):
         figure.savefig(out, format=kind, dpi=160, metadata=dates.get(kind, {}))
     return out.getvalue()
+
+
+def saved(folder: Path, figures: Mapping[str, Callable[[], "Figure"]]) -> list[Path]:
+    """Draw figures into a folder, by name; without matplotlib, say so and draw none."""
+    try:
+        drawn = {name: render(draw(), "png") for name, draw in figures.items()}
+    except NoMatplotlib as error:
+        print(f"no {' and no '.join(figures)}.png: {error}", file=sys.stderr)
+        return []
+    return [write(folder / f"{name}.png", picture) for name, picture in drawn.items()]

@@ -12,7 +12,8 @@ import numpy as np
 
 from focusfl import mixing
 from focusfl.mixing.matrices import Mixing
-from focusfl.report.figure import COLOURS, blank
+from focusfl.report.figure import blank
+from focusfl.report.names import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

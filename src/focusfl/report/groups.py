@@ -1,27 +1,21 @@
 """Runs that differ in their seed alone, and what they say together."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from focusfl.experiment.results import Results, Run
-from focusfl.experiment.summary import TARGET
-from focusfl.report.figure import looks
+from focusfl.report import verdicts
+from focusfl.report.names import label, looks, markers
+from focusfl.report.numbers import NUMBERS, Spread, quartiles, short
 
-LINES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.5)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-HUGE = 1e300  # stands for infinity where numbers are interpolated
-
-
-class Spread(NamedTuple):
-    """Quartiles over seeds; infinite for what was never reached."""
-
-    low: float
-    mid: float
-    high: float
+LINES = (
+    "-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.5)),
+    (0, (9, 2, 1.5, 2, 1.5, 2)), (0, (4, 4)),
+)  # fmt: skip
+GAP = "suboptimality"  # of the loss above that of the optimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +26,11 @@ class Group:
     algorithm: str
     lr: float | None  # None: each run has chosen its own
     local_steps: int
-    label: str  # the same in every scene
+    name: str  # for people, with its local steps where they vary
+    label: str  # with its step size, where that varies; the same in every scene
     runs: list[Run]
+    best: bool = True  # of its algorithm and local steps, in its scene
+    short: str = ""  # its label where only the best steps are shown
 
     @property
     def row(self) -> dict[str, Any]:
@@ -55,46 +52,96 @@ class Group:
         """Whether half of the runs have, or more."""
         return bool(np.median(np.isinf(self.numbers("error"))) > 0)
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What every run says of itself."""
+        return [run.row for run in self.runs]
+
     def verdict(self) -> str:
-        """What became of the runs: one word where they agree, else all words."""
-        words: dict[str, list[dict]] = {}
-        for run in self.runs:
-            words.setdefault(run.row["verdict"], []).append(run.row)
-        if len(words) == 1:
-            return "".join(_told(word, rows) for word, rows in words.items())
-        return ", ".join(
-            f"{_told(word, rows)} ({len(rows)} of {len(self.runs)})"
-            for word, rows in words.items()
-        )
+        """What became of the runs, in a few words."""
+        return verdicts.verdict(self.rows)
 
+    def reason(self) -> str:
+        """Why that is the verdict, in a sentence."""
+        return verdicts.reason(self.rows)
 
-def _told(word: str, rows: list[dict]) -> str:
-    if word == "diverged":
-        return f"diverged in round {int(np.median([r['diverged_at'] for r in rows])):,}"
-    if word == "biased":
-        return f"biased at {sci(float(np.median([r['error'] for r in rows])), 0)}"
-    return word
+    @property
+    def judged_by(self) -> str:
+        """What tells a good run: the distance to x*, or what comes closest to it."""
+        known = self.row["measure"] == "relative error"
+        return "error" if known or self.spread("accuracy") is None else "accuracy"
+
+    @property
+    def score(self) -> tuple[float, ...]:
+        """Less is better: rounds to the target, then the error; or the accuracy."""
+        if self.judged_by == "accuracy":
+            return float(self.diverged), -self.mid("accuracy")
+        lost = float(self.diverged)
+        return lost, self.mid("rounds_to_target"), self.mid("error")
+
+    def mid(self, what: str) -> float:
+        """The median of one of NUMBERS; infinite where no run knows it."""
+        spread = self.spread(what)
+        return np.inf if spread is None else spread.mid
 
 
 def grouped(found: Results) -> list[Group]:
     """Put together what differs in its seed alone, in the order of the study."""
+    lowest = found.manifest["problem"].get("optimal_loss")
+    return group_runs([_with_gap(run, lowest) for run in found.runs])
+
+
+def group_runs(runs: list[Run]) -> list[Group]:
+    """Put together what differs in its seed alone; find the best of each grid."""
     by_key: dict[tuple, list[Run]] = {}
-    for scene in dict.fromkeys(run.row["participation"] for run in found.runs):
-        for run in found.runs:
+    for scene in dict.fromkeys(run.row["participation"] for run in runs):
+        for run in runs:
             if run.row["participation"] == scene:
                 by_key.setdefault(_key(run.row), []).append(run)
     # A label says what varies within a scene: between scenes the panels do.
     steps, counts = _varying(by_key, 2), _varying(by_key, 3)
     groups = []
-    for (scene, name, lr, local_steps), runs in by_key.items():
-        told = []
-        if name in steps:
-            told.append("lr auto" if lr is None else f"lr {short(lr)}")
-        if name in counts:
-            told.append(f"{local_steps} step{'s' * (local_steps != 1)}")
-        label = f"{name} ({', '.join(told)})" if told else name
-        groups.append(Group(scene, name, lr, local_steps, label, runs))
-    return groups
+    for (scene, name, lr, local_steps), own in by_key.items():
+        count = [f"{local_steps} step{'s' * (local_steps != 1)}"] * (name in counts)
+        both = [_lr(lr)] * (name in steps) + count
+        labels = _called(name, count), _called(name, both)
+        groups.append(Group(scene, name, lr, local_steps, *labels, own))
+    return _with_best(groups)
+
+
+def _with_best(groups: list[Group]) -> list[Group]:
+    """Mark the best step of every grid; name it where it is the same in every scene."""
+    grids: dict[tuple, dict[str, list[Group]]] = {}
+    for one in groups:
+        scenes = grids.setdefault((one.algorithm, one.local_steps), {})
+        scenes.setdefault(one.scene, []).append(one)
+    found = {}
+    for scenes in grids.values():
+        best = [min(own, key=lambda one: one.score) for own in scenes.values()]
+        many = max(map(len, scenes.values()))
+        called = best[0].label  # which names the step, if there are several
+        if many > 1 and len({one.lr for one in best}) > 1:
+            called = f"{best[0].name}, best of {many} lr"
+        for one in (one for own in scenes.values() for one in own):
+            found[id(one)] = replace(one, best=one in best, short=called)
+    return [found[id(one)] for one in groups]
+
+
+def _called(name: str, told: list[str]) -> str:
+    return f"{label(name)} ({', '.join(told)})" if told else label(name)
+
+
+def _lr(lr: float | None) -> str:
+    return "lr auto" if lr is None else f"lr {short(lr)}"
+
+
+def _with_gap(run: Run, lowest: float | None) -> Run:
+    """Add F - F*, where F* is known."""
+    if lowest is None or "loss" not in run.curves:
+        return run
+    # Closer than the last digit of F* no difference can be told, nor its sign.
+    gap = np.maximum(run.curves["loss"] - lowest, np.spacing(abs(lowest)))
+    return Run(run.row, {**run.curves, GAP: gap})
 
 
 def _key(row: Mapping[str, Any]) -> tuple:
@@ -126,95 +173,41 @@ def by_scene(groups: Iterable[Group]) -> dict[str, list[Group]]:
     return found
 
 
-def group_looks(groups: Iterable[Group]) -> dict[str, dict[str, Any]]:
-    """Colour, line and marker by label: a colour per algorithm, a line per variant."""
-    labels = dict.fromkeys((one.label, one.algorithm) for one in groups)
+def bests(groups: Iterable[Group]) -> list[Group]:
+    """The best step of each algorithm and number of local steps, in each scene."""
+    return [one for one in groups if one.best]
+
+
+def by_step(groups: Iterable[Group]) -> dict[str, list[Group]]:
+    """The groups of one scene that form a grid of step sizes, each grid in order."""
+    found: dict[str, list[Group]] = {}
+    for one in groups:
+        if one.lr is not None:
+            found.setdefault(one.short, []).append(one)
+    return {
+        name: sorted(own, key=lambda one: one.row["lr"])
+        for name, own in found.items()
+        if len(own) > 1
+    }
+
+
+def group_looks(
+    groups: Iterable[Group], *, short: bool = False, among: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Colour, line and marker by label: a colour per algorithm, a line per variant.
+
+    `among` are the algorithms of everything that is shown with them.
+    """
+    labels = dict.fromkeys(
+        (one.short if short else one.label, one.algorithm) for one in groups
+    )
     algorithms = list(dict.fromkeys(name for _, name in labels))
-    own, found = looks(algorithms), {}
-    for number, name in enumerate(algorithms):
+    everybody = list(dict.fromkeys([*among, *algorithms]))
+    own, marks, found = looks(everybody), markers(everybody), {}
+    for name in algorithms:
         variants = [label for label, of in labels if of == name]
-        for turn, label in enumerate(variants):
-            found[label] = {**own[name], "marker": MARKERS[number % len(MARKERS)]}
+        for turn, variant in enumerate(variants):
+            found[variant] = {**own[name], "marker": marks[name]}
             if len(variants) > 1:
-                found[label]["linestyle"] = LINES[turn % len(LINES)]
+                found[variant]["linestyle"] = LINES[turn % len(LINES)]
     return found
-
-
-def quartiles(values: Float[np.ndarray, "runs *rounds"]) -> np.ndarray:  # noqa: F821
-    """Quartiles over runs; infinity takes part."""
-    bounded = np.clip(values, -HUGE, HUGE)  # infinity times 0 is not a number
-    found = np.quantile(bounded, (0.25, 0.5, 0.75), axis=0)
-    found[found > HUGE / 1e9] = np.inf
-    found[found < -HUGE / 1e9] = -np.inf
-    return found
-
-
-def sci(value: float, digits: int = 1) -> str:
-    """A number as in 1.4e-15."""
-    return _bare(f"{value:.{digits}e}")
-
-
-def short(value: float) -> str:
-    """A number in three digits, as in 0.0002 or 1e9."""
-    return _bare(f"{value:.3g}")
-
-
-def _bare(text: str) -> str:
-    mantissa, e, exponent = text.partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else text
-
-
-class Number(NamedTuple):
-    """Something a run is summed up by: infinite if never reached, NaN if unknown."""
-
-    title: str
-    of: Callable[[Run], float]
-    form: Callable[[float], str]
-    rising: bool = False  # more is better
-    never: str = "never"  # the word for infinity
-
-    def text(self, value: float) -> str:
-        """The number, to be read."""
-        if np.isnan(value):
-            return "–"
-        return self.form(value) if np.isfinite(value) else self.never
-
-
-def _error(run: Run) -> float:
-    return np.inf if run.row["diverged_at"] is not None else run.row["error"]
-
-
-def _accuracy(run: Run) -> float:
-    return float(run.curves["accuracy"][-1]) if "accuracy" in run.curves else np.nan
-
-
-def _to_target(axis: str) -> Callable[[Run], float]:
-    def number(run: Run) -> float:
-        at = run.row["rounds_to_target"]
-        return np.inf if at is None else float(run.curves[axis][at])
-
-    return number
-
-
-def _in_row(name: str) -> Callable[[Run], float]:
-    def number(run: Run) -> float:
-        value = run.row.get(name)
-        return np.nan if value is None else float(value)
-
-    return number
-
-
-_GOAL, _COUNT = sci(TARGET, 0), "{:,.0f}".format
-NUMBERS = {
-    "lr": Number("lr", _in_row("lr"), short),
-    "local_steps": Number("local steps", _in_row("local_steps"), _COUNT),
-    "error": Number("error", _error, sci, never="∞"),
-    "accuracy": Number("accuracy", _accuracy, "{:.4f}".format, rising=True),
-    "rounds_to_target": Number(f"rounds to {_GOAL}", _to_target("round"), _COUNT),
-    "vectors_to_target": Number(
-        f"vectors to {_GOAL}", _to_target("vectors_sent"), _COUNT
-    ),
-    "rate": Number("rate per round", _in_row("rate"), "{:.4f}".format),
-    "seconds": Number("seconds", lambda run: float(run.curves["seconds"][-1]), short),
-    "tracking_gap": Number("tracking gap", _in_row("tracking_gap"), sci),
-}

@@ -6,7 +6,8 @@ import numpy as np
 
 from focusfl.experiment.hospitals import OPTIMUM, TRAINING, Outcome
 from focusfl.report import table
-from focusfl.report.figure import FLOOR, LABELS, blank, looks
+from focusfl.report.figure import FLOOR, LABELS, blank
+from focusfl.report.names import label, looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +47,7 @@ def _table(outcome: Outcome, scene: str, what: str) -> Table:
             for hospital in outcome.hospitals
         ]
         shown = "∞" if np.isinf(error) else f"{error:.0e}" if error else "–"
-        rows.append((name, shown, *entries))
+        rows.append((label(name), shown, *entries))
     title = f"{scene}: {_called(what)}, seeds: {outcome.seeds}"
     return Table(title, ("model", "error", *outcome.hospitals), rows)
 
@@ -85,7 +86,9 @@ def figure(outcome: Outcome) -> "Figure":
     curves, gaps, scores = drawing.subplots(1, 3, width_ratios=(1.1, 1, 1))
     for name in names:
         middle = np.median(outcome.curves[scene, name], axis=0)
-        curves.plot(np.clip(middle, FLOOR, None), label=name, **look[name])
+        rounds = np.flatnonzero(~np.isnan(middle))  # those that were evaluated
+        height = np.clip(middle[rounds], FLOOR, None)
+        curves.plot(rounds, height, label=label(name), **look[name])
     curves.set_yscale("log")
     curves.set_xlabel("rounds")
     curves.set_ylabel(LABELS["relative error"])
@@ -106,7 +109,7 @@ def figure(outcome: Outcome) -> "Figure":
         panel.grid(alpha=0.25, linewidth=0.6)
         panel.spines[["top", "right"]].set_visible(False)
     handles = {line.get_label(): line for p in (curves, scores) for line in p.lines}
-    shown = [*names, "x*"]
+    shown = [*map(label, names), "x*"]
     drawing.legend(
         [handles[name] for name in shown], shown, loc="outside right center",
         frameon=False,

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Int
 
 from focusfl.experiment.images import LAST, Curve
-from focusfl.report.figure import COLOURS, blank, looks
+from focusfl.report.figure import blank
+from focusfl.report.names import COLOURS, label, looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +50,7 @@ def lines(curves: list[Curve]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 run.participation,
-                run.algorithm,
+                label(run.algorithm),
                 run.step,
                 f"{run.lr:g}",
                 "–" if early is None else f"{early:.3f}",
@@ -83,8 +84,10 @@ def accuracy_figure(curves: list[Curve]) -> "Figure":
             runs = list(same)
             shortest = min(runs, key=lambda c: len(c.at))
             mean = np.mean([c.accuracy[: len(shortest.at)] for c in runs], 0)
-            label = name if step == "paper" else f"{name}, {runs[0].run.lr:g}"
-            panel.plot(shortest.at, mean, label=label, **look[name])
+            called = label(name)
+            if step != "paper":
+                called += f", {runs[0].run.lr:g}"
+            panel.plot(shortest.at, mean, label=called, **look[name])
             known = PUBLISHED.get((scene, name))
             if known and step == "paper" and shortest.at[-1] >= PUBLISHED_AT[0]:
                 style = look[name] | {"linestyle": "--", "linewidth": 1.0}

@@ -1,6 +1,5 @@
 """Publication figures: quartiles over seeds, a panel per scene."""
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +8,16 @@ from focusfl.experiment.results import Results
 from focusfl.report import bands
 from focusfl.report.bands import Band
 from focusfl.report.figure import CEILING, blank
-from focusfl.report.groups import Group, by_scene, group_looks, grouped, study_names
+from focusfl.report.groups import (
+    Group,
+    bests,
+    by_scene,
+    by_step,
+    group_looks,
+    grouped,
+    study_names,
+)
+from focusfl.report.numbers import NUMBERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,11 +25,14 @@ if TYPE_CHECKING:
 
 KINDS = ("pdf", "svg", "png")
 AXES = {label.replace(" ", "-"): axis for axis, label in bands.AXIS_LABELS.items()}
+STEPS = "step-size"  # an axis of another kind: a point for every run of a grid
+STEP_HEIGHTS = ("error", "rounds_to_target", "accuracy")
 WIDTH = 6.75  # inches: the text of a page in two columns
 ACROSS = 4  # panels in a row, at most
 TEXT = 8  # points
 
 Curves = list[tuple[Group, Band]]
+Drawn = list[tuple[str, Group, Band]]  # with the name in the legend
 
 
 def plot(
@@ -34,14 +45,23 @@ def plot(
     reference: float | None = None,
     scenes: list[str] | None = None,
     algorithms: list[str] | None = None,
+    all_steps: bool = False,
     width: float = WIDTH,
 ) -> "Figure":
-    """Draw a metric, the first there is, against one of AXES."""
-    if x not in AXES:
-        raise ValueError(f"--x must be one of {', '.join(AXES)}; got {x!r}.")
+    """Draw a metric, the first there is, against one of AXES, or what runs of a grid
+    end with against their STEPS.
+
+    Of a grid of step sizes the best is drawn, unless `all_steps` are asked for.
+    """
+    if x not in (*AXES, STEPS):
+        raise ValueError(f"--x must be one of {', '.join((*AXES, STEPS))}; got {x!r}.")
     if not 1 <= width <= 50:
         raise ValueError(f"--width is in inches, from 1 to 50; got {width}.")
     chosen = _chosen(studies, scenes, algorithms)
+    if x == STEPS:
+        return _against_steps(chosen, y, width)
+    if not all_steps:
+        chosen = [(title, bests(own)) for title, own in chosen]
     groups = [one for _, own in chosen for one in own]
     metrics = bands.metrics_of(run for one in groups for run in one.runs)
     metric = metrics[0] if y is None else y.replace("-", "_")
@@ -50,26 +70,82 @@ def plot(
     panels = [(title, _curves(own, metric, AXES[x], relative)) for title, own in chosen]
     shown = [band for _, curves in panels for _, band in curves]
     lowest = min(float(band.low.min()) for band in shown)
-    looks = group_looks(groups)
+    names = {id(one): one.label if all_steps else one.short for one in groups}
+    looks = group_looks(groups, short=not all_steps)
     figure, grid = _sheet(len(panels), list(looks), width)
     for panel, (title, curves) in zip(grid, panels, strict=True):
-        _draw(panel, curves, AXES[x], looks)
+        drawn = [(names[id(one)], one, band) for one, band in curves]
+        _draw(panel, drawn, AXES[x], looks)
         if theory and metric == "distance" and not relative:
-            _theory(panel, curves, AXES[x], looks, lowest)
+            _theory(panel, drawn, AXES[x], looks, lowest)
         if reference is not None:
             panel.axhline(reference, color="0.4", linewidth=0.8, zorder=1)
         panel.set_title(title, fontsize=TEXT + 1)
         panel.set_xlabel(x.replace("-", " "), fontsize=TEXT)
     _heights(grid[0], shown, metric, relative)
     words = bands.relative_label(metric) if relative else bands.label(metric)
-    figure.supylabel(textwrap.fill(words, 24), fontsize=TEXT)
+    figure.supylabel(words, fontsize=TEXT)
+    _legend(figure, grid, list(looks), width)
+    return figure
+
+
+def _against_steps(
+    chosen: list[tuple[str, list[Group]]], y: str | None, width: float
+) -> "Figure":
+    """What the runs of a grid end with, by step size, on logarithms both ways."""
+    panels = [(title, by_step(own)) for title, own in chosen]
+    shown = [one for _, grids in panels for own in grids.values() for one in own]
+    if not shown:
+        raise ValueError(f"--x {STEPS} needs a study with several lr; this has one.")
+    what = "error" if y is None else y.replace("-", "_")
+    if what not in STEP_HEIGHTS or all(one.spread(what) is None for one in shown):
+        raise ValueError(f"--y of --x {STEPS} must be error or rounds-to-target, or "
+                         f"accuracy where it is known; got {y!r}.")  # fmt: skip
+    looks = group_looks(shown, short=True)
+    figure, grid = _sheet(len(panels), list(looks), width)
+    for panel, (title, grids) in zip(grid, panels, strict=True):
+        for short, own in grids.items():
+            _grid(panel, own, what, looks[short])
+        panel.set_xscale("log")
+        panel.set_title(title, fontsize=TEXT + 1)
+        panel.set_xlabel("step size lr", fontsize=TEXT)
+    if what != "accuracy":
+        grid[0].set_yscale("log")
+    measure = shown[0].row["measure"]
+    words = f"{measure} at the end" if what == "error" else NUMBERS[what].title
+    figure.supylabel(words, fontsize=TEXT)
+    _legend(figure, grid, list(dict.fromkeys(one.name for one in shown)), width)
+    return figure
+
+
+def _grid(panel: "Axes", own: list[Group], what: str, look: dict[str, Any]) -> None:
+    """One line of a step-size figure; a cross on top for what never got anywhere."""
+    colour = look["color"]
+    points = [(one.row["lr"], one.spread(what)) for one in own]
+    ends = [(lr, s) for lr, s in points if s and np.isfinite(s.mid)]
+    lrs = [lr for lr, _ in ends]
+    panel.plot(
+        lrs, [s.mid for _, s in ends], label=own[0].name,
+        **look | {"linewidth": 1.1}, markersize=4, markerfacecolor="white",
+    )  # fmt: skip
+    panel.fill_between(
+        lrs, [s.low for _, s in ends], [min(s.high, s.mid * CEILING) for _, s in ends],
+        color=colour, alpha=0.2, lw=0,
+    )  # fmt: skip
+    lost = [lr for lr, s in points if s and not np.isfinite(s.mid)]
+    panel.plot(
+        lost, [0.97] * len(lost), "x", color=colour, label="_",
+        transform=panel.get_xaxis_transform(),
+    )  # fmt: skip
+
+
+def _legend(figure: "Figure", grid: "list[Axes]", names: list[str], width: float):
     lines = {line.get_label(): line for panel in grid for line in panel.get_lines()}
-    labels = [label for label in looks if label in lines]
+    labels = [name for name in names if name in lines]
     figure.legend(
         [lines[label] for label in labels], labels, loc="outside lower center",
         ncols=-(-len(labels) // _rows(labels, width)), frameon=False, fontsize=TEXT,
     )  # fmt: skip
-    return figure
 
 
 def _chosen(
@@ -136,14 +212,14 @@ def _sheet(panels: int, labels: list[str], width: float) -> "tuple[Figure, list[
 
 
 def _draw(
-    panel: "Axes", curves: Curves, axis: str, looks: dict[str, dict[str, Any]]
+    panel: "Axes", curves: Drawn, axis: str, looks: dict[str, dict[str, Any]]
 ) -> None:
-    for index, (one, band) in enumerate(curves):
-        look, x = dict(looks[one.label]), band.axes[axis]
+    for index, (name, one, band) in enumerate(curves):
+        look, x = dict(looks[name]), band.axes[axis]
         look["linewidth"] *= 0.7  # thinner than on a screen
         every = max(1, len(x) // 5)
         panel.plot(
-            x, band.mid, label=one.label, **look, markersize=3, markeredgewidth=0.8,
+            x, band.mid, label=name, **look, markersize=3, markeredgewidth=0.8,
             markerfacecolor="white", markevery=(index * every // 7, every),
             zorder=10 - index / 100,
         )  # fmt: skip
@@ -155,22 +231,22 @@ def _draw(
 
 def _theory(
     panel: "Axes",
-    curves: Curves,
+    curves: Drawn,
     axis: str,
     looks: dict[str, dict[str, Any]],
     lowest: float,
 ) -> None:
     """The predicted rate, dashed; where it settles, dotted; its noise floor."""
-    for one, band in curves:
-        look = {"color": looks[one.label]["color"], "linewidth": 0.9, "label": "_"}
+    for name, one, band in curves:
+        look = {"color": looks[name]["color"], "linewidth": 0.9, "label": "_"}
         told = one.row.get("theory") or {}
         if told.get("rate"):
             line = band.mid[0] * told["rate"] ** band.axes["round"]
             kept = line >= max(lowest, bands.SMALLEST)
             panel.plot(band.axes[axis][kept], line[kept], linestyle="--", **look)
-        for name, style in (("bias", ":"), ("floor", "-.")):
-            if told.get(name):
-                panel.axhline(told[name], linestyle=style, **look)
+        for what, style in (("bias", ":"), ("floor", "-.")):
+            if told.get(what):
+                panel.axhline(told[what], linestyle=style, **look)
 
 
 def _heights(panel: "Axes", shown: list[Band], metric: str, relative: bool) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from focusfl.report.groups import NUMBERS, Group, Spread
+from focusfl.report.groups import Group
+from focusfl.report.names import label
+from focusfl.report.numbers import NUMBERS, Spread
 
 SETTINGS = ("lr", "local_steps")  # told where they vary
 
@@ -22,7 +24,7 @@ class Column(NamedTuple):
     def text(self, cell: str | Spread | None) -> str:
         """A cell, to be read: of several seeds the median."""
         if isinstance(cell, str):
-            return cell
+            return label(cell) if self.name == "algorithm" else cell
         return "–" if cell is None else NUMBERS[self.name].text(cell.mid)
 
 
@@ -32,6 +34,7 @@ def columns(groups: list[Group]) -> list[Column]:
         Column("participation", "participation", [one.scene for one in groups]),
         Column("algorithm", "algorithm", [one.algorithm for one in groups]),
         Column("verdict", "verdict", [one.verdict() for one in groups]),
+        Column("reason", "why", [one.reason() for one in groups]),
     ]
     for name, number in NUMBERS.items():
         cells = [one.spread(name) for one in groups]

@@ -14,22 +14,27 @@ from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
+    SpinnerColumn,
     Task,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.study import Batch, Watch
+from focusfl.report.groups import bests, group_runs
+from focusfl.report.names import label
+from focusfl.report.numbers import NUMBERS, short
 
 Shown = tuple[Watch | None, Callable[[list[Run]], None]]
 
+LONGEST = 14  # letters of a scene's name beside a bar
 SILENCE = 10  # seconds between lines where there is no terminal
 COLOURS = {
-    "exact": "green", "biased": "yellow", "diverged": "red",
+    "exact": "green", "biased": "yellow", "oscillating": "yellow", "diverged": "red",
     "better": "green", "worse": "red",
 }  # fmt: skip
 
@@ -38,15 +43,29 @@ def print_table(
     title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> None:
     """Print a table; verdicts have a colour, columns of numbers stand to the right."""
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=title or None, box=box.SIMPLE_HEAD, title_justify="left",
+        collapse_padding=True,
+    )  # fmt: skip
     for header, *column in zip(headers, *rows, strict=True):
-        numeric = all(text[:1] in "0123456789–" for text in column)
-        table.add_column(header, justify="right" if numeric else "left")
+        numeric = all(text[:1] in "0123456789–∞" or text == "never" for text in column)
+        if numeric:  # in two lines, so that a table fits in 80 columns
+            header = "\n".join(header.rsplit(" ", 1))
+        table.add_column(
+            header, justify="right" if numeric else "left", no_wrap=numeric,
+            overflow="fold",
+        )  # fmt: skip
     for row in rows:
         table.add_row(
             *(Text(text, COLOURS.get(text.split(" ")[0], "")) for text in row)
         )
     Console(width=None if sys.stdout.isatty() else 110).print(table)
+
+
+def print_text(text: str) -> None:
+    """Print a sentence; on a terminal, broken between words."""
+    wide = None if sys.stdout.isatty() else 10_000
+    Console(width=wide).print(text, highlight=False, markup=False)
 
 
 @contextlib.contextmanager
@@ -56,21 +75,18 @@ def progress(total: int) -> Iterator[Callable]:
     if not console.is_terminal:
         yield _lines
         return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(),
-        TextColumn("{task.completed:,}/{task.total:,} rounds"), _Rate(),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task("compiling", total=total)
+    with _bars(console) as bars:
+        task = bars.add_task("", total=total, so_far="", start=False)
 
         def watch(scene: str, name: str):
             before = 0
 
             def update(done: int, metrics: Mapping[str, Any]) -> None:
                 nonlocal before
-                bars.update(task, description=f"{scene} · {name}{_so_far(metrics)}")
-                bars.advance(task, done - before)
+                _move(bars, task, done - before)
+                bars.update(
+                    task, description=_title(_cut(scene), name), so_far=_so_far(metrics)
+                )
                 before = done
 
             return update
@@ -85,32 +101,58 @@ def study_progress(study: Study, todo: Sequence[Batch]) -> Iterator[Shown]:
     if not console.is_terminal:
         yield _lines, partial(_ended, console)
         return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=24),
-        TextColumn("{task.completed:,}/{task.total:,} rounds"), _Rate(),
-        TimeRemainingColumn(compact=True), TextColumn("{task.fields[so_far]}"),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bars:
+    with _bars(console) as bars:
         rounds, several = study.rounds, len(todo) > 1
         whole = bars.add_task(
             study.name, total=rounds * len(todo), so_far="", visible=several
         )
 
         def watch(scene: str, name: str):
-            own = bars.add_task(f"{scene} · {name}", total=rounds, so_far="")
+            title = _title(_cut(scene), name)
+            own = bars.add_task(title, total=rounds, so_far="", start=False)
             before = 0
 
             def update(done: int, metrics: Mapping[str, Any]) -> None:
                 nonlocal before
-                bars.update(own, completed=done, so_far=_so_far(metrics).strip(" ·"))
-                bars.advance(whole, done - before)
+                for task in (own, whole):
+                    _move(bars, task, done - before)
+                bars.update(own, so_far=_so_far(metrics), visible=done < rounds)
                 before = done
-                if done >= rounds:
-                    bars.update(own, visible=False)
 
             return update
 
         yield watch, partial(_ended, console)
+
+
+def _bars(console: Console) -> Progress:
+    """Bars that fit in 80 columns: a long name is cut, numbers are not."""
+    whole = partial(Column, no_wrap=True)
+    name = whole(ratio=1, overflow="ellipsis")
+    return Progress(
+        SpinnerColumn(), TextColumn("{task.description}", table_column=name),
+        BarColumn(bar_width=10), _Rounds(table_column=whole()),
+        _Rate(table_column=whole()), TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[so_far]}", table_column=whole()),
+        console=console, transient=True, expand=True,
+    )  # fmt: skip
+
+
+def _move(bars: Progress, task: Any, rounds: int) -> None:
+    """Advance a bar; that of a batch begins to count once it is compiled."""
+    if rounds > 0:
+        bars.start_task(task)
+        bars.advance(task, rounds)
+
+
+def _cut(scene: str) -> str:
+    """A name of which so much is left that the algorithm's can be read beside it."""
+    return scene if len(scene) <= LONGEST else scene[: LONGEST - 1] + "…"
+
+
+def _title(scene: str, name: str) -> str:
+    """What runs, for people: the name of a batch begins with that of its algorithm."""
+    algorithm, dot, rest = name.partition(" · ")
+    return f"{scene} · {label(algorithm)}{dot}{rest}"
 
 
 @contextlib.contextmanager
@@ -121,19 +163,26 @@ def silence(study: Study, todo: Sequence[Batch]) -> Iterator[Shown]:
 
 
 def _ended(console: Console, runs: list[Run]) -> None:
-    """A line for runs that have ended together."""
-    row, words = runs[0].row, [run.row["verdict"] for run in runs]
-    told = ", ".join(
-        word if len(runs) == 1 else f"{words.count(word)} {word}"
-        for word in dict.fromkeys(words)
-    )
-    best = min(run.row["error"] for run in runs)
+    """A line for runs that have ended together: of several step sizes, the best."""
+    groups = group_runs(runs)
     seconds = sum(run.row["seconds"] for run in runs)
-    console.print(
-        f"{row['participation']} · {row['algorithm']}: {told}, "
-        f"error {best:.0e}, {seconds:.1f} s",
-        highlight=False,
-    )
+    for one in bests(groups):
+        step = f" (lr {short(one.mid('lr'))}, best of {len(groups)})"
+        console.print(
+            f"{one.scene} · {one.name}{step if len(groups) > 1 else ''}: "
+            f"{one.verdict()}, error {NUMBERS['error'].text(one.mid('error'))}, "
+            f"{seconds:.1f} s",
+            highlight=False, markup=False, soft_wrap=not console.is_terminal,
+        )  # fmt: skip
+
+
+class _Rounds(ProgressColumn):
+    """How many rounds are done; before the first are, what it is waiting for."""
+
+    def render(self, task: Task) -> Text:
+        if not task.completed:
+            return Text("compiling")
+        return Text(f"{task.completed:,.0f}/{task.total or 0:,.0f}", justify="right")
 
 
 class _Rate(ProgressColumn):
@@ -141,11 +190,12 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{_speed(speed)} rounds/s")
+        return Text("" if speed is None else f"{_speed(speed)}/s")
 
 
 def _lines(scene: str, name: str):
-    _say(f"running {scene} · {name}")
+    title = _title(scene, name)
+    _say(f"running {title}: compiling")
     start = last = time.monotonic()
 
     def update(done: int, metrics: Mapping[str, Any]) -> None:
@@ -153,8 +203,8 @@ def _lines(scene: str, name: str):
         if time.monotonic() - last > SILENCE:
             last = time.monotonic()
             rate = done / (last - start)
-            note = f"{done:,} rounds, {_speed(rate)} rounds/s{_so_far(metrics)}"
-            _say(f"{scene} · {name}: {note}")
+            note = f"{done:,} rounds, {_speed(rate)} rounds/s, {_so_far(metrics)}"
+            _say(f"{title}: {note}".rstrip(", "))
 
     return update
 
@@ -169,8 +219,9 @@ def _say(line: str) -> None:
 
 def _so_far(metrics: Mapping[str, Any]) -> str:
     """How far the best run has come."""
+    best = "best " * (max(map(np.size, metrics.values()), default=1) > 1)
     if "distance" in metrics:
-        return f" · error {np.min(metrics['distance']):.0e}"
+        return f"{best}{np.min(metrics['distance']):.0e}"
     if "accuracy" in metrics:
-        return f" · accuracy {np.max(metrics['accuracy']):.3f}"
+        return f"{best}{np.max(metrics['accuracy']):.3f}"
     return ""

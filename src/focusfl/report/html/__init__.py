@@ -1,6 +1,7 @@
 """One self-contained HTML page about studies: it opens offline and asks for nothing."""
 
 import json
+import re
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -8,12 +9,19 @@ from string import Template
 from typing import Any
 
 from focusfl.experiment.results import Results
-from focusfl.report.groups import NUMBERS, Group, Spread, by_scene, grouped
+from focusfl.report import verdicts
+from focusfl.report.finding import condition, findings
+from focusfl.report.groups import Group, grouped
 from focusfl.report.html.contents import contents
+from focusfl.report.numbers import NUMBERS, Spread
 from focusfl.report.rows import Column, columns, settings
+from focusfl.report.verdicts import MEANING
 
 HERE = Path(__file__).parent
-SCRIPTS = ("draw.js", "curves.js", "clients.js", "downloads.js", "page.js")
+SCRIPTS = (
+    "draw.js", "curves.js", "steps.js", "clients.js", "downloads.js", "page.js",
+)  # fmt: skip
+POWER = re.compile(r"\d(?:\.\d+)?e-\d+")
 ABOUT = ("git", "started", "finished", "seconds", "compile_seconds")
 
 
@@ -48,8 +56,10 @@ def _study(index: int, found: Results, name: str) -> str:
         index=index,
         name=escape(name),
         lead=escape(_lead(found, groups)),
-        finding=escape(_finding(groups)),
-        table=_table(columns(groups)),
+        finding=_finding(groups),
+        condition=escape(condition(groups)),
+        table=_table(groups),
+        meanings=escape(_meanings(groups)),
         study=_pretty(manifest["study"]),
         environment=_pretty({**manifest["environment"], **about}),
     )
@@ -75,45 +85,70 @@ def _lead(found: Results, groups: list[Group]) -> str:
 
 
 def _finding(groups: list[Group]) -> str:
-    """Who gets to the optimum in whatever scene, in a sentence."""
-    exact: dict[str, dict[str, bool]] = {}  # by algorithm, for each of its settings
-    for one in groups:
-        own = exact.setdefault(one.algorithm, {})
-        own[one.label] = own.get(one.label, True) and one.verdict() == "exact"
-    found = [
-        name if all(own.values()) else f"{name} at {sum(own.values())} of {len(own)}"
-        for name, own in exact.items()
-        if any(own.values())
-    ]
-    where = "every scene" if len(by_scene(groups)) > 1 else groups[0].scene
-    return f"Exact in {where}: {', '.join(found) or 'none'}."
+    """Who is fastest and by how much: a sentence for every scene."""
+    found = [(scene, _unbroken(text)) for scene, text in findings(groups)]
+    if len(found) == 1:
+        text = found[0][1]
+        return f'<p class="finding">{text[0].upper() + text[1:]}</p>'
+    return "\n".join(
+        f'<p class="finding"><b>{escape(scene)}</b>: {text}</p>'
+        for scene, text in found
+    )
 
 
-def _table(found: list[Column]) -> str:
+def _unbroken(text: str) -> str:
+    """Text whose numbers are not broken at their minus."""
+    return POWER.sub(r'<span class="whole">\g<0></span>', escape(text))
+
+
+def _meanings(groups: list[Group]) -> str:
+    """What the verdicts in the table mean."""
+    words = dict.fromkeys(row["verdict"] for one in groups for row in one.rows)
+    return " ".join(f"{word}: {MEANING[word]}." for word in MEANING if word in words)
+
+
+def _table(groups: list[Group]) -> str:
     """The table, readable without a script; what to sort by goes along."""
+    found = columns(groups)
+    reasons = next(column.cells for column in found if column.name == "reason")
+    found = [column for column in found if column.name != "reason"]
     head = "".join(
         f'<th{_kind(column)} scope="col">{_whole(column.title)}</th>'
         for column in found
     )
-    rows = zip(*(column.cells for column in found), strict=True)
-    body = "\n".join(
-        f"<tr>{''.join(_cell(*pair) for pair in zip(found, row, strict=True))}</tr>"
-        for row in rows
-    )
+    lines = []
+    for number, one in enumerate(groups):
+        cells = "".join(
+            _verdict(one, str(reasons[number]))
+            if column.name == "verdict"
+            else _cell(column, column.cells[number])
+            for column in found
+        )
+        rest = "" if one.best else ' class="rest"'
+        lines.append(f"<tr{rest}>{cells}</tr>")
+    body = "\n".join(lines)
     return f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
 
 
+def _verdict(one: Group, reason: str) -> str:
+    """What became of the runs, and why."""
+    text, why = escape(one.verdict()), escape(reason)
+    return (
+        f'<td class="verdict {verdicts.kind(one.rows)}" data-title="verdict" '
+        f'data-value="{text}"><b>{text}</b> <small>{why}</small></td>'
+    )
+
+
 def _cell(column: Column, cell: str | Spread | None) -> str:
-    text = escape(column.text(cell))
+    text, title = escape(column.text(cell)), f' data-title="{escape(column.title)}"'
     if isinstance(cell, str):
-        word = f' class="{text.split()[0]}"' if column.name == "verdict" else ""
-        return f"<td{word}>{text}</td>"
+        return f"<td{title}>{text}</td>"
     if cell is None:
-        return f"<td{_kind(column)}>{text}</td>"
+        return f"<td{_kind(column)}{title}>{text}</td>"
     low, high = (NUMBERS[column.name].text(end) for end in (cell.low, cell.high))
     if low != high:
         text += f" <small>{low} to {high}</small>"
-    return f'<td{_kind(column)} data-value="{cell.mid}">{text}</td>'
+    return f'<td{_kind(column)}{title} data-value="{cell.mid}">{text}</td>'
 
 
 def _whole(title: str) -> str:

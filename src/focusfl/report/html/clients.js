@@ -38,9 +38,7 @@ function drawClients(drawing, found, name, size, colours) {
   });
   const words = add(drawing, "g", { fill: colours.quiet, "font-size": 11.5 });
   const x = scale(0, found.rounds, box.left, box.right, false);
-  for (const value of ticks(x, Math.max(2, (box.right - box.left) / 80))) {
-    add(words, "text", { x: x(value), y: box.bottom + 16, "text-anchor": "middle" }, tickText(value, false));
-  }
+  below(words, box, x);
   add(words, "text", { x: box.right, y: box.bottom + 33, "text-anchor": "end" }, "rounds");
   key(drawing, words, box, name === "share" ? `${+(100 * found.most).toPrecision(2)} %` : numberText(Math.round(found.oldest)), colours);
   add(words, "text", { x: 2, y: 11 }, found.order ? "client" : `${found.clients.toLocaleString("en")} clients`);

@@ -7,11 +7,20 @@ import numpy as np
 from focusfl.experiment.results import AXES, Results
 from focusfl.experiment.summary import TARGET
 from focusfl.report import bands
-from focusfl.report.groups import Group, by_scene, group_looks, grouped, study_names
+from focusfl.report.groups import (
+    Group,
+    by_scene,
+    by_step,
+    group_looks,
+    grouped,
+    study_names,
+)
 from focusfl.report.html.schedule import schedule
+from focusfl.report.numbers import NUMBERS
 
 POINTS = 600  # of a curve, at most
-NUMBERS = 600_000  # in all curves together, about six bytes each
+FIGURES = 600_000  # in all curves together, about six bytes each
+HEIGHTS = ("error", "rounds_to_target", "accuracy")  # against the step size
 BINS = 1_600_000  # in all pictures of who took part together, a byte each
 
 
@@ -22,13 +31,14 @@ def contents(studies: list[Results]) -> dict[str, Any]:
         len(bands.metrics_of(one.runs)) for groups in all_groups for one in groups
     )
     scenes = sum(len(found.participants) for found in studies)
-    points = int(np.clip(NUMBERS / (max(1, curves) * (len(AXES) + 3)), 24, POINTS))
+    points = int(np.clip(FIGURES / (max(1, curves) * (len(AXES) + 3)), 24, POINTS))
     bins = BINS // max(1, scenes)
+    names = [one.algorithm for groups in all_groups for one in groups]
     return {
         "axes": [{"name": name, "label": bands.AXIS_LABELS[name]} for name in AXES],
         "smallest": bands.SMALLEST,
         "studies": [
-            {"name": name, **_study(found, groups, points, bins)}
+            {"name": name, **_study(found, groups, names, points, bins)}
             for name, found, groups in zip(
                 study_names(studies), studies, all_groups, strict=True
             )
@@ -37,38 +47,62 @@ def contents(studies: list[Results]) -> dict[str, Any]:
 
 
 def _study(
-    found: Results, groups: list[Group], points: int, bins: int
+    found: Results, groups: list[Group], names: list[str], points: int, bins: int
 ) -> dict[str, Any]:
-    metrics = bands.metrics_of(found.runs)
-    looks = group_looks(groups)
+    runs = [run for one in groups for run in one.runs]
+    short, whole = (
+        group_looks(groups, short=short, among=names) for short in (True, False)
+    )
+    # Where only the best steps are shown a line has another name, and another look.
+    looks = [*short.items(), *whole.items()]
+    numbers = {one.label: len(short) + list(whole).index(one.label) for one in groups}
+    bests = {one.short: list(short).index(one.short) for one in groups}
     return {
         "target": TARGET,
+        "grid": any(not one.best for one in groups),
         "metrics": [
             {
                 "name": name,
                 "label": bands.label(name),
+                "short": bands.short(name),
                 "relative": bands.relative_label(name),
                 "rising": name == bands.RISING,
             }
-            for name in metrics
+            for name in bands.metrics_of(runs)
         ],
         "lines": [
             {"label": label, "colour": look["color"], "dash": _dash(look["linestyle"]),
              "width": look["linewidth"], "marker": look["marker"]}
-            for label, look in looks.items()
+            for label, look in looks
         ],
+        "heights": _heights(groups),
         "scenes": [
-            _scene(found, scene, own, list(looks), points, bins)
+            _scene(found, scene, own, (bests, numbers), points, bins)
             for scene, own in by_scene(groups).items()
         ],
     }  # fmt: skip
+
+
+def _heights(groups: list[Group]) -> list[dict[str, Any]]:
+    """What is drawn against the step size."""
+    found = [name for name in HEIGHTS if any(one.spread(name) for one in groups)]
+    ends = {"error": f"{groups[0].row['measure']} at the end"}
+    return [
+        {
+            "name": name,
+            "label": ends.get(name, NUMBERS[name].title),
+            "short": NUMBERS[name].title,
+            "rising": NUMBERS[name].rising,
+        }
+        for name in found
+    ]
 
 
 def _scene(
     found: Results,
     scene: str,
     groups: list[Group],
-    labels: list[str],
+    lines: tuple[dict[str, int], dict[str, int]],
     points: int,
     bins: int,
 ) -> dict[str, Any]:
@@ -88,20 +122,40 @@ def _scene(
         "name": scene,
         "lowest": lowest,  # what the numbers of a curve are counted from, if not 0
         "groups": [
-            _group(one, labels) | {"curves": {
+            _group(one, *lines) | {"curves": {
                 metric: _curve(curve, lowest.get(metric, 0.0))
                 for metric, curve in own.items()
             }}
             for one, own in zip(groups, curves, strict=True)
         ],
+        "grids": [
+            {"line": lines[0][name], "name": own[0].name,
+             "steps": [_step(one) for one in own]}
+            for name, own in by_step(groups).items()
+        ],
         "clients": schedule(rounds, clients, marginals, bins),
     }  # fmt: skip
 
 
-def _group(one: Group, labels: list[str]) -> dict[str, Any]:
+def _step(one: Group) -> dict[str, Any]:
+    """A point of a grid: what its runs end with, in quartiles."""
+    ends = {name: one.spread(name) for name in HEIGHTS}
+    return {
+        "lr": one.row["lr"],
+        "best": one.best,
+        "verdict": one.verdict(),
+        **{name: _short(np.array(s)) for name, s in ends.items() if s is not None},
+    }
+
+
+def _group(
+    one: Group, bests: dict[str, int], numbers: dict[str, int]
+) -> dict[str, Any]:
     theory = one.row.get("theory") or {}
     return {
-        "line": labels.index(one.label),
+        "name": one.name,
+        "best_line": bests[one.short] if one.best else None,
+        "line": numbers[one.label],  # where all steps are shown
         "lr": one.row["lr"],
         "local_steps": one.local_steps,
         "seeds": len(one.runs),

@@ -5,21 +5,34 @@ const ALOFT = 1e4; // times where it began: what is above has diverged and is cu
 function newView(study) {
   return {
     x: contents.axes[0].name, y: study.metrics[0].name, logX: false, logY: true, relative: false, theory: true, bands: true,
-    references: { distance: study.target }, hidden: new Set(), zoom: new Map(),
+    references: { distance: study.target }, hidden: new Set(), zoom: new Map(), all: false, height: study.heights[0].name,
   };
 }
 
 function metricOf(study, view) { return study.metrics.find((metric) => metric.name === view.y); }
 
+// The line of a group as things are: where the best steps are shown, others have none.
+function lineOf(group, view) { return view.all ? group.line : group.best_line; }
+
+// The lines that can be seen or hidden now.
+function linesOf(study, view) {
+  const there = study.scenes.flatMap((scene) => scene.groups.map((group) => lineOf(group, view)));
+  return study.lines.map((line, number) => ({ line, number })).filter(({ number }) => there.includes(number));
+}
+
 // What a panel shows: for each group its places on the axis and its values, as asked for.
 function series(study, scene, view) {
   const base = scene.lowest[view.y] ?? 0;
-  const shown = scene.groups.filter((group) => group.curves[view.y] && !view.hidden.has(group.line));
+  const shown = scene.groups.filter((group) => {
+    const number = lineOf(group, view);
+    return number !== null && group.curves[view.y] && !view.hidden.has(number);
+  });
   const found = shown.map((group) => {
     const curve = group.curves[view.y];
     const raise = (values) => values && values.map((value) => value === null ? null : value + base);
+    const number = lineOf(group, view);
     return {
-      group, line: study.lines[group.line], rounds: curve.round, x: curve[view.x],
+      group, number, line: study.lines[number], rounds: curve.round, x: curve[view.x],
       mid: raise(curve.mid), low: raise(curve.low), high: raise(curve.high),
     };
   });
@@ -106,7 +119,7 @@ function drawPanel(drawing, study, scene, view, range, size, colours) {
     add(inside, "path", { class: "reference", d: `M${box.left} ${at}H${box.right}`, stroke: colours.quiet });
     add(drawing, "text", {
       x: box.right, y: at - 4, fill: colours.quiet, "font-size": 11.5, "text-anchor": "end",
-    }, String(reference));
+    }, powerText(reference) ?? String(reference));
   }
   if (view.theory && view.y === "distance" && !view.relative) {
     for (const one of ordered) drawTheory(inside, one, path, box, y, range, colours);
@@ -116,7 +129,7 @@ function drawPanel(drawing, study, scene, view, range, size, colours) {
 }
 
 function drawLine(inside, one, { path, x, y, box, range, colours }) {
-  const colour = ink(one.line.colour, colours), number = one.group.line;
+  const colour = ink(one.line.colour, colours), { number } = one;
   add(inside, "path", {
     class: "curve", "data-line": number, d: path(one.x, one.mid), stroke: colour, "stroke-width": one.line.width + 0.2,
     "stroke-dasharray": one.line.dash,
@@ -182,7 +195,7 @@ function curvePanel(parent, study, scene, view, redraw) {
     for (const { one, i } of values.slice(0, 12)) {
       const row = add(rows, "tr"), name = add(row, "td");
       swatch(name, one.line, palette());
-      name.append(` ${one.line.label}`);
+      name.append(view.all || !study.grid ? ` ${one.line.label}` : ` ${one.group.name}, lr ${numberText(one.group.lr)}`);
       const spread = one.low ? ` ${numberText(one.low[i])} to ${numberText(one.high[i])}` : "";
       add(add(row, "td", {}, numberText(one.mid[i])), "small", {}, spread);
     }

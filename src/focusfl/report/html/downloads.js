@@ -57,7 +57,7 @@ function figureDrawing(study, view) {
     drawPanel(panel, study, scene, view, range, size, LIGHT);
   });
   let [x, y] = [4, down * (size.height + 26) + 14];
-  study.lines.filter((_, number) => !view.hidden.has(number)).forEach((line) => {
+  linesOf(study, view).filter(({ number }) => !view.hidden.has(number)).forEach(({ line }) => {
     const length = 44 + 7.2 * line.label.length;
     if (x + length > whole) [x, y] = [4, y + 20];
     swatch(drawing, line, LIGHT, { x, y: y - 10 });

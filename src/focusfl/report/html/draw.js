@@ -69,15 +69,24 @@ function evenTicks(low, high, wanted) {
 
 const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
 
-function tickText(value, log) {
-  const power = Math.round(Math.log10(Math.abs(value)));
-  if (log && Math.abs(value / 10 ** power - 1) < 1e-6 && (power < -2 || power > 3)) {
-    return "10" + String(power).replace(/./g, (digit) => RAISED[digit]);
-  }
-  const size = Math.abs(value);
-  if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
-  if (size >= 1e4) return `${+(value / 1e3).toPrecision(4)}k`;
-  return size > 0 && size < 1e-3 ? value.toExponential(0) : String(+value.toPrecision(6));
+// A power of ten as one, or nothing if it is none.
+function powerText(value) {
+  const power = Math.round(Math.log10(value));
+  if (!(value > 0) || Math.abs(value / 10 ** power - 1) > 1e-6) return null;
+  return "10" + String(power).replace(/./g, (digit) => RAISED[digit]);
+}
+
+// The numbers of one axis, all in the same notation.
+function tickTexts(values, log) {
+  if (log && values.every(powerText)) return values.map(powerText);
+  const sizes = values.map(Math.abs).filter((size) => size > 0);
+  const most = Math.max(...sizes), tiny = Math.min(...sizes) < 1e-3;
+  const [unit, letter] = most >= 1e6 ? [1e6, "M"] : most >= 1e4 ? [1e3, "k"] : [1, ""];
+  return values.map((value) => {
+    if (value === 0) return "0";
+    if (tiny) return (+value.toPrecision(3)).toExponential().replace("+", "");
+    return `${+(value / unit).toPrecision(6)}${letter}`;
+  });
 }
 
 function numberText(value) {
@@ -122,19 +131,26 @@ function swatch(parent, line, colours, at = {}) {
   return drawing;
 }
 
+// Write the numbers below a figure; give them back.
+function below(words, box, x) {
+  const values = ticks(x, Math.max(2, (box.right - box.left) / 80)), texts = tickTexts(values, x.log);
+  values.forEach((value, i) => add(words, "text", {
+    class: "x-tick", x: x(value), y: box.bottom + 16, "text-anchor": "middle",
+  }, texts[i]));
+  return values;
+}
+
 // The axes of a figure: a frame to draw in, lines of the grid, numbers and names.
 function axes(drawing, box, x, y, names, colours) {
   const grid = add(drawing, "g", { stroke: colours.line, "stroke-width": 1 });
   const words = add(drawing, "g", { fill: colours.quiet, "font-size": 11.5 });
-  for (const value of ticks(y, Math.max(3, (box.bottom - box.top) / 42))) {
+  const up = ticks(y, Math.max(3, (box.bottom - box.top) / 42)), texts = tickTexts(up, y.log);
+  up.forEach((value, i) => {
     const at = Math.round(y(value)) + 0.5;
     add(grid, "path", { d: `M${box.left} ${at}H${box.right}` });
-    add(words, "text", { x: box.left - 6, y: at + 4, "text-anchor": "end" }, tickText(value, y.log));
-  }
-  for (const value of ticks(x, Math.max(2, (box.right - box.left) / 80))) {
-    add(words, "text", { x: x(value), y: box.bottom + 16, "text-anchor": "middle" }, tickText(value, x.log));
-    add(grid, "path", { d: `M${x(value).toFixed(1)} ${box.bottom}v4` });
-  }
+    add(words, "text", { class: "y-tick", x: box.left - 6, y: at + 4, "text-anchor": "end" }, texts[i]);
+  });
+  for (const value of below(words, box, x)) add(grid, "path", { d: `M${x(value).toFixed(1)} ${box.bottom}v4` });
   add(grid, "path", { d: `M${box.left} ${box.bottom}H${box.right}`, stroke: colours.quiet });
   add(words, "text", {
     class: "x-name", x: (box.left + box.right) / 2, y: box.bottom + 33, "text-anchor": "middle",

@@ -6,14 +6,19 @@ const redraws = [];
 contents.studies.forEach((study, index) => {
   study.index = index;
   const section = document.getElementById(`study-${index}`), view = { ...newView(study), clients: "share" };
-  const draw = [], drawBelow = [];
+  const draw = [], drawBelow = [], drawGrids = [];
+  const say = (words) => { section.querySelector(".said").textContent = words; };
   const redraw = () => {
     const all = study.scenes.flatMap((scene) => series(study, scene, view));
     const range = heights(all, study, view);
     draw.forEach((one) => one(range));
-    legend(section.querySelector(".legend"), study, view, redraw);
+    legend(section.querySelector(".legend"), study, view, redraw, say);
+    drawGrids.forEach((one) => one());
+    section.classList.toggle("best", !view.all);
+    cut(section);
   };
   const again = () => { redraw(); drawBelow.forEach((one) => one()); };
+  if (study.grid) grids(section, study, view, redraw, say);
   switches(section.querySelector(".controls"), study, view, redraw);
   choice(section.querySelector(".views"), "colour", `clients-${index}`, VIEWS, view.clients, (name) => {
     view.clients = name;
@@ -21,6 +26,7 @@ contents.studies.forEach((study, index) => {
   });
   study.scenes.forEach((scene) => {
     draw.push(curvePanel(section.querySelector(".curves"), study, scene, view, redraw));
+    if (study.grid) drawGrids.push(stepPanel(section.querySelector(".steps .panels"), study, scene, view));
     drawBelow.push(clientPanel(section.querySelector(".clients"), scene, view));
   });
   sortable(section.querySelector(".wide table"));
@@ -46,6 +52,31 @@ function choice(form, title, group, options, chosen, act) {
     input.addEventListener("change", () => act(name));
     add(one, "span", {}, label);
   }
+  return field;
+}
+
+// A grid of step sizes: the best of each algorithm, or all; what they end with.
+function grids(section, study, view, redraw, say) {
+  section.querySelector(".steps").hidden = false;
+  const count = section.querySelectorAll(".wide tbody tr").length;
+  const fields = [...section.querySelectorAll(".controls, .rows")].map((form, place) => {
+    form.hidden = false;
+    return choice(form, "steps", `steps-${study.index}-${place}`,
+      [{ name: "best", label: "best of each" }, { name: "all", label: `all ${count}` }], "best", (name) => {
+        view.all = name === "all";
+        for (const field of fields) field.querySelector(`[value=${name}]`).checked = true;
+        say(view.all ? "every step size is shown" : "the best step size of each algorithm is shown");
+        redraw();
+      });
+  });
+  choice(section.querySelector(".heights"), "y", `height-${study.index}`,
+    study.heights.map(({ name, short }) => ({ name, label: short })), view.height, (name) => { view.height = name; redraw(); });
+}
+
+// Say so where a table is wider than there is room for it.
+function cut(section) {
+  const box = section.querySelector(".wide");
+  section.querySelector(".more").hidden = box.scrollWidth <= box.clientWidth + 1;
 }
 
 function switches(form, study, view, redraw) {
@@ -55,8 +86,7 @@ function switches(form, study, view, redraw) {
     view.zoom.clear();
     redraw();
   });
-  const short = { distance: "distance", grad_norm: "gradient norm" };
-  choice(form, "y", `y-${study.index}`, study.metrics.map(({ name, label }) => ({ name, label: short[name] ?? label })),
+  choice(form, "y", `y-${study.index}`, study.metrics.map(({ name, short }) => ({ name, label: short })),
     view.y, (name) => { view.y = name; showReference(); redraw(); });
   for (const [name, label] of [
     ["logY", "log y"], ["logX", "log x"], ["relative", "relative to the best"], ["bands", "quartiles"], ["theory", "theory"],
@@ -78,22 +108,26 @@ function switches(form, study, view, redraw) {
   showReference();
 }
 
-function legend(parent, study, view, redraw) {
+function legend(parent, study, view, redraw, say) {
   const focused = [...parent.children].indexOf(document.activeElement);
   parent.replaceChildren();
-  study.lines.forEach((line, number) => {
+  const lines = linesOf(study, view);
+  lines.forEach(({ line, number }) => {
     const button = add(parent, "button", { type: "button", "aria-pressed": String(!view.hidden.has(number)) });
     swatch(button, line, palette());
     button.append(line.label);
     button.addEventListener("click", () => {
-      if (!view.hidden.delete(number)) view.hidden.add(number);
+      const shown = view.hidden.delete(number);
+      if (!shown) view.hidden.add(number);
+      const left = lines.filter((one) => !view.hidden.has(one.number)).length;
+      say(`${line.label} ${shown ? "shown" : "hidden"}: ${left} of ${lines.length} curves are shown`);
       redraw();
     });
   });
   if (view.theory && view.y === "distance" && !view.relative) {
     const told = study.scenes.flatMap((scene) => scene.groups.map((group) => group.theory));
     for (const [name, label, dash] of [
-      ["rate", "predicted rate", "7 4"], ["bias", "predicted bias x°", "2 3"], ["floor", "noise floor", "7 3 2 3"],
+      ["rate", "predicted rate", "7 4"], ["bias", "predicted bias, of the mean iterate", "2 3"], ["floor", "noise floor", "7 3 2 3"],
     ]) {
       if (!told.some((theory) => theory[name] > 0)) continue;
       const key = add(parent, "span", { class: "key" });
@@ -121,6 +155,7 @@ function sortable(table) {
       const key = (row) => {
         const cell = row.cells[column], value = cell.dataset.value;
         if (value === undefined) return cell.textContent === "–" ? NaN : cell.textContent;
+        if (cell.classList.contains("verdict")) return value;
         return value === "inf" ? Infinity : Number(value);
       };
       const order = (a, b) => {

@@ -1,0 +1,104 @@
+"""What runs are summed up by: numbers over seeds, and how they are written."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl.experiment.results import Run
+from focusfl.experiment.summary import TARGET
+
+HUGE = 1e300  # stands for infinity where numbers are interpolated
+
+
+class Spread(NamedTuple):
+    """Quartiles over seeds; infinite for what was never reached."""
+
+    low: float
+    mid: float
+    high: float
+
+
+def quartiles(values: Float[np.ndarray, "runs *rounds"]) -> np.ndarray:  # noqa: F821
+    """Quartiles over runs; infinity takes part."""
+    bounded = np.clip(values, -HUGE, HUGE)  # infinity times 0 is not a number
+    found = np.quantile(bounded, (0.25, 0.5, 0.75), axis=0)
+    found[found > HUGE / 1e9] = np.inf
+    found[found < -HUGE / 1e9] = -np.inf
+    return found
+
+
+def sci(value: float, digits: int = 1) -> str:
+    """A number as in 1.4e-15."""
+    return _bare(f"{value:.{digits}e}")
+
+
+def short(value: float) -> str:
+    """A number in three digits, as in 0.0002 or 1e9."""
+    return _bare(f"{value:.3g}")
+
+
+def _bare(text: str) -> str:
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else text
+
+
+class Number(NamedTuple):
+    """Something a run is summed up by: infinite if never reached, NaN if unknown."""
+
+    title: str
+    of: Callable[[Run], float]
+    form: Callable[[float], str]
+    rising: bool = False  # more is better
+    never: str = "never"  # the word for infinity
+
+    def text(self, value: float) -> str:
+        """The number, to be read."""
+        if np.isnan(value):
+            return "–"
+        return self.form(value) if np.isfinite(value) else self.never
+
+
+def _error(run: Run) -> float:
+    return np.inf if run.row["diverged_at"] is not None else run.row["error"]
+
+
+def _accuracy(run: Run) -> float:
+    return float(run.curves["accuracy"][-1]) if "accuracy" in run.curves else np.nan
+
+
+def _to_target(axis: str) -> Callable[[Run], float]:
+    def number(run: Run) -> float:
+        at = run.row["rounds_to_target"]
+        if at is None:
+            return np.inf
+        return float(np.interp(at, run.curves["round"], run.curves[axis]))
+
+    return number
+
+
+def _in_row(name: str) -> Callable[[Run], float]:
+    def number(run: Run) -> float:
+        value = run.row.get(name)
+        return np.nan if value is None else float(value)
+
+    return number
+
+
+GOAL, _COUNT = sci(TARGET, 0), "{:,.0f}".format
+NUMBERS = {
+    "lr": Number("lr", _in_row("lr"), short),
+    "local_steps": Number("local steps", _in_row("local_steps"), _COUNT),
+    "error": Number("error", _error, sci, never="∞"),
+    "accuracy": Number("accuracy", _accuracy, "{:.4f}".format, rising=True),
+    "rounds_to_target": Number(f"rounds to {GOAL}", _to_target("round"), _COUNT),
+    "vectors_to_target": Number(
+        f"vectors to {GOAL}", _to_target("vectors_sent"), _COUNT
+    ),
+    "rate": Number("rate per round", _in_row("rate"), "{:.4f}".format),
+    "seconds": Number("seconds", lambda run: float(run.curves["seconds"][-1]), short),
+    "grad_norm": Number("‖∇F(x)‖ at the end", _in_row("grad_norm"), sci),
+    "tracker_norm": Number("‖y‖/N at the end", _in_row("tracker_norm"), sci),
+    "tracking_gap": Number("tracking gap", _in_row("tracking_gap"), sci),
+}

@@ -1,0 +1,53 @@
+"""A finished study for a person: page and figure as files, a table to read."""
+
+from pathlib import Path
+
+from focusfl.experiment import results
+from focusfl.experiment.files import write
+from focusfl.experiment.results import Results
+from focusfl.report import figure, html, plots, terminal
+from focusfl.report.finding import condition, findings
+from focusfl.report.groups import bests, grouped
+from focusfl.report.rows import columns
+
+COLUMNS = (  # of a table that fits in 80 columns; the page has them all
+    "participation", "algorithm", "verdict", "lr", "local_steps", "error", "accuracy",
+    "rounds_to_target",
+)  # fmt: skip
+
+
+def save_report(found: Results) -> list[Path]:
+    """Write the page and, where matplotlib is, the figure; give every file there is."""
+    folder = found.folder
+    return [
+        folder / results.CURVES,
+        folder / results.MANIFEST,
+        write(folder / "index.html", html.page([found])),
+        *figure.saved(folder, {"figure": lambda: plots.plot([found])}),
+    ]
+
+
+def print_report(found: Results) -> None:
+    """Print the best step of every algorithm, why it ended so, and who is fastest."""
+    everything = grouped(found)
+    groups = bests(everything)
+    about, seeds = found.manifest["problem"], len({r.row["seed"] for r in found.runs})
+    title = f"{about['kind']}, {about['num_clients']} clients" + (
+        f", medians over {seeds} seeds" if seeds > 1 else ""
+    )
+    table = [column for column in columns(groups) if column.name in COLUMNS]
+    table.sort(key=lambda column: column.name == "verdict")
+    texts = [[column.text(cell) for cell in column.cells] for column in table]
+    rows = list(zip(*texts, strict=True))
+    terminal.print_table(title, [column.title for column in table], rows)
+    for one in groups:
+        if one.verdict() != "exact":
+            terminal.print_text(f"{one.scene} · {one.label}: {one.reason()}.")
+    for scene, sentence in findings(everything):
+        terminal.print_text(f"{scene}: {sentence}")
+    terminal.print_text(condition(everything))
+    if len(everything) > len(groups):
+        terminal.print_text(
+            f"All {len(everything)} rows: {found.folder / 'index.html'}, or focusfl "
+            f"export {found.folder} -o table.csv --what table"
+        )
