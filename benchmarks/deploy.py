@@ -108,7 +108,7 @@ def job(context):
                minimum=clients)
 
 
-app = server_app(job)
+app = server_app(job, own=["clients", "dim"])
 """,
     "client": """\
 from focusfl import Focus

@@ -92,7 +92,9 @@ def test_an_interrupt_stops_all_that_was_started(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     ) as running:
-        assert "begin" in running.stderr.readline()
+        assert "deploying focus of study" in running.stderr.readline()
+        while "begin" not in running.stderr.readline():
+            pass
         lines = status.look(tmp_path / "runs/deploy-study")
         assert len(lines) == 4 and all(line.alive for line in lines)
         begun = status.last_event(tmp_path / "runs/deploy-study", "begin")

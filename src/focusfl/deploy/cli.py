@@ -8,10 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from focusfl.cli.options import folder
 from focusfl.extras import missing
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
+    from focusfl.deploy.study import Deployed
+
+MOST = 20  # sites whose rounds are counted in words
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -41,7 +45,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="what goes wrong: drop=0.2,node=3,superlink=1,server@9,disk:2@12,seed=7",
     )  # fmt: skip
     local.add_argument(
-        "--deadline", type=float, default=60.0, metavar="SECONDS",
+        "--deadline", type=float, metavar="SECONDS",
         help="after which a round closes without who is missing (60)",
     )  # fmt: skip
     local.add_argument("--out", type=Path, help="folder for it all (runs/deploy-NAME)")
@@ -62,29 +66,44 @@ def _local(options: argparse.Namespace) -> int:
         raise missing("deploying needs", "Flower", "flower")
     from focusfl.deploy import chaos, study
     from focusfl.deploy.local import local_app, local_study
-    from focusfl.engines.flower.events import short
+    from focusfl.engines.flower import events
 
     spec = chaos.parse(options.chaos)
     how = {"chaos": spec, "tls": options.tls, "warm": options.warm}
     if options.what.is_dir():
-        if options.set or options.algorithm or options.clients:
+        if options.set or options.algorithm or options.clients or options.deadline:
             raise ValueError("an app has its settings in its pyproject.toml; set them.")
-        folder = options.out or Path("runs") / f"deploy-{options.what.resolve().name}"
-        outcome = local_app(options.what, folder, _watch, **how)
+        place = folder(options, f"deploy-{options.what.resolve().name}")
+        outcome = local_app(options.what, place, _watch, **how)
     else:
         deployed = study.load(
             options.what, options.set, options.algorithm, options.clients
         )
-        folder = options.out or Path("runs") / f"deploy-{deployed.study.name}"
-        settings = {"deadline": options.deadline}
-        outcome = local_study(deployed, folder, _watch, settings=settings, **how)
-    found = _summary(outcome)
+        place = folder(options, f"deploy-{deployed.study.name}")
+        more = {} if options.deadline is None else {"deadline": options.deadline}
+        _say(deployed)
+        outcome = local_study(deployed, place, _watch, settings=more, **how)
+    found, files = _summary(outcome), _draw(place)
     if options.json:
-        print(json.dumps({**found, "folder": str(folder)}, indent=2))
+        names = {"folder": str(place), "files": [str(file) for file in files]}
+        print(json.dumps({**found, **names}, indent=2))
     else:
-        print("  ".join(f"{name} {short(value)}" for name, value in found.items()))
-        print(f"written: {folder}")
+        print(events.packed(_words(found)))
+        print(events.packed(["written:", *map(str, files)]))
     return 0
+
+
+def _say(deployed: "Deployed") -> None:
+    """Say what of a study is deployed."""
+    from focusfl.engines.flower import events
+
+    facts = [
+        f"deploying {deployed.name} of {deployed.study.name}:",
+        f"{len(deployed.sites)} SuperNodes", f"{deployed.study.rounds} rounds",
+        f"lr {deployed.lr:.3g}", f"{deployed.local_steps} local steps",
+        f"seed {deployed.seed}", "whoever is online takes part",
+    ]  # fmt: skip
+    print(events.packed(facts), file=sys.stderr, flush=True)
 
 
 def _watch(event: Mapping[str, Any]) -> None:
@@ -101,8 +120,38 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
     return {
         "rounds": len(outcome.masks), "epochs": outcome.epochs, "late": outcome.late,
         "seconds": round(outcome.seconds, 1), **outcome.metrics,
-        **gap, "participation": share,
+        "grad_norm_of": outcome.of, **gap, "participation": share,
+        "counted": outcome.counted, "warnings": outcome.warnings,
     }  # fmt: skip
+
+
+def _words(found: Mapping[str, Any]) -> list[str]:
+    """A summary, to be read: a number each, and how often each site was counted."""
+    from focusfl.engines.flower.events import short
+
+    lists = ("participation", "counted", "warnings")
+    words = [f"{name} {short(v)}" for name, v in found.items() if name not in lists]
+    times = list(found["counted"].items())
+    shown = [f"{site} {n}" for site, n in times[:MOST]]
+    left = [f"and {len(times) - MOST} more"] if len(times) > MOST else []
+    return [*words, "rounds counted:", *shown, *left]
+
+
+def _draw(place: Path) -> list[Path]:
+    """Draw what was found, as of a study; give its files."""
+    from focusfl.experiment import results
+    from focusfl.experiment.files import write
+    from focusfl.report import html
+
+    found = results.read(place)
+    names = (results.CURVES, results.MANIFEST, "model.npz")
+    files = [place / name for name in names]
+    if find_spec("matplotlib"):
+        from focusfl.report import figure, plots
+
+        picture = figure.render(plots.plot([found]), "png")
+        files.append(write(place / "figure.png", picture))
+    return [*files, write(place / "index.html", html.page([found]))]
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -125,7 +174,8 @@ def _status(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
     elif not found:
         print(f"nothing was started in {options.folder}")
-    for folder, about in found.items() if not options.json else ():
+    for place, about in found.items() if not options.json else ():
         rows = [(name, str(pid), state) for name, pid, state in about["processes"]]
-        terminal.print_table(f"{folder}: {about['progress']}", ("", "pid", ""), rows)
+        print(f"{place}: {about['progress']}")
+        terminal.print_table("", ("", "pid", ""), rows)
     return 0

@@ -8,15 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.deploy import apps, status
-from focusfl.deploy.chaos import Chaos
+from focusfl import tree
+from focusfl.deploy import apps, record, status
+from focusfl.deploy.chaos import Chaos, Event
 from focusfl.deploy.driver import Driver, Watch
 from focusfl.deploy.fleet import Fleet
+from focusfl.deploy.record import MODEL
 from focusfl.deploy.study import Deployed
+from focusfl.engines.flower.events import metrics
 from focusfl.engines.wire import Site, tracking_gap
+from focusfl.experiment import results
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
-FILES = ("superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE)
+KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL)
+FILES = ("superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT)
 
 
 class Outcome(NamedTuple):
@@ -25,6 +30,9 @@ class Outcome(NamedTuple):
     masks: np.ndarray  # (rounds, sites): who was counted when; what `Replay` takes
     late: int  # answers counted in a later round than they were asked in
     metrics: dict[str, float]  # of the last model
+    counted: dict[str, int]  # in how many rounds, by site
+    of: str  # whose gradient `grad_norm` is
+    warnings: list[str]
     epochs: int
     seconds: float
     x: Any = None  # the last model of a study
@@ -49,11 +57,16 @@ def local_app(
                 f"[tool.flwr.app.config] of {app} must have {name}; "
                 f"got {settings.get(name)!r}."
             )
-    fleet = prepare(folder, settings["sites"].split(), tls, warm)
+    sites = settings["sites"].split()
+    plan = chaos.plan(settings["rounds"], len(sites))
+    fleet = prepare(folder, sites, tls, warm)
     # Flower sends all Python, TOML and JSON under an app, and this may well be there.
     rest = shutil.ignore_patterns("keys", "runs", ".*", "__pycache__", folder.name)
     app = Path(shutil.copytree(app, fleet.folder / "app", ignore=rest))
-    return _run(fleet, app, settings["job"], settings["rounds"], chaos, watch)
+    outcome, _ = _run(fleet, app, settings["job"], settings["rounds"], plan, watch)
+    for name in KEPT:
+        shutil.copy(fleet.folder / "server" / settings["job"] / name, fleet.folder)
+    return outcome
 
 
 def local_study(
@@ -62,22 +75,33 @@ def local_study(
 ) -> Outcome:  # fmt: skip
     """Run a study likewise; `settings` are those of a Job."""
     study = deployed.study
+    plan = chaos.plan(study.rounds, len(deployed.sites))
+    deployed.job("", None).configured(settings or {})  # raises before anything is begun
     fleet = prepare(folder, deployed.sites, tls, warm)
     more = {**(settings or {}), "folder": "", "chaos": chaos.spec}
     app = apps.write_study(deployed, fleet.folder / "app", more)
-    outcome = _run(fleet, app, study.name, study.rounds, chaos, watch)
-    with deployed.job(fleet.folder / "server").hub() as hub:
-        algorithm, sites = deployed.algorithm, hub.applied.items()
+    outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
+    job = deployed.job(fleet.folder / "server")
+    with job.hub() as hub:
         memories = [
-            Site(algorithm, fleet.state(site), study.name, site).memory(seq)
-            for site, seq in sites
+            Site(deployed.algorithm, fleet.state(site), study.name, site).memory(seq)
+            for site, seq in hub.applied.items()
             if seq
         ]
         try:
             gap = tracking_gap(hub.server, memories, hub.num_clients)
         except ValueError:  # an algorithm that tracks nothing
             gap = None
+        known = {"server": hub.server, "clients": _stacked(memories)}
+        record.keep(job, hub.x, events, fleet.folder, **known)
         return outcome._replace(x=hub.x, gap=gap)
+
+
+def _stacked(memories: list[Any]) -> Any:
+    """Everybody's memory as one tree; None if there is none."""
+    if not memories:
+        return None
+    return tree.map(lambda *leaves: np.stack(leaves), *memories)
 
 
 def prepare(folder: Path, sites: Sequence[str], tls: bool, warm: bool) -> Fleet:
@@ -93,20 +117,23 @@ def prepare(folder: Path, sites: Sequence[str], tls: bool, warm: bool) -> Fleet:
 
 
 def _run(
-    fleet: Fleet, app: Path, job: str, rounds: int, chaos: Chaos, watch: Watch
-) -> Outcome:
+    fleet: Fleet, app: Path, job: str, rounds: int, plan: list[Event], watch: Watch
+) -> tuple[Outcome, list[dict[str, Any]]]:
+    """Give what has come of it, and all that has happened."""
     began, server = time.monotonic(), fleet.folder / "server"
-    plan = chaos.plan(rounds, len(fleet.sites))
     config = {"folder": str(server)}
     with fleet:
-        events = Driver(fleet, app, config, server / job, plan, watch).drive()
+        found = Driver(fleet, app, config, server / job, plan, watch).drive()
     masks, late = np.zeros((rounds, len(fleet.sites)), bool), 0
-    for event in events:
+    for event in found:
         if event["event"] == "round":
             counted = [fleet.sites.index(site) for site in event["counted"]]
             masks[event["round"]] = np.isin(np.arange(len(fleet.sites)), counted)
             late += len(event["late"])
-    known = {"event", "round", "online"}
-    metrics = {k: v for k, v in events[-1].items() if k not in known}
-    epochs = max(event["epoch"] for event in events if event["event"] == "open")
-    return Outcome(masks, late, metrics, epochs, time.monotonic() - began)
+    end = found[-1]
+    epochs = max(event["epoch"] for event in found if event["event"] == "open")
+    outcome = Outcome(
+        masks, late, metrics(end), end["counted"], end.get("of", "nobody"),
+        end["warnings"], epochs, time.monotonic() - began,
+    )  # fmt: skip
+    return outcome, found

@@ -31,14 +31,21 @@ def search(folder: Path) -> dict[str, dict[str, Any]]:
         lines = look(place)
         if not lines:
             continue
-        last = last_event(place, "round")
-        progress = "no round"
-        if last:
-            online = ", ".join(last["online"])
-            progress = f"{last['round'] + 1} rounds, last online {online}"
         states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
-        found[str(place)] = {"progress": progress, "processes": states}
+        found[str(place)] = {**_progress(place), "processes": states}
     return found
+
+
+def _progress(place: Path) -> dict[str, Any]:
+    """How far the run in a folder has come, and where its model stands at the end."""
+    last, end = last_event(place, "round"), last_event(place, "end") or {}
+    if not last:
+        return {"progress": "no round"}
+    online = ", ".join(last["online"])
+    progress = f"{last['round'] + 1}/{last['rounds']} rounds, last online {online}"
+    norms = {str(k): end[k] for k in ("grad_norm", "tracker_norm") if k in end}
+    words = [f"{name} {value:.3g}" for name, value in norms.items()]
+    return {"progress": ", ".join([progress, *words]), **norms}
 
 
 def last_event(folder: Path, kind: str) -> dict[str, Any] | None:

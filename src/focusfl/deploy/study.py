@@ -1,15 +1,20 @@
 """A study as a Flower app: its problem dealt out to sites, its first algorithm."""
 
+import inspect
 import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from focusfl.checks import check_count
 from focusfl.core import Algorithm
+from focusfl.deploy import SCENE
 from focusfl.engines.run import choose_lr
+from focusfl.engines.wire import files
 from focusfl.experiment import config
+from focusfl.experiment.toml import Source
 from focusfl.participation import Full
-from focusfl.problems import Noisy, Problem
+from focusfl.problems import PROBLEMS, Noisy, Problem
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -30,6 +35,7 @@ class Deployed(NamedTuple):
     algorithm: Algorithm
     problem: Problem
     lr: float
+    why_lr: str | None  # how it was chosen, where it was not given
     local_steps: int
     seed: int
 
@@ -49,19 +55,67 @@ class Deployed(NamedTuple):
             job=study.name, local_steps=self.local_steps,
             on_empty=study.on_empty,
             evaluate=lambda x: objective.evaluate(x, held), wrap=wrap,
+            about={
+                "algorithm": self.name, "seed": self.seed, "study": self.source,
+                "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,
+            },
         )  # fmt: skip
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The study as it is deployed: one algorithm, and its step size a number."""
+        whole, own = dict(self.study.source), ("lr", "local_steps")
+        one = {k: v for k, v in whole["algorithms"][self.name].items() if k not in own}
+        whole.pop("seeds", None)
+        return {
+            **whole, "name": self.study.name, "lr": self.lr, "seed": self.seed,
+            "local_steps": self.local_steps, "algorithms": {self.name: one},
+            "participation": {SCENE: {"kind": "full"}},
+        }  # fmt: skip
 
 
 def load(
     path: Path, changes: Collection[str], algorithm: str | None, clients: int | None
 ) -> Deployed:
-    """Read a study from TOML, for so many clients."""
-    only = [algorithm] if algorithm else []
-    study = config.load(path, changes, only)
-    if clients is not None and study.problem.num_clients != clients:
-        changes = [*changes, f"problem.num_clients={clients}"]
-        study = config.load(path, changes, only)
+    """Read a study from TOML, for so many clients.
+
+    Who takes part is who is there: of the study's participation models only the step
+    size of the first counts, and of its seeds the first.
+    """
+    source = config.read(path, changes, [algorithm] if algorithm else [])
+    if clients is not None:
+        check_count("--clients", clients)
+        _set_clients(source, clients)
+    _set_participation(source.table)
+    study = config.made(source, path.stem)
+    files.check_name("name of a study that is deployed", study.name)
     return _deployed(study)
+
+
+def _set_clients(source: Source, clients: int) -> None:
+    """Say how many there are, if this problem can have any number of them."""
+    problem = source.table.get("problem")
+    kind = problem.get("kind") if isinstance(problem, dict) else None
+    if not isinstance(problem, dict) or kind not in PROBLEMS:
+        return  # whoever reads the study says what is wrong with it
+    if "num_clients" in inspect.signature(PROBLEMS[kind]).parameters:
+        problem["num_clients"] = clients
+        return
+    there = config.made(source, "study").problem.num_clients
+    if clients != there:
+        raise ValueError(
+            f"--clients must be {there}, or left out: {kind} has as many clients as "
+            f"its data; got {clients}."
+        )
+
+
+def _set_participation(table: dict[str, Any]) -> None:
+    """Let everybody take part: who does is found out."""
+    scenes = table.get("participation")
+    first = next(iter(scenes.values()), None) if isinstance(scenes, dict) else None
+    if isinstance(first, dict):
+        own = {"lr": first["lr"]} if "lr" in first else {}
+        table["participation"] = {SCENE: {"kind": "full", **own}}
 
 
 def read(path: Path) -> Deployed:
@@ -71,15 +125,8 @@ def read(path: Path) -> Deployed:
 
 
 def write(deployed: Deployed, path: Path) -> None:
-    """Write a study down for both apps, with its step size a number."""
-    study, name = deployed.study, deployed.name
-    own = ("lr", "local_steps")
-    one = {k: v for k, v in study.source["algorithms"][name].items() if k not in own}
-    changes: dict[str, Any] = {
-        "name": study.name, "lr": deployed.lr, "local_steps": deployed.local_steps,
-    }  # fmt: skip
-    source = {**study.source, **changes, "algorithms": {name: one}}
-    path.write_text(json.dumps(source, indent=2))
+    """Write a study down for both apps."""
+    path.write_text(json.dumps(deployed.source, indent=2))
 
 
 def _deployed(study: config.Study) -> Deployed:
@@ -88,9 +135,20 @@ def _deployed(study: config.Study) -> Deployed:
     if contender.noise > 0:
         problem = Noisy(problem, contender.noise)
     algorithm = contender.algorithm
-    lr, local_steps, seed = study.one(next(iter(study.participation)), name)
-    number, _ = choose_lr(lr, algorithm, problem, Full(), local_steps)
-    return Deployed(study, name, algorithm, problem, number, local_steps, seed)
+    steps = _only("local_steps", study.steps_of(name), name)
+    step_size = _only("lr", study.step_sizes(SCENE, name), name)
+    lr, why = choose_lr(step_size, algorithm, problem, Full(), steps)
+    return Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
+
+
+def _only(what: str, choices: tuple, name: str) -> Any:
+    """The one value that an algorithm has of a setting."""
+    if len(choices) > 1:
+        raise ValueError(
+            f"a deployment takes one {what}; {name} has {len(choices)} in this study. "
+            f"Choose one with --set algorithms.{name}.{what}={choices[0]}."
+        )
+    return choices[0]
 
 
 def study_server(folder: Path) -> "ServerApp":
@@ -104,7 +162,7 @@ def study_server(folder: Path) -> "ServerApp":
         wrap = (lambda grid: Lossy(grid, chaos)) if chaos.loses else None
         return read(folder / FILE).job(str(context.run_config["folder"]), wrap)
 
-    return server_app(job)
+    return server_app(job, own=["chaos"])
 
 
 def study_client(folder: Path) -> "ClientApp":

@@ -93,6 +93,13 @@ def load(
 
     `only` names the algorithms to keep, if not all.
     """
+    return made(read(path, changes, only), path.stem)
+
+
+def read(
+    path: Path, changes: Collection[str] = (), only: Collection[str] = ()
+) -> Source:
+    """Read what `load` reads, unchecked."""
     source = toml.read(path)
     for change in changes:
         toml.change(source, change)
@@ -102,8 +109,13 @@ def load(
             if name not in everybody:
                 raise ValueError(unknown("algorithm of this study", name, everybody))
         source.table["algorithms"] = {name: everybody[name] for name in only}
+    return source
+
+
+def made(source: Source, name: str) -> Study:
+    """Turn what was read into a study; ValueError says where what is wrong."""
     try:
-        return _parsed(source, path.stem)
+        return _parsed(source, name)
     except Wrong as wrong:
         raise ValueError(source.place(wrong.path) + wrong.words) from None
 

@@ -19,8 +19,9 @@ from focusfl.engines.flower import (
     from_torch,
     params,
 )
+from focusfl.engines.flower.evaluation import metrics_of
 from focusfl.engines.flower.events import describe
-from focusfl.engines.flower.server import metrics_of, run
+from focusfl.engines.flower.server import run
 from focusfl.engines.flower.site import identify
 from focusfl.problems import Objective, Problem
 
@@ -76,7 +77,8 @@ def test_a_torch_module_learns_what_its_own_arithmetic_would(tmp_path):
     with np.load(tmp_path / "server" / "test" / "model.npz") as model:
         found = np.r_[model["weight"][0], model["bias"]]
     assert np.abs(found - best).max() < 1e-6
-    (tested,) = events(tmp_path, "evaluation")
+    first, tested = events(tmp_path, "evaluation")
+    assert (first["after"], tested["after"]) == (0, 60)
     assert tested["loss"] == pytest.approx(np.mean((A @ found - y[:, 0]) ** 2))
 
 
@@ -138,6 +140,47 @@ def test_flowers_own_loop_plays_any_algorithm(tmp_path):
     assert np.linalg.norm(found - PROBLEM.optimum) < 1e-6
     counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
     assert len(counted) == 60 and min(counted) < 4
+
+
+class Clock:
+    """Time that passes while somebody sleeps, and only then."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(
+    tmp_path, monkeypatch
+):
+    """One deadline for everybody to come; then rounds go on with who is there."""
+
+    class Quick(Loopback):
+        def send_and_receive(self, messages, *, timeout=None):
+            return self.pull_messages(self.push_messages(messages))
+
+    app = client_app(Flat(), FOCUS)
+    nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
+    away, clock = nodes.pop(9), Clock()
+    monkeypatch.setattr("focusfl.engines.flower.strategy.time", clock)
+    this = replace(
+        job(tmp_path, deadline=60.0, poll=1.0), params={"x": PROBLEM.x0}, evaluate=None
+    )
+
+    def back(grid, round):
+        if round == 15:
+            nodes[9] = away
+
+    result = AlgorithmStrategy(this).start(
+        Quick(nodes, back), ArrayRecord({"x": Array(PROBLEM.x0)}), num_rounds=20
+    )
+    assert 60 <= clock.now <= 62, "who is away was waited for again"
+    counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
+    assert set(counted[:15]) == {3} and counted[-3:] == [4, 4, 4]
 
 
 @pytest.mark.parametrize("library", ["jax", "jaxtyping", "torch", "matplotlib"])
@@ -209,13 +252,39 @@ def test_an_evaluation_that_cannot_be_averaged_is_left_out(said):
     assert metrics_of(RecordDict()) == {}
 
 
-def test_events_name_those_who_are_there():
-    event = {"event": "round", "round": 3, "online": ["b", "a"], "counted": ["b"]}
-    words = describe({**event, "late": [], "distance": 0.00123})
-    assert words == "round 4  online a,b  answered b  distance 0.00123"
-    many = [f"site-{i}" for i in range(9)]
-    assert "online 9 sites" in describe({**event, "late": ["b"], "online": many})
+ROUND = {
+    "event": "round", "round": 9, "rounds": 60, "online": ["b", "a"], "eta": 65.4,
+    "counted": ["b"], "missing": ["a"], "late": [], "distance": 0.00123, "seconds": 1.0,
+}  # fmt: skip
+
+
+def test_a_round_is_a_line_that_says_how_far_how_long_and_who_is_missing():
+    first, *words, last = describe(ROUND).split("  ")
+    assert (first, last) == ("round 10/60", "ETA 1:05")
+    assert words == ["1 of 2 answered", "distance 0.00123", "without a"]
+    many = {**ROUND, "missing": [f"site-{i}" for i in range(9)], "late": ["b"]}
+    assert "1 of 10 answered" in describe(many) and "late b" in describe(many)
+    assert describe({**ROUND, "eta": 7265.0}).endswith("ETA 2:01:05")
     assert describe({"event": "open", "round": 3}) == ""
+
+
+@pytest.mark.parametrize("long", ["site", "metrics", "why", "names"])
+def test_no_line_is_wider_than_80_columns_or_broken_within_a_number(long):
+    name = "hospital-of-" + "x" * 60
+    metrics = {f"metric-{i}": 1.23456789e-12 * i for i in range(12)}
+    nothing = {"event": "nothing", "round": 3, "online": [], "site": "a"}
+    event = {
+        "site": {**ROUND, "missing": [name], "late": [name]},
+        "metrics": {**ROUND, **metrics},
+        "why": {**nothing, "why": "error 5: the node 1234567890 is not there " * 9},
+        "names": {**nothing, "event": "end", **metrics, "warnings": [], "round": 60},
+    }[long]
+    lines = describe(event).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == 1 or event["event"] != "round"
+    if event["event"] == "end":
+        for key, value in metrics.items():
+            assert f"{key} {value:.3g}" in describe(event)
 
 
 def test_a_jax_model_draws_the_batches_that_simulate_draws(tmp_path):

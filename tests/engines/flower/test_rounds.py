@@ -31,11 +31,7 @@ from focusfl.engines.flower.server import run
 @pytest.mark.parametrize("name", sorted(ff.ALGORITHMS))
 def test_every_algorithm_over_flower_equals_simulate(name, tmp_path):
     algorithm = ff.ALGORITHMS[name]()
-    try:
-        run(Loopback(nodes(tmp_path, algorithm)), job(tmp_path, algorithm, rounds=12))
-    except ValueError as error:
-        assert "cannot be deployed" in str(error)
-        pytest.skip(str(error))
+    run(Loopback(nodes(tmp_path, algorithm)), job(tmp_path, algorithm, rounds=12))
     masks = np.zeros((12, 4), bool)
     for event in events(tmp_path, "round"):
         masks[event["round"], [SITES.index(site) for site in event["counted"]]] = True
@@ -244,16 +240,59 @@ def test_sites_evaluate_and_the_server_averages(tmp_path):
         job(tmp_path, rounds=4, evaluate_every=2, deadline=5.0),
     )
     found = events(tmp_path, "evaluation")
-    assert [event["after"] for event in found] == [2, 4]
+    assert [event["after"] for event in found] == [0, 2, 4]
     assert found[0]["sites"] == 4 and found[0]["size"] == (0 + 2 + 6 + 12) / 10
 
 
 def test_settings_of_the_app_change_the_job(tmp_path):
-    changed = job(tmp_path).configured(
-        {"rounds": 7, "lr": 1, "local-steps": 3, "copies": True, "mine": "x"}
-    )
+    said = {"rounds": 7, "lr": 1, "local-steps": 3, "copies": True, "on-empty": "step"}
+    changed = job(tmp_path).configured({**said, "mine": "x"}, own=["mine"])
     assert (changed.rounds, changed.lr, changed.local_steps) == (7, 1.0, 3)
-    assert changed.copies is True
-    for wrong in ({"rounds": "many"}, {"rounds": 0}, {"minimum": 9}, {"copies": 1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            job(tmp_path).configured(wrong)
+    assert changed.copies is True and changed.on_empty == "step"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"rounds": "many"}, "rounds .* must be a whole number; got 'many'"),
+        ({"rounds": 0}, "rounds must be .* at least 1; got 0"),
+        ({"minimum": 9}, "minimum and target"),
+        ({"copies": 1}, "copies .* must be true or false; got 1"),
+        ({"lr": True}, "lr .* must be a number; got True"),
+        ({"lr": -1.0}, "lr must be positive"),
+        ({"max-norm": 0.0}, "max_norm must be positive"),
+        ({"on-empty": "stop"}, "on-empty .* must be 'skip' or 'step'; got 'stop'"),
+        ({"on-empty": 1}, "on-empty .* must be 'skip' or 'step'; got 1"),
+        ({"on_empty": "step"}, "unknown setting .* Did you mean 'on-empty'"),
+        ({"roundz": 3}, "unknown setting .*'roundz'. Did you mean 'rounds'"),
+        ({"evaluate-evry": 3}, "Did you mean 'evaluate-every'"),
+        ({"evaluate-every": -1}, "evaluate_every must be .* at least 0; got -1"),
+        ({"wrap": "x"}, "unknown setting"),
+        ({"sites": ""}, "sites must be different names"),
+        ({"job": "a/b"}, "job must be a name"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_of_the_app_is_one_clear_line(wrong, words, tmp_path):
+    with pytest.raises(ValueError, match=words) as error:
+        job(tmp_path).configured(wrong)
+    assert "\n" not in str(error.value)
+
+
+def test_an_answer_of_an_earlier_epoch_does_not_cancel_what_was_asked_since(tmp_path):
+    """Site 0 answers so slowly that a new epoch has begun when its answer comes."""
+    here = nodes(tmp_path)
+
+    def wipe(grid, round):
+        grid.nodes[100].delay = 20  # polls: some ten rounds
+        if round == 15:
+            shutil.rmtree(tmp_path / "site-2", ignore_errors=True)
+
+    grid = Loopback(here, wipe)
+    run(grid, job(tmp_path, rounds=60, target=3))
+    assert [event["site"] for event in events(tmp_path, "lost")] == ["site-2"]
+    (old,) = events(tmp_path, "refused")  # and no answer of the new epoch
+    assert old["site"] == "site-0" and "epoch '1'; this is 2" in old["why"]
+    asked = [kind for kind, node, _ in grid.asked if node == 100].count("train")
+    counted = sum("site-0" in event["counted"] for event in events(tmp_path, "round"))
+    assert counted >= asked - 2  # the old one, and one under way at the end

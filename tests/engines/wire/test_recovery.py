@@ -130,6 +130,23 @@ def test_whoever_was_just_counted_is_not_forgotten_or_asked_again(start):
             wrong("nobody")
 
 
+def test_giving_up_an_earlier_request_leaves_the_present_one(start):
+    job = start(ff.Focus())
+    old = job.hub.request("site-0")
+    number = job.hub.asked["site-0"]
+    job.hub.new_epoch()
+    new = job.hub.request("site-0")
+    assert job.hub.asked["site-0"] > number
+    late = job.sites[0].answer(old, grad(0))
+    assert job.hub.receive("site-0", late).status == "refused"
+    job.hub.give_up("site-0", number)
+    assert job.hub.receive("site-0", job.sites[0].answer(new, grad(0))).applied
+    job.hub.give_up("site-0", 10**9)  # never asked: nothing to give up
+    job.hub.request("site-1")
+    job.hub.give_up("site-1", job.hub.asked["site-1"])
+    assert "site-1" in job.hub.free
+
+
 def test_a_copy_of_an_earlier_push_is_never_sent_back(start):
     """Kept for a while and then no longer, it must not be mistaken for the last."""
     job = start(ff.Focus(), copies=True)

@@ -2,33 +2,42 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from focusfl.core import Algorithm, Batch, GradFn
+from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.records import pack, unpack
 from focusfl.engines.flower.site import Identity, identify
-from focusfl.engines.wire import Refused, Site
-from focusfl.engines.wire.format import header
-from focusfl.engines.wire.format import unpack as trees
+from focusfl.engines.wire import Site
 from focusfl.tree import Tree
 
 if TYPE_CHECKING:
-    from focusfl.problems import Problem
-
-EXAMPLES = "num-examples"  # the weight of a site in the mean of evaluations
+    from focusfl.problems import Objective, Problem
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a site can do: gradients of its own data, and evaluation if it offers it."""
+    """What a site can do: gradients of its own data, and evaluation if it offers it.
+
+    Without batches, `grad_fn` is taken for the gradient of all the site's data. With
+    them, `gradient` can give it, so that the end of a training can be checked.
+    """
 
     grad_fn: GradFn
     batch_of: Callable[[int], Any] | None = None  # gradients computed before -> batch
     evaluate: Callable[[Tree], Mapping[str, float]] | None = None
+    gradient: Callable[[Tree], Tree] | None = None  # of all data, at a model
+
+    @property
+    def whole(self) -> Callable[[Tree], Tree] | None:
+        """The gradient of all data, if it is known."""
+        if self.gradient or self.batch_of:
+            return self.gradient
+        return lambda x: self.grad_fn(x, Batch(None, 0))
 
 
 def client_app(
@@ -73,14 +82,11 @@ def client_app(
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        asked = unpack(message.content)
-        head = header(asked)
-        if head.fields != {"kind": "evaluate", "job": _job(job, context)}:
-            raise Refused(f"not an evaluation of this job: {head.fields}.")
-        test = _load(work, context, seed).evaluate
-        found = test(trees(asked, head)["x"]) if test else {}
-        record = MetricRecord({name: float(value) for name, value in found.items()})
-        return Message(RecordDict({"metrics": record}), reply_to=message)
+        mine = _load(work, context, seed)
+        found = evaluation.answer(
+            unpack(message.content), _job(job, context), mine.evaluate, mine.whole
+        )
+        return Message(found, reply_to=message)
 
     return app
 
@@ -110,9 +116,38 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
             f"{who.site} must say which of {problem.num_clients} clients it is: "
             f"--node-config 'partition-id=NUMBER'; got {i}."
         )
-    objective = problem.objective
-    grad = grad_fn(objective, tree.map(lambda leaf: leaf[i], problem.data))
+    objective, data = (
+        problem.objective,
+        tree.map(lambda leaf: leaf[i], problem.data),
+    )
+    grad, whole = grad_fn(objective, data), _whole(objective, data)
     if not objective.stochastic:
-        return Work(grad, batch_of=lambda number: None)
+        return Work(grad, batch_of=lambda number: None, gradient=whole)
     key = keys.fold(batch_stream(objective, seed), i)
-    return Work(grad, batch_of=lambda number: Batch(key, number))
+    return Work(grad, batch_of=lambda number: Batch(key, number), gradient=whole)
+
+
+def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
+    """The gradient without noise and batches; None where it is not known how."""
+    from focusfl import keys, tree
+    from focusfl.problems.loss import MeanLoss
+    from focusfl.problems.noisy import NoisyObjective
+
+    if isinstance(objective, NoisyObjective):
+        return _whole(objective.exact, data)
+    if not objective.stochastic:
+        return lambda x: objective.grad(x, data, None)
+    if not isinstance(objective, MeanLoss):
+        return None
+    # An epoch's gradients average to that of all samples.
+    plain = replace(objective, stream="epochs", augment=None)
+    batches = -(-int(data["length"]) // plain.batch_size)
+
+    def gradient(x: Tree) -> Tree:
+        key, total = keys.stream(0, "whole"), tree.zeros(x)
+        for number in range(batches):
+            part = plain.grad(x, data, Batch(key, number))
+            total = tree.axpy(1 / batches, part, total)
+        return total
+
+    return gradient

@@ -1,12 +1,21 @@
-"""What happens to a job: a line of JSON each on disk, a line of words for people."""
+"""What happens to a job: a line of JSON each on disk, lines of words for people."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 FILE = "events.jsonl"  # in the server's folder of a job
-NAMED = 5  # sites at most that are called by their names
+NAMED = 3  # sites at most that are called by their names
+WIDTH = 80  # columns that a line may take
+INDENT = "  "
+# Metrics in the order in which they matter to who watches.
+FIRST = ("distance", "accuracy", "loss", "grad_norm", "tracker_norm")
+# What events say beside metrics.
+FACTS = (
+    "event", "round", "online", "time", "pid", "rounds", "epoch", "counted", "missing",
+    "late", "seconds", "eta", "site", "why", "after", "sites", "of", "warnings",
+)  # fmt: skip
 
 
 def write(folder: Path, event: Mapping[str, Any]) -> None:
@@ -15,28 +24,80 @@ def write(folder: Path, event: Mapping[str, Any]) -> None:
         file.write(json.dumps(event) + "\n")
 
 
+def read(folder: Path) -> list[dict[str, Any]]:
+    """All events of a job, but for a line that was being written in a crash."""
+    file = folder / FILE
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def metrics(event: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers that an event says of the model."""
+    found = {k: v for k, v in event.items() if k not in FACTS and type(v) is float}
+    return {k: found[k] for k in sorted(found, key=_rank)}
+
+
 def describe(event: Mapping[str, Any]) -> str:
     """Say what happened; nothing where it does not matter to people."""
-    facts = dict(event)
-    kind, number, online = (
-        facts.pop(name, "") for name in ("event", "round", "online")
-    )
+    kind = event["event"]
+    numbers = [f"{name} {short(value)}" for name, value in metrics(event).items()]
     if kind == "open":
         return ""
     if kind == "round":
-        words = [f"round {number + 1}", f"online {_who(online)}"]
-        words.append(f"answered {_who(facts.pop('counted'))}")
-        late = facts.pop("late")
-        words += [f"late {_who(late)}"] if late else []
-    else:
-        words = [f"{kind}:"]
-    return "  ".join(
-        words + [f"{name} {short(value)}" for name, value in facts.items()]
-    )
+        return _round(event, numbers)
+    words = [f"{kind}:", *([f"{event['site']}:"] if "site" in event else [])]
+    if kind == "end":
+        words.append(f"{event['round']} rounds")
+    if "of" in event and "grad_norm" in event:
+        at = next(n for n, text in enumerate(numbers) if text.startswith("grad_norm"))
+        numbers[at] += f" of {event['of']}"
+    words += [f"{k} {event[k]}" for k in ("after", "what") if k in event]
+    if kind == "begin":
+        words.append(f"{event['round']} of {event['rounds']} rounds are done")
+    return packed([*words, *numbers, *str(event.get("why", "")).split()])
+
+
+def _round(event: Mapping[str, Any], numbers: list[str]) -> str:
+    """One line, whatever there is to say: the rest is in the file."""
+    total, counted, missing = event["rounds"], event["counted"], event["missing"]
+    number = f"{event['round'] + 1:>{len(str(total))}}"
+    words = [f"round {number}/{total}"]
+    words.append(f"{len(counted)} of {len(counted) + len(missing)} answered")
+    eta = [f"ETA {clock(event['eta'])}"]
+    rest = [f"late {_who(event['late'])}"] if event["late"] else []
+    rest += [f"without {_who(missing)}"] if 0 < len(missing) <= NAMED else []
+    for item in [*numbers[:1], *rest, *numbers[1:]]:
+        if len("  ".join([*words, item, *eta])) <= WIDTH:
+            words.append(item)
+    return "  ".join(words + eta)
+
+
+def packed(items: Iterable[str]) -> str:
+    """Put items into lines: none is broken, and what goes on is set in."""
+    lines = [""]
+    for item in items:
+        alone = not lines[-1] or lines[-1].endswith(":") or " " not in item
+        longer = f"{lines[-1]}{' ' if alone else '  '}{item}".lstrip()
+        if len(longer) > WIDTH - (len(lines) > 1) * len(INDENT) and lines[-1]:
+            lines.append(item)
+        else:
+            lines[-1] = longer
+    return f"\n{INDENT}".join(lines)
 
 
 def _who(sites: Sequence[str]) -> str:
     return ",".join(sorted(sites)) if len(sites) <= NAMED else f"{len(sites)} sites"
+
+
+def _rank(name: str) -> int:
+    return FIRST.index(name) if name in FIRST else len(FIRST)
+
+
+def clock(seconds: float) -> str:
+    """A time, as 1:05 or 2:00:00."""
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
 def short(value: Any) -> str:

@@ -1,16 +1,20 @@
 """A training as its server app needs it: what is learned, by whom, in what rounds."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 
 from flwr.serverapp import Grid
 
-from focusfl.checks import check_count, check_positive
+from focusfl.checks import check_count, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.wire import Hub
+from focusfl.engines.wire.rules import check_settings
 from focusfl.tree import Tree
+
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +45,20 @@ class Job:
     evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
     evaluate_every: int = 0  # rounds between evaluations on the sites; 0: none
     wrap: Callable[[Grid], Grid] | None = None  # a grid that loses things, for tests
+    about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
 
     def __post_init__(self):
-        for name in ("rounds", "local_steps", "minimum"):
+        check_settings(
+            self.job, self.sites, self.lr, self.local_steps, self.on_empty,
+            self.max_norm,
+        )  # fmt: skip
+        for name in ("rounds", "minimum"):
             check_count(name, getattr(self, name))
+        if self.evaluate_every < 0:
+            raise ValueError(
+                f"evaluate_every must be a whole number of at least 0; got "
+                f"{self.evaluate_every!r}."
+            )
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         most = len(self.sites)
@@ -67,28 +81,39 @@ class Job:
             max_norm=self.max_norm, copies=self.copies,
         )  # fmt: skip
 
-    def configured(self, config: Mapping[str, Any]) -> "Job":
+    def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":
         """Take numbers and words from an app's configuration, dashes for underscores.
 
-        What the configuration has beyond a job's fields belongs to the app.
+        What it has beyond a job's fields must be the app's `own`.
         """
+        known = {f.name.replace("_", "-"): f for f in fields(self) if _choices(f)}
         changes: dict[str, Any] = {}
-        for field in fields(self):
-            key = field.name.replace("_", "-")
-            kinds = (field.type, *get_args(field.type))
-            simple = {kind for kind in (int, float, bool, str) if kind in kinds}
-            if key not in config or not simple:
-                continue
-            value = config[key]
-            if field.name == "sites" and isinstance(value, str):
-                changes["sites"] = tuple(value.split())
-                continue
-            if float in simple and type(value) is int:
-                value = float(value)
-            if type(value) not in simple:
-                raise ValueError(
-                    f"{key} in the app's configuration must be "
-                    f"{' or '.join(kind.__name__ for kind in simple)}; got {value!r}."
-                )
-            changes[field.name] = value
+        for key, value in config.items():
+            if key in known:
+                changes[known[key].name] = _said(key, value, known[key])
+            elif key not in own:
+                words = unknown("setting of the app", key, {*known, *own})
+                raise ValueError(f"{words} Its own are named in server_app(own=...).")
         return replace(self, **changes)
+
+
+def _choices(one: Field) -> tuple[Any, ...]:
+    """The types that a configuration may give to a field, or the words; none if not."""
+    origin, inner = get_origin(one.type), get_args(one.type)
+    if origin is Literal:
+        return inner
+    kinds = inner if origin in (UnionType, tuple) else (one.type,)
+    return tuple(kind for kind in WORDS if kind in kinds)
+
+
+def _said(key: str, value: Any, one: Field) -> Any:
+    """A setting as a field takes it; ValueError if it cannot be one."""
+    choices = _choices(one)
+    if one.name == "sites" and isinstance(value, str):
+        return tuple(value.split())
+    if float in choices and type(value) is int:
+        return float(value)
+    if value not in choices and type(value) not in choices:
+        words = " or ".join(WORDS.get(choice) or repr(choice) for choice in choices)
+        raise ValueError(f"{key} of the app's settings must be {words}; got {value!r}.")
+    return value

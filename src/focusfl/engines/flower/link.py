@@ -23,16 +23,20 @@ class Asked(NamedTuple):
     node: int
     site: str  # nothing until the node has said
     at: float
+    number: int | None = None  # of the request
 
 
 class Reply(NamedTuple):
     """What came of a message: an answer, or why there will be none."""
 
-    kind: str
-    site: str
+    asked: Asked
     content: RecordDict | None
     why: str = ""  # there is no content
     last: bool = True  # nothing else will come of that message; else a copy
+
+    @property
+    def site(self) -> str:
+        return self.asked.site
 
 
 class Link:
@@ -62,7 +66,8 @@ class Link:
             if name:
                 self._meet(node, name)
             else:
-                self._send([("", node, RecordDict())], "query", "hello")
+                hello = Asked("query", node, "", time.monotonic())
+                self._send([(hello, RecordDict())], "hello")
         return [site for site, node in self._node.items() if node in nodes]
 
     def node(self, site: str) -> int:
@@ -73,10 +78,18 @@ class Link:
         """Which site a node is; nothing if it is none of this job."""
         return self._site.get(node, "")
 
-    def ask(self, requests: Iterable[tuple[str, Wired]], kind: str, group: str) -> None:
-        """Send a message each to some sites that are online."""
-        parcels = [(site, self._node[site], pack(wired)) for site, wired in requests]
-        self._send(parcels, kind, group)
+    def ask(
+        self, requests: Iterable[tuple[str, int | None, Wired]], kind: str, group: str
+    ) -> None:
+        """Send a message each, with its number, to some sites that are online."""
+        now = time.monotonic()
+        self._send(
+            [
+                (Asked(kind, self._node[site], site, now, number), pack(wired))
+                for site, number, wired in requests
+            ],
+            group,
+        )
 
     def poll(self, patience: float) -> list[Reply]:
         """Fetch what has come since, and give up what was asked too long ago."""
@@ -92,7 +105,7 @@ class Link:
                 del self._asked[key]
                 why = "it came back" if asked.site in self._moved else "no answer"
                 if asked.site:
-                    replies.append(Reply(asked.kind, asked.site, None, why))
+                    replies.append(Reply(asked, None, why))
         self._moved.clear()
         return replies
 
@@ -111,7 +124,7 @@ class Link:
         else:
             content = message.content
         if asked.site:
-            return [Reply(asked.kind, asked.site, content, why, first is not None)]
+            return [Reply(asked, content, why, first is not None)]
         records = content.config_records if content else {}
         hello: Mapping[str, Any] = records.get("hello", {})
         if "site" in hello:
@@ -130,20 +143,18 @@ class Link:
             self._moved.append(site)
         self._node[site] = node
 
-    def _send(
-        self, parcels: list[tuple[str, int, RecordDict]], kind: str, group: str
-    ) -> None:
+    def _send(self, parcels: list[tuple[Asked, RecordDict]], group: str) -> None:
         messages = [
-            Message(content, node, kind, group_id=group) for _, node, content in parcels
+            Message(content, asked.node, asked.kind, group_id=group)
+            for asked, content in parcels
         ]
-        now = time.monotonic()
         sent = self._try(self._grid.push_messages, messages) if messages else []
         keys = sent or [""] * len(parcels)  # it has failed, or finds it too large
-        for key, (site, node, _) in zip(keys, parcels, strict=True):
+        for key, (asked, _) in zip(keys, parcels, strict=True):
             if key:
-                self._asked[key] = Asked(kind, node, site, now)
-            elif site:
-                self._unsent.append(Reply(kind, site, None, "it could not be sent"))
+                self._asked[key] = asked
+            elif asked.site:
+                self._unsent.append(Reply(asked, None, "it could not be sent"))
 
     def _try(self, call: Callable[..., Any], *args: Any) -> Any:
         """Ask the SuperLink; nothing if it fails.

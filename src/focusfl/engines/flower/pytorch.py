@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusfl.engines.flower.client import EXAMPLES, Work
+from focusfl.engines.flower.client import Work
+from focusfl.engines.flower.evaluation import EXAMPLES
 
 if TYPE_CHECKING:
     import torch
@@ -86,9 +87,11 @@ def from_torch(
             return slice(None)
         return torch.from_numpy(epochs(number, len(inputs), batch_size, seed, client))
 
-    def grad_fn(x: Mapping[str, np.ndarray], batch: Any) -> dict[str, np.ndarray]:
+    def grad_fn(
+        x: Mapping[str, np.ndarray], batch: Any, training: bool = True
+    ) -> dict[str, np.ndarray]:
         load(x)
-        module.train()
+        module.train(training)
         module.zero_grad()
         loss(module(inputs[batch]), targets[batch]).backward()
         return {
@@ -107,4 +110,7 @@ def from_torch(
             found = {"loss": float(loss(out, wanted)), EXAMPLES: float(len(wanted))}
             return found | dict(metrics(out, wanted) if metrics else {})
 
-    return Work(grad_fn, batch_of, evaluate)
+    def gradient(x: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return grad_fn(x, slice(None), training=False)  # nothing is dropped at random
+
+    return Work(grad_fn, batch_of, evaluate, gradient)

@@ -1,41 +1,41 @@
 """The server app: rounds over Flower's grid that wait for nobody in particular."""
 
-import math
 import os
+import statistics
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
 
-import numpy as np
-from flwr.app import Context, RecordDict
+from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from focusfl.engines.flower import events
-from focusfl.engines.flower.client import EXAMPLES
+from focusfl.algorithms import focus
+from focusfl.engines.flower import evaluation, events
+from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import unpack
-from focusfl.engines.wire import Hub, Wired
-from focusfl.engines.wire.format import encode, leaves
-from focusfl.engines.wire.format import pack as packed
-from focusfl.tree import Tree
+from focusfl.engines.wire import Hub
 
-MODEL = "model.npz"  # in the server's folder of a job, at the end
 LOOK = 5  # polls between two looks at who is online
+LAST = 10  # rounds that say how long those to come will take
 
 
-def server_app(job: Job | Callable[[Context], Job]) -> ServerApp:
+def server_app(
+    job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
+) -> ServerApp:
     """Make a Flower server app of a job, or of a function of Flower's context.
 
     Numbers and words of a job can be set in the app's configuration too, and so by
-    `flwr run --run-config`.
+    `flwr run --run-config`; what else is set there must be named as the app's `own`.
     """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         mine = job if isinstance(job, Job) else job(context)
-        run(grid, mine.configured(context.run_config))
+        run(grid, mine.configured(context.run_config, own))
 
     return app
 
@@ -45,7 +45,10 @@ def run(grid: Grid, job: Job) -> None:
     grid = job.wrap(grid) if job.wrap else grid
     with job.hub() as hub:
         server = _Server(job, hub, Link(grid, job.sites))
-        server.say("begin", pid=os.getpid(), rounds=job.rounds, **server.measured())
+        server.say(
+            "begin", time=time.time(), pid=os.getpid(), rounds=job.rounds,
+            **server.measured(),
+        )  # fmt: skip
         server.gather()
         while hub.round < job.rounds:
             server.play()
@@ -59,7 +62,9 @@ class _Server:
         self.job, self.hub, self.link = job, hub, link
         self.online: list[str] = []
         self._polls = 0
-        self._test: _Test | None = None
+        self._test: evaluation.Evaluation | None = None  # under way
+        self._tested: evaluation.Evaluation | None = None  # the last that is over
+        self._paces: deque[float] = deque(maxlen=LAST)  # seconds that rounds took
 
     def gather(self) -> None:
         """Give everybody a chance to be there before the first round."""
@@ -72,13 +77,21 @@ class _Server:
     def play(self) -> None:
         """Ask who is there, count who answers, and close the round."""
         hub, job, began = self.hub, self.job, time.monotonic()
+        opened = began
         self.say("open", epoch=hub.epoch)
+        if hub.round == 0 and not (self._test or self._tested) and self._asks_sites:
+            self._begin_test()  # what is learned is seen against where it began
         asked: set[str] = set()
         before = set(hub.waiting)  # asked in an earlier round
         while True:
             self._look()
             free = [s for s in hub.free if s in self.online and s not in asked]
-            self.link.ask([(s, hub.request(s)) for s in free], "train", str(hub.round))
+            requests = [(s, hub.request(s)) for s in free]
+            numbers = hub.asked
+            self.link.ask(
+                ((s, numbers[s], wired) for s, wired in requests), "train",
+                str(hub.round),
+            )  # fmt: skip
             asked.update(free)
             self._receive()
             awaited = asked & set(hub.waiting)
@@ -96,35 +109,55 @@ class _Server:
         number, counted = hub.round, hub.close_round()
         if counted is None:  # everybody must be heard before the first round
             return
+        self._paces.append(time.monotonic() - opened)
         self.say(
-            "round", round=number, counted=list(counted),
+            "round", round=number, rounds=job.rounds, counted=list(counted),
+            missing=[s for s in job.sites if s not in {*counted, *hub.gone}],
             late=[site for site in counted if site in before],
-            seconds=round(seconds, 3), **self.measured(),
+            seconds=round(self._paces[-1], 3),
+            eta=round(statistics.median(self._paces) * (job.rounds - hub.round), 1),
+            **self.measured(),
         )  # fmt: skip
         if job.evaluate_every and hub.round % job.evaluate_every == 0:
             self._begin_test()
 
     def finish(self) -> None:
-        """Wait for evaluations that are under way, keep the model, say the end."""
+        """Look where the model stands, keep what was found, say the end."""
+        self._wait()
+        over = self._tested is not None and self._tested.round == self.hub.round
+        if self._asks_sites and not over:
+            self._begin_test()
+            self._wait()
+        ending = Ending(self.job, self.hub, self.measured(), self._tested)
+        for why in ending.warnings:
+            self.say("warning", why=why)
+        whole = {"event": "end", **self._now, **ending.facts}
+        for words in ending.keep(whole):
+            print(words, flush=True)
+        self.say(**whole)  # the last: whoever follows may stop everything now
+
+    @property
+    def _asks_sites(self) -> bool:
+        """Whether the sites alone know the gradient, or are to evaluate anyway."""
+        knows = "grad_norm" in self.measured() and not self.hub.gone
+        return bool(self.job.evaluate_every) or not knows
+
+    def _wait(self) -> None:
+        """Wait for an evaluation that is under way, as long as for a round."""
         until = time.monotonic() + self.job.deadline
         while self._test is not None and time.monotonic() < until:
+            self._look()
             self._receive()
             time.sleep(self.job.poll)
         self._end_test()
-        self._keep()
-        self.say("end", **self.measured())
 
-    def _keep(self) -> None:
-        from focusfl.data.places import renamed  # not for those who have numpy alone
-
-        model: dict[str, Any] = dict(_named(self.hub.x))
-        with renamed(self.job.place / MODEL) as part:
-            np.savez(part, **model)
+    @property
+    def _now(self) -> dict[str, Any]:
+        return {"round": self.hub.round, "online": self.online}
 
     def say(self, event: str, **facts: Any) -> None:
         """Tell whoever watches, here or by `flwr run --stream`."""
-        now = {"round": self.hub.round, "online": self.online}
-        whole = {"event": event, **now, **facts}
+        whole = {"event": event, **self._now, **facts}
         events.write(self.job.place, whole)
         if words := events.describe(whole):
             print(words, flush=True)
@@ -134,13 +167,18 @@ class _Server:
         return self.job.target or len(self.job.sites) - len(self.hub.gone)
 
     def measured(self) -> dict[str, float]:
-        """What is known of the model: its metrics, and the norm of every tracker."""
+        """What is known of the model: its metrics, and the norm of every tracker.
+
+        That of FOCUS divided by N: what it takes the gradient for.
+        """
         hub = self.hub
         found = {
-            f"|{name}|": _norm(part)
+            f"|{name}|": evaluation.norm(part)
             for name, part in hub.server._asdict().items()
             if name != "x"
         }
+        if isinstance(hub.server, focus.Server):
+            found["tracker_norm"] = found.pop("|y|") / hub.num_clients
         if self.job.evaluate:
             found |= {k: float(v) for k, v in self.job.evaluate(hub.x).items()}
         return found
@@ -152,86 +190,45 @@ class _Server:
 
     def _receive(self) -> None:
         for reply in self.link.poll(self.job.patience):
-            if reply.kind == "evaluate":
-                self._tested(reply)
+            if reply.asked.kind == "evaluate":
+                self._take(reply)
             elif reply.content is None:
                 self.say("nothing", site=reply.site, why=reply.why)
-                self.hub.give_up(reply.site)
+                self.hub.give_up(reply.site, reply.asked.number)
             else:
                 verdict = self.hub.receive(reply.site, unpack(reply.content))
                 if verdict.status != "applied":
                     self.say(verdict.status, site=reply.site, why=verdict.why)
                 if verdict.status == "refused" and reply.last:
-                    self.hub.give_up(reply.site)
+                    self.hub.give_up(reply.site, reply.asked.number)
 
     def _begin_test(self) -> None:
         """Have everybody who is online evaluate the model, beside the next rounds."""
         self._end_test()
-        wired = evaluation(self.job, self.hub.x)
-        self.link.ask(((s, wired) for s in self.online), "evaluate", "evaluate")
-        self._test = _Test(self.hub.round, set(self.online), [])
+        hub, job = self.hub, self.job
+        sites = [site for site in self.online if site not in hub.gone]
+        wired = evaluation.ask(job.job, hub.x)
+        self.link.ask(
+            ((site, hub.round, wired) for site in sites), "evaluate", "evaluate"
+        )
+        self._test = evaluation.Evaluation(job.job, hub.round, sites, hub.x)
 
-    def _tested(self, reply: Reply) -> None:
-        if self._test is None or reply.site not in self._test.awaited:
+    def _take(self, reply: Reply) -> None:
+        test = self._test
+        if test is None or reply.asked.number != test.round:  # of an earlier one
             return
-        self._test.awaited.remove(reply.site)
-        found = metrics_of(reply.content) if reply.content else {}
-        if found:
-            self._test.found.append(found)
-        if not self._test.awaited:
+        test.take(reply.site, reply.content)
+        if not test.awaited:
             self._end_test()
 
     def _end_test(self) -> None:
         """Say what has come."""
         test, self._test = self._test, None
-        if test is None or not test.found:
+        if test is None:
             return
-        mean = mean_of(test.found)
-        self.say("evaluation", after=test.round, sites=len(test.found), **mean)
-
-
-def evaluation(job: Job, x: Tree) -> Wired:
-    """Ask sites to evaluate a model."""
-    return encode({"kind": "evaluate", "job": job.job}, packed({"x": x}))
-
-
-def metrics_of(content: RecordDict) -> dict[str, float]:
-    """What a site has found; nothing if a number of it cannot be one."""
-    found = dict(content.metric_records.get("metrics") or {})
-    for value in found.values():
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            return {}
-    numbers = {name: float(value) for name, value in found.items()}  # type: ignore
-    return numbers if numbers.get(EXAMPLES, 1.0) > 0 else {}
-
-
-def mean_of(found: list[dict[str, float]]) -> dict[str, float]:
-    """Average what sites have found, weighted by how much each has looked at."""
-    weights = [metrics.get(EXAMPLES, 1.0) for metrics in found]
-    names = set.intersection(*(set(metrics) for metrics in found)) - {EXAMPLES}
-    return {
-        name: float(np.average([metrics[name] for metrics in found], weights=weights))
-        for name in sorted(names)
-    }
-
-
-class _Test(NamedTuple):
-    """An evaluation on the sites that is under way."""
-
-    round: int
-    awaited: set[str]
-    found: list[dict[str, float]]
-
-
-def _named(part: Any, name: str = "x") -> Iterator[tuple[str, np.ndarray]]:
-    """The leaves of a model, by their paths."""
-    if not isinstance(part, dict):
-        yield name, part
-        return
-    for key, value in part.items():
-        yield from _named(value, key if name == "x" else f"{name}/{key}")
-
-
-def _norm(part: Any) -> float:
-    squares = [float(np.sum(np.square(leaf, dtype=float))) for leaf in leaves(part)]
-    return sum(squares) ** 0.5
+        self._tested = test
+        if found := test.found():
+            self.say(
+                "evaluation", after=test.round, sites=test.answered,
+                of=who(test.of, self.job.sites), **found,
+            )  # fmt: skip

@@ -11,10 +11,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
+from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link
 from focusfl.engines.flower.records import pack, unpack
-from focusfl.engines.flower.server import evaluation, mean_of, metrics_of
 from focusfl.engines.wire import Hub
 
 
@@ -30,6 +30,7 @@ class AlgorithmStrategy(Strategy):
         self._job = job
         self._hub: Hub | None = None
         self._link: Link | None = None
+        self._until = 0.0  # when we stop waiting for everybody to be there
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -39,6 +40,7 @@ class AlgorithmStrategy(Strategy):
             params = {name: array.numpy() for name, array in arrays.items()}
             self._hub = replace(self._job, params=params).hub()
             self._link = Link(grid, self._job.sites)
+            self._until = time.monotonic() + self._job.deadline
         hub, link, group = self._hub, self._link, str(server_round)
         free = [site for site in self._online() if site in hub.free]
         return [
@@ -68,7 +70,7 @@ class AlgorithmStrategy(Strategy):
         every = self._job.evaluate_every
         if self._hub is None or self._link is None or not every or server_round % every:
             return []
-        content = pack(evaluation(self._job, self._hub.x))
+        content = pack(evaluation.ask(self._job.job, self._hub.x))
         group = str(server_round)
         return [
             Message(content, self._link.node(site), "evaluate", group_id=group)
@@ -78,21 +80,28 @@ class AlgorithmStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        found = [metrics_of(reply.content) for reply in replies if reply.has_content()]
-        found = [metrics for metrics in found if metrics]
-        return MetricRecord(dict(mean_of(found))) if found else None
+        if self._hub is None or self._link is None:
+            return None
+        test = evaluation.Evaluation(
+            self._job.job, server_round, self._job.sites, self._hub.x
+        )
+        for reply in replies:
+            site = self._link.site(reply.metadata.src_node_id)
+            test.take(site, None if reply.has_error() else reply.content)
+        found = test.found()
+        return MetricRecord(dict(found)) if found else None
 
     def summary(self) -> None:
         log(INFO, "\t%s, %s sites", self._job.algorithm, len(self._job.sites))
 
     def _online(self) -> list[str]:
-        """Who is there; wait for the minimum, and a while for everybody."""
+        """Who is there; wait for the minimum, and once a while for everybody."""
         assert self._link is not None
-        until = time.monotonic() + self._job.deadline
         while True:
             self._link.poll(self._job.patience)
             online = self._link.look()
-            late = time.monotonic() > until
+            late = time.monotonic() > self._until
             if len(online) >= (self._job.minimum if late else len(self._job.sites)):
+                self._until = 0.0  # who comes later joins the round that is next then
                 return online
             time.sleep(self._job.poll)

@@ -8,6 +8,7 @@ own checksum names the whole message.
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Header(NamedTuple):
 def pack(sections: dict[str, Tree]) -> Packed:
     """Turn named trees into bytes; raise if a number in them is not finite."""
     packed = Packed({}, {})
-    for path, leaf in _flatten(sections):
+    for path, leaf in paths(sections):
         if _is_number(leaf):
             if not math.isfinite(leaf):
                 raise ValueError(f"{path} must be finite; got {leaf}.")
@@ -117,7 +118,7 @@ def check_fields(fields: Fields, **kinds: type) -> None:
 
 def check_leaves(leaves: dict[str, Any], like: dict[str, Tree]) -> None:
     """Raise Refused unless these are the paths, shapes and dtypes of such trees."""
-    wanted = {path: _spec(leaf) for path, leaf in _flatten(like)}
+    wanted = {path: _spec(leaf) for path, leaf in paths(like)}
     got = {
         path: type(leaf).__name__ if _is_number(leaf) else (leaf[0], tuple(leaf[1]))
         for path, leaf in leaves.items()
@@ -127,7 +128,7 @@ def check_leaves(leaves: dict[str, Any], like: dict[str, Tree]) -> None:
 
 def check_alike(got: Tree, like: Tree) -> None:
     """Raise Refused unless two trees have the same paths, shapes and dtypes."""
-    _compare(*({path: _spec(a) for path, a in _flatten(tree)} for tree in (got, like)))
+    _compare(*({path: _spec(a) for path, a in paths(tree)} for tree in (got, like)))
 
 
 def unpack(message: Wired, head: Header) -> dict[str, Tree]:
@@ -160,7 +161,7 @@ def restore(like: Tree, nested: Tree) -> Tree:
 
 def leaves(a: Tree) -> list[Any]:
     """List the leaves of a tree."""
-    return [leaf for _, leaf in _flatten(a)]
+    return [leaf for _, leaf in paths(a)]
 
 
 def _array(path: str, leaf: list, blob: bytes) -> np.ndarray:
@@ -222,8 +223,8 @@ def _compare(got: dict[str, Any], wanted: dict[str, Any]) -> None:
             )
 
 
-def _flatten(a: Tree, path: str = ""):
-    """Go through the leaves, each with its path."""
+def paths(a: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Go through the leaves, each with its path: no two have the same."""
     if isinstance(a, tuple):
         a = a._asdict()  # type: ignore[attr-defined]
     if not isinstance(a, dict):
@@ -233,7 +234,7 @@ def _flatten(a: Tree, path: str = ""):
         if not isinstance(name, str):
             raise ValueError(f"names in a model must be str; got {name!r} in {path}.")
         name = name.replace("%", "%25").replace("/", "%2F")
-        yield from _flatten(part, f"{path}/{name}" if path else name)
+        yield from paths(part, f"{path}/{name}" if path else name)
 
 
 def _spec(leaf: Any) -> Any:

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from focusfl import tree
-from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm, Server
 from focusfl.engines.wire import books as bookkeeping
 from focusfl.engines.wire import files
@@ -28,7 +27,7 @@ from focusfl.engines.wire.format import (
     unpack,
 )
 from focusfl.engines.wire.needs import needs
-from focusfl.engines.wire.rules import Rules
+from focusfl.engines.wire.rules import Rules, check_settings
 from focusfl.engines.wire.slots import newcomer
 from focusfl.engines.wire.talk import Ask, read_answer
 from focusfl.tree import Tree
@@ -69,18 +68,7 @@ class Hub:
         max_norm: float | int | None = None,
         copies: bool = False,
     ):
-        files.check_name("job", job)
-        for site in sites:
-            files.check_name("site", site)
-        if not sites or len({*sites}) < len(sites):
-            raise ValueError(f"sites must be different names; got {list(sites)}.")
-        if on_empty not in ("skip", "step"):
-            raise ValueError(f"on_empty must be 'skip' or 'step'; got {on_empty!r}.")
-        check_count("local_steps", local_steps)
-        if not callable(lr):
-            check_positive("lr", lr)
-        if max_norm is not None:
-            check_positive("max_norm", max_norm)
+        check_settings(job, sites, lr, local_steps, on_empty, max_norm)
         params = tree.map(np.asarray, params)
         pack({"params": params})  # raises on what cannot travel
         if not all(leaf.dtype.kind == "f" for leaf in leaves(params)):
@@ -162,6 +150,11 @@ class Hub:
         return {site: past + ask.round for site, ask in self._owed.items()}
 
     @property
+    def asked(self) -> dict[str, int]:
+        """Who owes an answer, and the number it must bear."""
+        return {site: ask.seq for site, ask in self._owed.items()}
+
+    @property
     def free(self) -> tuple[str, ...]:
         """Who may be asked at no loss: owes nothing, was not counted, has not left."""
         busy = {*self.counted, *self.gone, *self._owed}
@@ -215,10 +208,15 @@ class Hub:
         del self._owed[sender]
         return Verdict("applied")
 
-    def give_up(self, site: str) -> None:
-        """Expect no answer any more; should it come all the same, it is refused."""
+    def give_up(self, site: str, number: int | None = None) -> None:
+        """Expect no answer any more; should it come all the same, it is refused.
+
+        With the number of a request, of that one alone: the site may have been asked
+        again since.
+        """
         self._check_known(site)
-        self._owed.pop(site, None)
+        if number is None or self.asked.get(site) == number:
+            self._owed.pop(site, None)
 
     def close_round(self) -> tuple[str, ...] | None:
         """Update the model, open the next round, and give who was counted.

@@ -1,14 +1,16 @@
 """What a job agrees on, and what follows for its books: pure, from books to books."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from focusfl import tree
+from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm, Client, Message, Round
 from focusfl.engines.wire.books import Books, Entry
+from focusfl.engines.wire.files import check_name
 from focusfl.engines.wire.format import Refused, leaves
 from focusfl.engines.wire.needs import Needs
 from focusfl.engines.wire.slots import (
@@ -24,6 +26,25 @@ from focusfl.engines.wire.talk import Answer, Ask
 from focusfl.tree import Tree
 
 LIFE = 1 << 32  # numbers a server may give out before it dies
+
+
+def check_settings(
+    job: str, sites: Sequence[str], lr: Any, local_steps: int, on_empty: str,
+    max_norm: float | int | None,
+) -> None:  # fmt: skip
+    """Raise ValueError unless a job can be run with these."""
+    check_name("job", job)
+    for site in sites:
+        check_name("site", site)
+    if not sites or len({*sites}) < len(sites):
+        raise ValueError(f"sites must be different names; got {list(sites)}.")
+    if on_empty not in ("skip", "step"):
+        raise ValueError(f"on_empty must be 'skip' or 'step'; got {on_empty!r}.")
+    check_count("local_steps", local_steps)
+    if not callable(lr):
+        check_positive("lr", lr)
+    if max_norm is not None:
+        check_positive("max_norm", max_norm)
 
 
 @dataclass(frozen=True)

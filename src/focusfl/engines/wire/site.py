@@ -125,7 +125,7 @@ class Site:
                 kind, number = "push", ask.number + ask.local_steps
                 memory, up = work(
                     self.algorithm, acked, trees["down"], ask.rd,
-                    lambda x, batch: _alike(x, grad_fn(x, batch)),
+                    lambda x, batch: alike(x, grad_fn(x, batch)),
                     map(batch_of or partial(Batch, None), range(ask.number, number)),
                 )  # fmt: skip
             check_alike(memory, new.memory)
@@ -241,7 +241,7 @@ class Site:
         return {name.removeprefix(REPLY): blob for name, blob in entries.items()}
 
 
-def _alike(x: Tree, gradient: Tree) -> Tree:
+def alike(x: Tree, gradient: Tree) -> Tree:
     """A gradient as numpy arrays in the dtype of the model."""
     try:
         return tree.map(_leaf_alike, x, gradient)

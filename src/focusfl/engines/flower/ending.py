@@ -1,0 +1,101 @@
+"""How a training has ended: where the model stands, who took part, what is amiss."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from focusfl.algorithms import focus
+from focusfl.engines.flower import events
+from focusfl.engines.flower.evaluation import Evaluation
+from focusfl.engines.flower.job import Job
+from focusfl.engines.wire import Hub
+from focusfl.engines.wire.format import leaves
+
+AT_REST = 1e-2  # a tracker below this share of the gradient does not follow it
+ROUNDING = 1e4  # a gradient below so many units of rounding, of the largest, is zero
+
+
+def who(sites: Collection[str], everybody: Sequence[str]) -> str:
+    """Name some of the sites, in few words."""
+    if len(sites) == len(everybody):
+        return f"all {len(everybody)} sites"
+    names = f" ({', '.join(sorted(sites))})" if 0 < len(sites) <= events.NAMED else ""
+    return f"{len(sites)} of {len(everybody)} sites{names}"
+
+
+class Ending:
+    """What is said at the end of a job, and kept."""
+
+    def __init__(
+        self, job: Job, hub: Hub, measured: Mapping[str, float], test: Evaluation | None
+    ):
+        self._job, self._hub = job, hub
+        self._events = events.read(job.place)
+        rounds = [event for event in self._events if event["event"] == "round"]
+        times = Counter(site for event in rounds for site in event["counted"])
+        self.counted = {site: times[site] for site in job.sites}
+        self.facts: dict[str, Any] = {**measured, "counted": self.counted}
+        self._of: Collection[str] = job.sites  # whose the gradient is
+        if test is not None and test.round == hub.round:
+            found, here = test.found(), set(job.sites) - {*hub.gone}
+            # A server that evaluates knows of everybody; sites of those who answer.
+            if "grad_norm" not in measured or hub.gone or here == {*test.of}:
+                self.facts.pop("grad_norm", None)
+                self._of = test.of
+            self.facts = {**found, **self.facts}
+        if "grad_norm" in self.facts:
+            self.facts["of"] = who(self._of, job.sites)
+        self.warnings = [w for w in (self._missing(), self._false_rest()) if w]
+        self.facts["warnings"] = self.warnings
+
+    def _missing(self) -> str:
+        """Say who has no part in the model."""
+        hub = self._hub
+        never = [site for site, times in self.counted.items() if not times]
+        since = [
+            site
+            for site, push in hub.applied.items()
+            if not push and site not in {*never, *hub.gone}
+        ]
+        found = []
+        if never:
+            found.append(f"{', '.join(never)} never took part")
+        if since:
+            found.append(
+                f"{', '.join(since)} did not take part since epoch {hub.epoch} began"
+            )
+        if not found:
+            return ""
+        times = ", ".join(f"{site} {n}" for site, n in self.counted.items())
+        return (
+            f"{'; '.join(found)}: the model is that of the others alone. "
+            f"Rounds counted, of {hub.round}: {times}."
+        )
+
+    def _false_rest(self) -> str:
+        """Say so if FOCUS stands still where the gradient does not vanish.
+
+        Only where both are of the same sites: who was never counted is in one alone.
+        """
+        hub, facts = self._hub, self.facts
+        counted = {site for site, push in hub.applied.items() if push} - {*hub.gone}
+        if not isinstance(hub.server, focus.Server) or counted != {*self._of}:
+            return ""
+        gradient, tracker = facts.get("grad_norm", 0.0), facts["tracker_norm"]
+        largest = max(event.get("tracker_norm", 0.0) for event in self._events)
+        rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(hub.x))
+        if gradient <= ROUNDING * rounding * largest or tracker > AT_REST * gradient:
+            return ""
+        return (
+            "the tracker is at rest and the gradient is not: lr is too large (eta*L "
+            f"near or above 1). grad_norm {gradient:.3g}, tracker_norm {tracker:.3g}."
+        )
+
+    def keep(self, end: Mapping[str, Any]) -> list[str]:
+        """Write model and curves to the folder of the job; say what could not be."""
+        # The one look upwards: results have one format, and it is that of studies.
+        from focusfl.deploy import record
+
+        return record.keep(self._job, self._hub.x, [*self._events, end])

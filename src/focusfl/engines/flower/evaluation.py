@@ -1,0 +1,118 @@
+"""A model as its sites see it: their metrics, and the gradient of all their data."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import MetricRecord, RecordDict
+
+from focusfl import tree
+from focusfl.engines.flower.records import pack, unpack
+from focusfl.engines.wire import Refused, Wired
+from focusfl.engines.wire.format import check_leaves, encode, header, leaves
+from focusfl.engines.wire.format import pack as packed
+from focusfl.engines.wire.format import unpack as trees
+from focusfl.engines.wire.site import alike
+from focusfl.tree import Tree
+
+EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
+METRICS, GRADIENT = "metrics", "gradient"
+
+
+def ask(job: str, x: Tree) -> Wired:
+    """Ask a site what it finds of a model."""
+    return encode({"kind": "evaluate", "job": job}, packed({"x": x}))
+
+
+def answer(
+    asked: Wired,
+    job: str,
+    evaluate: Callable[[Tree], Mapping[str, float]] | None,
+    gradient: Callable[[Tree], Tree] | None,
+) -> RecordDict:
+    """Say what a site finds, as far as it offers it."""
+    head = header(asked)
+    if head.fields != {"kind": "evaluate", "job": job}:
+        raise Refused(f"not an evaluation of this job: {head.fields}.")
+    x = trees(asked, head)["x"]
+    content = RecordDict()
+    if gradient:
+        found = packed({GRADIENT: alike(x, gradient(x))})
+        content = pack(encode({"kind": GRADIENT, "job": job}, found))
+    numbers = evaluate(x) if evaluate else {}
+    content[METRICS] = MetricRecord({k: float(v) for k, v in numbers.items()})
+    return content
+
+
+class Evaluation:
+    """An evaluation on the sites that is under way."""
+
+    def __init__(self, job: str, round: int, sites: Collection[str], like: Tree):
+        self.round, self.awaited = round, set(sites)
+        self.of: list[str] = []  # who has given a gradient
+        self.answered = 0  # how many have said anything
+        self._job, self._metrics = job, list[dict[str, float]]()
+        self._total = tree.zeros(like)
+
+    def take(self, site: str, content: RecordDict | None) -> None:
+        """Count what a site has found; nothing if it cannot be."""
+        if site not in self.awaited:
+            return
+        self.awaited.remove(site)
+        if content is None:
+            return
+        found = metrics_of(content)
+        if found:
+            self._metrics.append(found)
+        gradient = gradient_of(content, self._job, self._total)
+        self.answered += bool(found) or gradient is not None
+        if gradient is not None:
+            self._total = tree.add(self._total, gradient)
+            self.of.append(site)
+
+    def found(self) -> dict[str, float]:
+        """Means over the sites, and the norm of the mean gradient."""
+        mean = mean_of(self._metrics) if self._metrics else {}
+        if self.of:
+            mean["grad_norm"] = norm(self._total) / len(self.of)
+        return mean
+
+
+def metrics_of(content: RecordDict) -> dict[str, float]:
+    """What a site has found; nothing if a number of it cannot be one."""
+    found = dict(content.metric_records.get(METRICS) or {})
+    for value in found.values():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return {}
+    numbers = {name: float(value) for name, value in found.items()}  # type: ignore
+    return numbers if numbers.get(EXAMPLES, 1.0) > 0 else {}
+
+
+def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:
+    """The gradient in a site's answer; None if there is none of this job's model."""
+    try:
+        message = unpack(content)
+        head = header(message)
+        if head.fields != {"kind": GRADIENT, "job": job}:
+            return None
+        check_leaves(head.leaves, {GRADIENT: like})
+        return trees(message, head)[GRADIENT]
+    except Refused:
+        return None
+
+
+def mean_of(found: list[dict[str, float]]) -> dict[str, float]:
+    """Average what sites have found, weighted by how much each has looked at."""
+    weights = [metrics.get(EXAMPLES, 1.0) for metrics in found]
+    names = set.intersection(*(set(metrics) for metrics in found)) - {EXAMPLES}
+    return {
+        name: float(np.average([metrics[name] for metrics in found], weights=weights))
+        for name in sorted(names)
+    }
+
+
+def norm(part: Any) -> float:
+    """The Euclidean norm of a tree."""
+    squares = [float(np.sum(np.square(leaf, dtype=float))) for leaf in leaves(part)]
+    return sum(squares) ** 0.5
