@@ -9,7 +9,9 @@ false fixed point if the gradient of F there is not 0.
 """
 
 import argparse
+import sys
 import time
+import warnings
 
 import numpy as np
 
@@ -74,6 +76,8 @@ def search(problems: int, seed: int = 0) -> dict[tuple[str, str, str], np.ndarra
     found: dict = {}
     rng = np.random.default_rng(seed)
     for k in range(problems):
+        if sys.stderr.isatty():
+            print(f"\rproblem {k + 1} of {problems}", end="", file=sys.stderr)
         family = list(FAMILIES)[k % len(FAMILIES)]
         problem = FAMILIES[family](rng)
         x0 = problem.optimum + 10 ** rng.uniform(-1, 1) * rng.standard_normal(DIM)
@@ -93,11 +97,24 @@ def search(problems: int, seed: int = 0) -> dict[tuple[str, str, str], np.ndarra
     return found
 
 
+def table(found: dict[tuple[str, str, str], np.ndarray]) -> str:
+    """Count false fixed points by algorithm and step, over families and laws."""
+    names = list(dict.fromkeys(name for name, _, _ in found))
+    lines = [
+        "| lr · L | " + " | ".join(f"{step:g}" for step in STEPS) + " | runs |",
+        "| --- " * (len(STEPS) + 2) + "|",
+    ]
+    for name in names:
+        counts = sum(own for (each, _, _), own in found.items() if each == name)
+        false = " | ".join(str(count) for count in counts[:, 1])
+        lines.append(f"| {name} | {false} | {counts.sum():,} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--problems", type=int, default=200)
     start = time.perf_counter()
-    found = search(options.parse_args().problems)
-    for key, counts in found.items():
-        print(*key, counts[:, 1].tolist(), counts.sum(0).tolist(), sep=" | ")
-    print(f"{time.perf_counter() - start:.0f} s")
+    warnings.simplefilter("ignore")  # of divergence, and of what is looked for
+    print(table(search(options.parse_args().problems)))
+    print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)

@@ -133,7 +133,7 @@ def _save(
     cell = Cell(
         SCENE, about.pop("algorithm", _name(job)), job.local_steps,
         about.pop("seed", 0), result, _summary(result), float(seconds.sum()), 0.0,
-        Prediction(),
+        Prediction(), clients,
     )  # fmt: skip
     run = cell.run()
     told = {k: end[k] for k in ("grad_norm", "tracker_norm") if k in end}
