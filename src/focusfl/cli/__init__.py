@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
-from focusfl.cli import reproduce, shell, studies
+from focusfl.cli import completion, doctor, reproduce, studies
 from focusfl.deploy import cli as deployment
 from focusfl.report import cli as reports
 
@@ -16,7 +16,9 @@ EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; give its exit code."""
-    options = parser().parse_args(arguments)
+    known = parser()
+    completion.answer(known)
+    options = known.parse_args(arguments)
     try:
         return options.command(options)
     except ValueError as error:
@@ -50,18 +52,25 @@ def parser() -> argparse.ArgumentParser:
             description=help[0].upper() + help[1:] + ".",
             epilog=f"example: {example}",
         )
-        sub.set_defaults(command=call)
+        sub.set_defaults(command=call, name=name)
         sub.add_argument("--json", action="store_true", help="print JSON for machines")
         return sub
 
     studies.add(command)
     reports.add(command)
-    reproduce.add(command)
-    deploy = commands.add_parser(
-        "deploy", help="run on Flower: processes, here or on several hosts",
-        epilog="example: focusfl deploy local study.toml --clients 4 --tls",
-    )  # fmt: skip
-    deploys = deploy.add_subparsers(required=True, metavar="COMMAND")
-    deployment.add(partial(command, among=deploys))
-    shell.add(command)
+    for add, name, what, example in [
+        (
+            reproduce.add, "reproduce", "run an experiment of the paper again",
+            "focusfl reproduce ridge",
+        ),
+        (
+            deployment.add, "deploy", "run on Flower: processes, here or on many hosts",
+            "focusfl deploy local study.toml --clients 4 --tls",
+        ),
+    ]:  # fmt: skip
+        several = commands.add_parser(name, help=what, epilog=f"example: {example}")
+        among = several.add_subparsers(required=True, metavar="COMMAND")
+        add(partial(command, among=among))
+    doctor.add(command)
+    completion.add(command)
     return whole

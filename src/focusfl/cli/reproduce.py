@@ -5,29 +5,45 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from focusfl.cli.options import changes, folder, results, words
+from focusfl.cli.options import changes, folder, out, results, words
 
 if TYPE_CHECKING:
     from focusfl.experiment.config import Study
 
 
+STUDIES = {
+    "ridge": "run the convergence figure as the paper's text has it",
+    "ridge-public-code": "run the convergence figure as the public code has it",
+    "quadratics": "run everything on well-conditioned quadratics",
+}
+HOSPITALS = {
+    "hospitals": "find out whom a model of four real hospitals serves",
+    "survival": "find out whom a model of survival in six regions serves",
+}
+
+
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    sub = command(
-        "reproduce", _reproduce, "run an experiment of the paper again, done right",
-        "focusfl reproduce ridge",
+    """Add the commands, one per experiment."""
+    for name, what in STUDIES.items():
+        sub = command(name, _study, what, f"focusfl reproduce {name}")
+        changes(sub)
+        results(sub)
+    regimes = command(
+        "regimes", _regimes, "draw Theorem 1 in its three regimes",
+        "focusfl reproduce regimes",
     )  # fmt: skip
-    sub.add_argument(
-        "experiment",
-        help="ridge, ridge-public-code, quadratics, regimes, hospitals, survival or "
-        "cifar10",
-    )
-    sub.add_argument(
-        "--seeds", type=int,
-        help="runs to average of hospitals and survival (10), or of cifar10 (1)",
+    out(regimes)
+    for name, what in HOSPITALS.items():
+        sub = command(name, _hospitals, what, f"focusfl reproduce {name} --seeds 3")
+        sub.add_argument("--seeds", type=int, help="splits to average over (10)")
+        changes(sub)
+        results(sub)
+    images = command(
+        "cifar10", _images, "train SG-FOCUS and the others on CIFAR-10",
+        "focusfl reproduce cifar10 --rounds 2000",
     )  # fmt: skip
-    images = sub.add_argument_group("of cifar10")
-    images.add_argument("--rounds", type=int, help="10,000 by default")
+    images.add_argument("--seeds", type=int, help="runs to average over (1)")
+    images.add_argument("--rounds", type=int, help="of every run (10,000)")
     images.add_argument(
         "--participation", type=words, metavar="A,B", help="bernoulli, markov or both"
     )
@@ -35,23 +51,16 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--tune", action="store_true", help="run each at its own best step, too"
     )
     images.add_argument("--compute-dtype", metavar="DTYPE", help="such as bfloat16")
-    changes(sub)
-    results(sub)
+    results(images)
 
 
-def _reproduce(options: argparse.Namespace) -> int:
-    from focusfl.experiment import config, hospitals, reproduce, study
+def _study(options: argparse.Namespace) -> int:
+    """A study of the paper: its table and figure, and each at its own best step."""
+    from focusfl.experiment import config, reproduce, study
     from focusfl.experiment.files import environment, write
     from focusfl.report import figure, table, terminal
 
-    if options.experiment == "cifar10":
-        return _images(options)
-    if options.experiment in hospitals.NAMES:
-        return _hospitals(options)
-    _refuse(options, "seeds", "rounds", "participation", "tune", "compute_dtype")
-    if options.experiment == "regimes":
-        return _regimes(options)
-    study_file = reproduce.path(options.experiment)
+    study_file = reproduce.path(options.name)
     plan = config.load(study_file, options.set, options.algorithms)
     place = folder(options, f"reproduce-{plan.name}")
     with terminal.progress(study.total_rounds(plan)) as watch:
@@ -98,7 +107,6 @@ def _regimes(options: argparse.Namespace) -> int:
     from focusfl.experiment.files import write
     from focusfl.report import figure, regimes, terminal
 
-    _refuse(options, "set", "algorithms")
     found = regimes.regimes()
     rows = [row for panel in found for row in panel.rows]
     place = folder(options, "reproduce-regimes")
@@ -126,11 +134,8 @@ def _hospitals(options: argparse.Namespace) -> int:
     from focusfl.report import figure, terminal
     from focusfl.report import hospitals as report
 
-    _refuse(options, "rounds", "participation", "tune", "compute_dtype")
     seeds = hospitals.SEEDS if options.seeds is None else options.seeds
-    splits = hospitals.splits(
-        options.experiment, options.set, options.algorithms, seeds
-    )
+    splits = hospitals.splits(options.name, options.set, options.algorithms, seeds)
     plan = splits[0].plan
     place = folder(options, f"reproduce-{plan.name}")
     with terminal.progress(seeds * study.total_rounds(plan)) as watch:
@@ -157,7 +162,6 @@ def _images(options: argparse.Namespace) -> int:
     from focusfl.report import figure, terminal
     from focusfl.report import images as report
 
-    _refuse(options, "set")
     place = folder(options, "reproduce-cifar10")
     names = tuple(options.algorithms) or images.NAMES
     scenes = tuple(options.participation or images.SCENES[:1])
@@ -185,11 +189,3 @@ def _images(options: argparse.Namespace) -> int:
     print(report.KEY)
     print("written: " + "  ".join(str(f) for f in files))
     return 0
-
-
-def _refuse(options: argparse.Namespace, *names: str) -> None:
-    """Options that this experiment does not have must not be given."""
-    for name in names:
-        if getattr(options, name) not in (None, False, []):
-            flag = "--" + name.replace("_", "-")
-            raise ValueError(f"{options.experiment} has no {flag}; leave it out.")

@@ -13,7 +13,6 @@ from focusfl.experiment.summary import summarise
 from focusfl.theory.prediction import predict
 
 NAMES = ("ridge", "ridge-public-code", "quadratics")
-OTHERS = ("regimes", "hospitals", "survival", "cifar10")  # not studies to tune
 FIGURE = ("full", "uniform", "weighted")  # the scenes of the paper's figure
 GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # step sizes tried, times that of the study
 
@@ -21,7 +20,7 @@ GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # step sizes tried, times that of the stu
 def path(name: str):
     """Where the study of an experiment is."""
     if name not in NAMES:
-        raise ValueError(unknown("experiment", name, (*NAMES, *OTHERS)))
+        raise ValueError(unknown("experiment", name, NAMES))
     return STUDIES / f"{name}.toml"
 
 

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from focusfl.cli.completion import offer
+
 if TYPE_CHECKING:
     from focusfl.experiment.results import Results
+
+AXES = ("rounds", "vectors-sent", "gradient-evaluations", "seconds", "step-size")
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -36,11 +40,12 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
             "runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study"
         )
         sub.add_argument("-o", "--out", type=Path, default=Path(default), help=help)
-    plot.add_argument(
+    axis = plot.add_argument(
         "--x", default="rounds",
         help="rounds, vectors-sent, gradient-evaluations, seconds, or step-size, which "
         "draws what every run of a grid ended with (rounds)",
     )  # fmt: skip
+    offer(axis, AXES)
     plot.add_argument(
         "--y",
         help="distance, suboptimality, loss, grad-norm, accuracy (the first); of "
@@ -69,9 +74,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     export.add_argument(
         "-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"
     )
-    export.add_argument(
+    kind = export.add_argument(
         "--what", help="curves or table (of .csv: curves; of .tex: table)"
     )
+    offer(kind, ("curves", "table"))
 
 
 def _words(text: str) -> list[str]:
