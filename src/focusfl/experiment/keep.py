@@ -57,7 +57,7 @@ class Shelf:
         facts = [
             __version__, self._problem, self._laws[scene], repr(contender.algorithm),
             contender.noise, study.rounds, study.every, study.on_empty,
-            study.stop.model_dump(), *(scene, name, batch.local_steps, lr, seed),
+            dataclasses.asdict(study.stop), *(scene, name, batch.local_steps, lr, seed),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 

@@ -29,16 +29,19 @@ class Summary(NamedTuple):
 
 
 def errors(result: Result) -> tuple[str, Curve]:
-    """What a run is judged by, and its name: the distance to x*, where x* is known."""
+    """What a run is judged by, and its name: the distance to x*, where x* is known.
+
+    One entry for each of `result.evaluated`.
+    """
     if "distance" in result.metrics:
-        return "relative error", result.metrics["distance"]
-    norm = result.metrics["grad_norm"]
+        return "relative error", result.metrics["distance"][result.evaluated]
+    norm = result.metrics["grad_norm"][result.evaluated]
     return "relative gradient", norm / (norm[0] or 1.0)
 
 
 def summarise(result: Result) -> Summary:
     """Put one run in one line."""
-    _, distance = errors(result)
+    rounds, (_, distance) = result.evaluated, errors(result)
     tenth = max(1, len(distance) // 10)
     error = float(np.median(distance[-tenth:]))
     before = float(
@@ -54,20 +57,20 @@ def summarise(result: Result) -> Summary:
         verdict = "unfinished"
     return Summary(
         error=error,
-        rounds_to_target=int(reached[0]) if len(reached) else None,
-        rate=None if verdict == "diverged" else fitted_rate(distance, error),
+        rounds_to_target=int(rounds[reached[0]]) if len(reached) else None,
+        rate=None if verdict == "diverged" else fitted_rate(rounds, distance, error),
         verdict=verdict,
         diverged_at=result.diverged_at,
     )
 
 
-def fitted_rate(distance: Curve, end: float) -> float | None:
+def fitted_rate(rounds: np.ndarray, distance: Curve, end: float) -> float | None:
     """The factor per round of the line through log(distance) until it levels off."""
     levelled = np.flatnonzero(distance <= max(3 * end, 1e-12))
     until = int(levelled[0]) if len(levelled) else len(distance)
     if until < 5:  # too few points for a line
         return None
-    slope = np.polyfit(np.arange(until), np.log(distance[:until]), 1)[0]
+    slope = np.polyfit(rounds[:until], np.log(distance[:until]), 1)[0]
     return float(np.exp(slope))
 
 

@@ -49,19 +49,19 @@ def band(runs: list[Run], metric: str) -> Band | None:
     runs = [run for run in runs if metric in run.curves]
     if not runs:
         return None
-    length = max(len(run.curves[metric]) for run in runs)
+    rounds = _shared_rounds(runs)
     worst = -np.inf if metric == RISING else np.inf
-    values = np.empty((len(runs), length))
+    values = np.empty((len(runs), len(rounds)))
     for row, run in zip(values, runs, strict=True):
-        curve = run.curves[metric]
-        diverged = run.row["diverged_at"] is not None
-        row[: len(curve)] = np.where(np.isfinite(curve), curve, worst)
-        row[len(curve) :] = worst if diverged else row[len(curve) - 1]
+        row[:] = _at(run, metric, rounds)
+        row[~np.isfinite(row)] = worst
+        if run.row["diverged_at"] is not None:
+            row[rounds > run.curves["round"][-1]] = worst
     low, mid, high = quartiles(values)
     broken = np.flatnonzero(~np.isfinite(mid))
-    end = max(1, broken[0]) if len(broken) else length
+    end = max(1, broken[0]) if len(broken) else len(rounds)
     axes = {
-        axis: np.median([_padded(run.curves[axis], length) for run in runs], axis=0)
+        axis: np.median([_at(run, axis, rounds) for run in runs], axis=0)
         for axis in AXES
     }
     return _each(Band(axes, low, mid, high), lambda values: values[:end])
@@ -130,8 +130,18 @@ def _short(metric: str) -> str:
     return short.get(metric, metric.replace("_", " "))
 
 
-def _padded(curve: np.ndarray, length: int) -> np.ndarray:
-    return np.pad(curve, (0, length - len(curve)), mode="edge")
+def _shared_rounds(runs: list[Run]) -> np.ndarray:
+    """The rounds in which every run was evaluated, or had ended before."""
+    own = [run.curves["round"] for run in runs]
+    rounds = np.unique(np.concatenate(own))
+    known = [np.isin(rounds, mine) | (rounds > mine[-1]) for mine in own]
+    return rounds[np.all(known, axis=0)]
+
+
+def _at(run: Run, name: str, rounds: np.ndarray) -> np.ndarray:
+    """A curve in these rounds; past its end, its last value."""
+    places = np.searchsorted(run.curves["round"], rounds)
+    return run.curves[name][np.minimum(places, len(run.curves["round"]) - 1)]
 
 
 def _each(one: Band, change: Callable[[Curve], Curve]) -> Band:

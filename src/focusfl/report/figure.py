@@ -86,9 +86,9 @@ def looks(names: list[str]) -> dict[str, dict[str, Any]]:
 def _curve(panel, cell: Cell, axis: str, look: dict[str, Any]) -> None:
     metrics = cell.result.metrics
     distance = np.clip(errors(cell.result)[1], FLOOR, CEILING)
-    place = np.arange(len(distance))
+    place = cell.result.evaluated
     if axis == "vectors sent":
-        place = np.cumsum(metrics["down"] + metrics["up"])
+        place = np.cumsum(metrics["down"] + metrics["up"])[place]
     panel.plot(place, distance, label=cell.algorithm, **look)
     if cell.result.diverged_at is not None:
         panel.plot(place[-1], distance[-1], "x", color=look["color"], label="_")
