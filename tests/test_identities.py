@@ -1,5 +1,7 @@
 """The identities of the specification: algorithms that are equal, and limits."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import gap, quadratic, some_masks
@@ -181,6 +183,50 @@ def test_the_shared_coin_is_fair_and_the_same_for_all():
         assert np.array_equal(alg.coin(np.arange(100, dtype=np.int32)), tosses[:100])
 
 
+def correlations(a, b):
+    """Of two series against each other at all shifts of up to 7/8, in deviations."""
+    n = len(a)
+    whole = np.fft.irfft(np.fft.rfft(a, 2 * n) * np.conj(np.fft.rfft(b, 2 * n)))
+    shared = np.abs(n - np.arange(2 * n))
+    return (whole / np.sqrt(np.maximum(shared, 1)))[shared >= n // 8]
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5])
+def test_the_shared_coin_has_no_period_and_no_seed_is_another_one_shifted(p):
+    """The largest of two million normal deviations is about 5.2; 6.5 is 1e-4 rare."""
+    rounds = np.arange(1 << 20, dtype=np.int32)
+    tosses = [
+        (ff.ProxSkip(p=p, seed=seed).coin(rounds) - p) / np.sqrt(p * (1 - p))
+        for seed in (0, 1, 2)
+    ]
+    for own in tosses:
+        assert abs(own.sum()) < 4 * np.sqrt(len(own))
+    assert np.abs(correlations(tosses[0], tosses[0])[1:]).max() < 6.5
+    for other in tosses[1:]:
+        assert np.abs(correlations(tosses[0], other)).max() < 6.5
+    later = ff.ProxSkip(p=p).coin(rounds + 2**30)  # bits that were 0 count too
+    assert np.abs(correlations(tosses[0], later - p)).max() < 6.5
+
+
+def test_the_shared_coin_is_the_same_in_every_kind_of_whole_number():
+    alg = ff.ProxSkip(p=0.3, seed=2**32 - 1)
+    rounds = [0, 1, 46_337, 2**16, 2**24 + 5, 2**31 - 1]
+    tosses = [alg.coin(r) for r in rounds]
+    assert all(type(toss) is int for toss in tosses)
+    for kind in (np.int32, np.int64, np.uint32):
+        assert alg.coin(np.array(rounds, kind)).tolist() == tosses
+    for kind in (jnp.int32, jnp.uint32):
+        assert jax.jit(alg.coin)(jnp.array(rounds, kind)).tolist() == tosses
+    assert ff.ProxSkip(p=1.0).coin(7) == 1
+    assert not any(ff.ProxSkip(p=1e-12).coin(r) for r in range(1000))
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "a", 2**32])
+def test_a_seed_of_the_coin_that_is_none_is_refused(as_a_user, seed):
+    with pytest.raises(ValueError, match="seed must be a whole number from 0"):
+        ff.ProxSkip(seed=seed)
+
+
 def test_random_skipping_is_exact_with_everybody_there():
     result = ff.simulate(
         ff.ProxSkip(p=0.3), quadratic(), who.Full(), rounds=3000, lr=0.1
@@ -196,7 +242,7 @@ def test_published_variants_do_what_the_audit_says():
         assert gap(a.trajectory, b.trajectory) < 1e-13
         partial = ff.simulate(
             AS_PUBLISHED[name](), quadratic(), who.Uniform(2), rounds=5000, lr=0.04,
-            local_steps=3,
+            local_steps=3, throw=None,
         )  # fmt: skip
         assert partial.diverged_at is not None
     exact = ff.simulate(

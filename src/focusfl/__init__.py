@@ -10,17 +10,20 @@ from focusfl.core import Algorithm, Round
 if TYPE_CHECKING:
     from focusfl import data, mixing, participation, problems, theory
     from focusfl.engines.loop import loop
-    from focusfl.engines.run import Diverged, Result
+    from focusfl.engines.run import Diverged, DivergenceWarning, Result
     from focusfl.engines.simulate import simulate, sweep
+    from focusfl.engines.stop import Stop
     from focusfl.experiment.results import load_results
 
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "DivergenceWarning",
     "Diverged",
     "Result",
     "Round",
+    "Stop",
     "data",
     "load_results",
     "loop",
@@ -37,8 +40,10 @@ __all__ = [
 # takes its time.
 _ROOMS = ("data", "mixing", "participation", "problems", "theory")
 _NAMES = {
+    "DivergenceWarning": "engines.run",
     "Diverged": "engines.run",
     "Result": "engines.run",
+    "Stop": "engines.stop",
     "load_results": "experiment.results",
     "loop": "engines.loop",
     "simulate": "engines.simulate",

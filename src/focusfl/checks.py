@@ -21,6 +21,22 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         )
 
 
+def check_seed(name: str, value: Any) -> None:
+    """Raise unless value is a whole number of 32 bits: jax may look at no more."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not 0 <= value < 2**32:
+        raise ValueError(
+            f"{name} must be a whole number from 0 to 2^32 - 1; got {shown(value)}."
+        )
+
+
+def check_is(what: str, got: Any, want: type) -> None:
+    """Raise unless a value is of a kind."""
+    if not isinstance(got, want):
+        hint = "; call it" if isinstance(got, type) else ""
+        raise ValueError(f"{what} must be a {want.__name__}; got {shown(got)}{hint}.")
+
+
 def check_positive(name: str, value: Any) -> None:
     """Raise unless a constant is a positive number."""
     if not is_number(value) or not 0 < value < math.inf:

@@ -120,7 +120,7 @@ def test_runs_side_by_side_resume_though_one_of_them_has_diverged(tmp_path):
     masks[2500:] = False  # rounds in which nothing could go wrong
     arguments = {
         "algorithm": ff.FedAvg(), "problem": problem, "participation": Replay(masks),
-        "rounds": len(masks), "lrs": [0.01, slowly],
+        "rounds": len(masks), "lrs": [0.01, slowly], "throw": None,
     }  # fmt: skip
     whole = ff.sweep(**arguments)
     assert whole[0].diverged_at is None and 1000 < whole[1].diverged_at < 2500
@@ -138,13 +138,25 @@ def test_a_run_that_diverged_comes_back_as_such_without_running(tmp_path):
         "algorithm": ff.FedAvg(), "participation": Full(), "local_steps": 1,
         "lr": 2.02 / quadratic().L_F,
     }  # fmt: skip
-    told, whole = told_of(CASE, checkpoint=tmp_path, **arguments)
-    assert CHUNK < whole.diverged_at < told[-1] < ROUNDS
-    told_again, again = told_of(CASE, checkpoint=tmp_path, **arguments)
+    told, whole = told_of(CASE, checkpoint=tmp_path, throw=None, **arguments)
+    assert CHUNK < whole.diverged_at == told[-1] < ROUNDS
+    told_again, again = told_of(CASE, checkpoint=tmp_path, throw=None, **arguments)
     assert told_again == told[-1:]
     assert bits(again) == bits(whole)
     with pytest.raises(ff.Diverged, match=f"round {whole.diverged_at}"):
         run(checkpoint=tmp_path, throw=True, **arguments)
+
+
+def test_seeds_side_by_side_with_a_warm_start_and_noise_resume(tmp_path):
+    noisy = ff.problems.Noisy(quadratic(), 0.1)
+    run = partial(
+        ff.sweep, ff.Focus(warm_start=True), noisy, Bernoulli(0.3), rounds=600,
+        lrs=[0.01, 0.02], seed=[0, 1],
+    )  # fmt: skip
+    whole, keep = run(), {"checkpoint": tmp_path, "checkpoint_every": 0}
+    with pytest.raises(Stopped):
+        run(**keep, progress=stop_after(300))
+    assert [bits(one) for one in run(**keep)] == [bits(one) for one in whole]
 
 
 def test_a_type_that_numpy_does_not_know_survives_the_file(tmp_path):

@@ -1,6 +1,8 @@
 """Rounds drawn as a run comes to them, and by participants where clients are many."""
 
+from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +10,41 @@ from helpers import quadratic
 
 import focusfl as ff
 from focusfl.engines import drawn
-from focusfl.participation import Bernoulli, Markov, Replay, Uniform
+from focusfl.participation import Bernoulli, Full, Markov, Replay, Uniform
 from focusfl.participation.model import FEW, masks, schedule
 
 HOW = {"rounds": 90, "lr": 0.02, "local_steps": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Odd(Full):
+    """Everybody, but in the second block of rounds it is changed."""
+
+    change: Any = None
+
+    def draw(self, state, rounds, num_clients, rng):
+        state, drawn = super().draw(state, rounds, num_clients, rng)
+        return state, self.change(drawn) if rounds.start else drawn
+
+
+@pytest.mark.parametrize("run", [ff.loop, ff.simulate])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda ids: ids[:-1], "a list of 26 arrays .* rounds 64 to 89; got 25"),
+        (lambda ids: [*ids, ids[0]], "a list of 26 arrays .* rounds 64 to 89; got 27"),
+        (lambda ids: None, "a list of 26 arrays .*; got NoneType"),
+        (lambda ids: [ids[0] + 0.5, *ids[1:]], "in whole numbers; got array"),
+        (lambda ids: [[0, 1], *ids[1:]], r"in whole numbers; got \[0, 1\]"),
+        (lambda ids: [*ids[:2], ids[0] + 1, *ids[3:]], r"from 0 to 5; .* in round 66"),
+        (lambda ids: [ids[0] - 1, *ids[1:]], r"got \[-1, 0.* in round 64"),
+        (lambda ids: [np.array([2, 2]), *ids[1:]], r"once.* got \[2, 2\] in round 64"),
+        (lambda ids: [np.array([2, 1]), *ids[1:]], r"increasing.* got \[2, 1\] in rou"),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_is_not_what_was_asked_for_is_refused(run, change, message):
+    with pytest.raises(ValueError, match=r"Odd.draw must .*" + message):
+        run(ff.Focus(), quadratic(6), Odd(change=change), **HOW)
 
 
 @pytest.mark.parametrize("who", [Uniform(3), Bernoulli(0.2), Markov(0.3, 0.2)], ids=str)

@@ -1,10 +1,11 @@
 """The simulator's own machinery, and what a user meets at its door."""
 
+import re
 from itertools import product
 
 import numpy as np
 import pytest
-from helpers import Nested, quadratic, some_masks
+from helpers import Nested, quadratic, some_masks, squares
 
 import focusfl as ff
 from focusfl.engines import plan
@@ -14,6 +15,7 @@ from focusfl.participation import Bernoulli, Full, Replay, Uniform
 
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
 GOOD = {"rounds": 5, "lr": 0.05, "local_steps": 2}
+NOBODY = Replay(np.zeros((9, 6), bool))
 
 
 @both
@@ -60,19 +62,29 @@ def test_metrics_begin_at_x0_and_count_vectors(run):
 
 @both
 def test_divergence_is_reported_at_its_round_and_nothing_is_nan(run):
-    result = run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, record="model")
+    with pytest.warns(ff.DivergenceWarning) as told:
+        result = run(
+            ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, record="model"
+        )
+    words = f"diverged in round {result.diverged_at} at lr = 5. .* Try lr = 1.2 or"
+    assert re.search(words, str(told[0].message))
     assert 0 < result.diverged_at < 400
     assert len(result.trajectory) == result.diverged_at + 1
     assert np.isfinite(result.x).all() and np.isfinite(result.trajectory).all()
     assert all(np.isfinite(curve).all() for curve in result.metrics.values())
     assert all(len(c) == result.diverged_at + 1 for c in result.metrics.values())
-    with pytest.raises(ff.Diverged, match=f"round {result.diverged_at}"):
+    with pytest.raises(ff.Diverged, match=f"round {result.diverged_at} at lr = 5. .*T"):
         run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, throw=True)
+    silent = run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, throw=None)
+    assert silent.diverged_at == result.diverged_at
 
 
 @both
 def test_a_run_that_overflows_in_its_first_round_keeps_x0(run):
-    result = run(ff.FedAvg(), quadratic(), Full(), rounds=5, lr=1e308, local_steps=4)
+    with pytest.warns(ff.DivergenceWarning, match="round 0 breaks at any lr, look for"):
+        result = run(
+            ff.FedAvg(), quadratic(), Full(), rounds=5, lr=1e308, local_steps=4
+        )
     assert result.diverged_at == 0
     assert np.array_equal(result.x, np.zeros(5))
 
@@ -129,6 +141,45 @@ def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
         ({"participation": Uniform(7)}, "got m = 7 of 6"),
         ({"participation": Full}, "participation must be a Participation.*call it"),
         ({"algorithm": "focus"}, "algorithm must be a Algorithm; got 'focus'"),
+        ({"algorithm": ff.Focus}, "algorithm must be a Algorithm.*; call it"),
+        ({"problem": None}, "problem must be a Problem; got None"),
+        ({"problem": None, "lr": "auto"}, "problem must be a Problem; got None"),
+        ({"participation": 1, "lr": "auto"}, "participation must be a Participation"),
+        ({"local_steps": 0, "lr": "auto"}, "local_steps must be a whole number"),
+        (
+            {"participation": NOBODY, "lr": "auto"},
+            "under Replay nobody ever",
+        ),
+        ({"lr": None}, 'lr must be one number or "auto"; got None.'),
+        ({"lr": abs}, "lr must be one number .* It is the same in every round."),
+        ({"lr": True}, 'lr must be one number or "auto"; got True.'),
+        ({"lr": 1j}, 'lr must be one number or "auto"; got 1j.'),
+        ({"lr": "0.1"}, "lr must be one number or \"auto\"; got '0.1'."),
+        ({"lr": [[0.1], [0.1, 0.2]]}, "lr must be one number .* Use sweep"),
+        ({"seed": -1}, r"seed must be a whole number from 0 to 2\^32 - 1; got -1."),
+        ({"seed": "a"}, "seed must be a whole number .*; got 'a'."),
+        ({"seed": 1.5}, "seed must be a whole number .*; got 1.5."),
+        ({"seed": None}, "seed must be a whole number .*; got None."),
+        ({"seed": True}, "seed must be a whole number .*; got True."),
+        ({"seed": 2**32}, "seed must be a whole number .*; got 4294967296."),
+        ({"seed": [0, 1]}, r"seed must be a whole number .*; got \[0, 1\]."),
+        ({"x0": "zeros"}, "x0 must be real numbers; got 'zeros'."),
+        ({"x0": np.ones(5) * 1j}, "x0 must be real numbers; got array"),
+        ({"x0": [[1], [1, 2]]}, "x0 must be real numbers; got"),
+        ({"x0": [None] * 5}, "x0 must be real numbers; got"),
+        ({"x0": {"w": np.ones(5)}}, "x0 must be real numbers; got"),
+        ({"rounds": True}, "rounds must be a whole number of at least 1; got True"),
+        ({"rounds": 1e3}, "rounds must be a whole number of at least 1; got 1000.0"),
+        ({"rounds": 2**30, "local_steps": 2}, r"rounds times local_steps .* 2\^31"),
+        ({"local_steps": 2.5}, "local_steps must be a whole number"),
+        ({"every": 0}, "every must be a whole number of at least 1; got 0"),
+        ({"progress": 5}, "progress must be a function of the rounds done"),
+        ({"progress": lambda: None}, "progress must be a function of the rounds done"),
+        ({"throw": "yes"}, "throw must be True, False or None; got 'yes'"),
+        ({"record": ["model"]}, "record must be one of"),
+        ({"on_empty": np.array(["skip", "step"])}, "on_empty must be one of"),
+        ({"stop": 100}, "stop must be a Stop; got 100"),
+        ({"stop": ff.Stop}, "stop must be a Stop.*; call it"),
     ],
 )
 def test_bad_input_is_refused_with_a_reason(as_a_user, run, change, message):
@@ -136,8 +187,85 @@ def test_bad_input_is_refused_with_a_reason(as_a_user, run, change, message):
         "algorithm": ff.Focus(), "problem": quadratic(), "participation": Full(),
         **GOOD, **change,
     }  # fmt: skip
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as told:
         run(**arguments)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"lrs": []}, r"lrs must hold at least one number; got \[\]"),
+        ({"lrs": None}, "lrs must be a list of numbers; got None"),
+        ({"lrs": "auto"}, "lrs must be a list of numbers; got 'auto'"),
+        ({"lrs": [0.1, None]}, "lrs must be a list of numbers"),
+        ({"lrs": [[0.1], [0.1, 0.2]]}, "lrs must be a list of numbers"),
+        ({"lrs": np.ones((2, 2))}, "lrs must be a list of numbers"),
+        ({"lrs": [0.1, 0.0]}, "lr must be positive and finite"),
+        ({"seed": []}, r"seed must be one or a list of at least one; got \[\]"),
+        ({"seed": [0, -1]}, "seed must be a whole number .*; got -1"),
+        ({"seed": ["a"]}, "seed must be a whole number .*; got 'a'"),
+        ({"seed": {0, 1}}, "seed must be a whole number .*; got {0, 1}"),
+        ({"devices": 0}, "devices must be a whole number of at least 1; got 0"),
+        ({"devices": "all"}, "devices must be a whole number of at least 1; got 'all'"),
+        ({"devices": True}, "devices must be a whole number of at least 1; got True"),
+        ({"devices": 99}, "devices must be at most"),
+        ({"checkpoint": 5}, "checkpoint must be the path of a folder; got 5"),
+        ({"checkpoint": ""}, "checkpoint must be the path of a folder; got ''"),
+        ({"checkpoint": b"a"}, "checkpoint must be the path of a folder; got b'a'"),
+        ({"checkpoint": "a\0b"}, "checkpoint must be the path of a folder"),
+        ({"checkpoint_every": "often"}, "checkpoint_every must be a number of seconds"),
+        ({"checkpoint_every": None}, "checkpoint_every must be a number of seconds"),
+        ({"client_state": "gpu"}, "client_state must be one of"),
+        ({"client_state": "disk", "state_dir": 5}, "state_dir must be the path of"),
+        (
+            {"client_state": "host", "state_dir": "a"},
+            "state_dir is for client_state",
+        ),
+        ({"throw": 2}, "throw must be True, False or None; got 2"),
+    ],
+)
+def test_a_sweep_refuses_with_a_reason_too(as_a_user, change, message):
+    arguments = {"rounds": 5, "lrs": [0.05], **change}
+    with pytest.raises(ValueError, match=message) as told:
+        ff.sweep(ff.Focus(), quadratic(), Full(), **arguments)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("array", ["torch", None, list])
+def test_what_makes_no_arrays_is_refused(as_a_user, array):
+    with pytest.raises(ValueError, match="array must make an array of one of numpy's"):
+        ff.loop(ff.Focus(), quadratic(), Full(), **GOOD, array=array)
+
+
+@both
+@pytest.mark.parametrize(
+    "metrics, message",
+    [
+        ({"loss": np.nan}, "loss is nan at x0; look for NaN, infinity or very large"),
+        ({"loss": 1.0, "auc": np.inf}, "auc is inf at x0"),
+        ({"loss": np.ones(3)}, r"a metric must be one number; loss has shape \(3,\)"),
+    ],
+)
+def test_metrics_that_say_nothing_at_x0_are_refused(run, metrics, message):
+    problem = ff.problems.from_loss(
+        squares, {"w": np.ones(4), "b": np.ones(())},
+        [{"a": np.ones((3, 4)), "y": np.ones(3)}] * 2,
+        batch_size=3, metrics_fn=lambda x, held: metrics, dtype="float64",
+        held={"a": np.ones((3, 4)), "y": np.ones(3)},
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        run(ff.Focus(), problem, Full(), **GOOD)
+
+
+@both
+def test_auto_gets_by_where_hardly_anybody_comes(run):
+    """No round of the race has a participant; the closed form needs none."""
+    rare = run(ff.Focus(), quadratic(), Bernoulli(1e-9), rounds=2, lr="auto")
+    assert rare.lr > 0 and rare.why_lr.startswith("the closed form")
+    masks = np.ones((20, 6), bool)
+    masks[:, 0] = False  # and one who never does bounds nothing
+    assert run(ff.Focus(), quadratic(), Replay(masks), rounds=2, lr="auto").lr > 1e-3
 
 
 def test_a_model_of_another_structure_is_refused():

@@ -7,7 +7,7 @@ from helpers import ALL, Diary, Told, gap, quadratic, same, some_masks, walked
 
 import focusfl as ff
 from focusfl import tree
-from focusfl.engines import program
+from focusfl.engines import one_round
 
 HOW = {"rounds": 40, "lr": 0.03, "local_steps": 4}  # Hessians are made diagonal
 
@@ -16,7 +16,7 @@ HOW = {"rounds": 40, "lr": 0.03, "local_steps": 4}  # Hessians are made diagonal
 def in_turn():
     jax.clear_caches()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "take_turns", lambda x: True)
+        patch.setattr(one_round, "take_turns", lambda x: True)
         yield
     jax.clear_caches()
 

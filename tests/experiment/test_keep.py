@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.engines import memory
+from focusfl.engines import memory, simulate, stop
 from focusfl.experiment import config, keep, results
 
 STUDY = """
@@ -156,6 +157,63 @@ def test_runs_stop_when_they_have_done_enough(study, tmp_path):
         assert sent[-1] >= 100 > sent[-2] and run.row["rounds"] < 400
     found, _ = complete(study, tmp_path / "c", "stop.seconds=1e-3", "rounds=100_000")
     assert max(run.row["rounds"] for run in found.runs) < 100_000
+
+
+def test_any_metric_may_end_a_run(study, tmp_path):
+    found, _ = complete(study, tmp_path, "stop.below={grad_norm=0.5}", "every=3")
+    ended = [run for run in found.runs if run.row["rounds"] < 400]
+    assert ended
+    for run in ended:
+        norm = run.curves["grad_norm"]
+        assert norm[-1] <= 0.5 < norm[:-1].min() and run.row["rounds"] % 3 == 0
+
+
+def test_only_rounds_that_were_evaluated_are_kept(study, tmp_path):
+    whole, _ = complete(study, tmp_path / "whole")
+    some, _ = complete(study, tmp_path / "some", "every=7")
+    due = [*range(0, 400, 7), 400]
+    for a, b in zip(whole.runs, some.runs, strict=True):
+        assert b.curves["round"].tolist() == due and b.row["rounds"] == 400
+        for name in ("vectors_sent", "gradients"):
+            assert np.array_equal(b.curves[name], a.curves[name][due])
+        for name in ("distance", "loss"):
+            np.testing.assert_allclose(b.curves[name], a.curves[name][due], rtol=1e-6)
+        assert b.row["vectors_sent"] == a.row["vectors_sent"]
+        reached = np.flatnonzero(b.curves["distance"] <= 1e-8)
+        at = b.row["rounds_to_target"]
+        assert at == (due[reached[0]] if len(reached) else None)
+        if at is not None:
+            assert a.row["rate"] == pytest.approx(b.row["rate"], rel=0.02)
+    table = ff.load_results(tmp_path / "some")
+    assert len(table) == len(due) * len(some.runs)
+    assert not table.isna().any().any()
+
+
+def test_seconds_begin_anew_for_runs_that_did_not_fit_side_by_side(
+    study, tmp_path, monkeypatch
+):
+    """To find out that they do not takes a hundred seconds; a run may take fifty."""
+    choose, now = memory.choose, [0.0]
+
+    def one(asked, needs, *more):
+        if needs.runs > 1:
+            now[0] += 100
+            raise memory.DoesNotFit("too much")
+        return choose(asked, needs, *more)
+
+    monkeypatch.setattr(memory, "choose", one)
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    for engine in (simulate, stop):
+        monkeypatch.setattr(engine, "time", clock)
+    found, _ = complete(study, tmp_path, "stop.seconds=50", "algorithms={focus={}}")
+    assert [run.row["rounds"] for run in found.runs] == [400] * 4
+
+
+def test_divergence_is_a_verdict_and_no_warning(study, tmp_path):
+    found, _ = complete(study, tmp_path, "lr=1.0", "algorithms={fedavg={}}", "every=7")
+    for run in found.runs:
+        assert run.row["verdict"] == "diverged"
+        assert run.curves["round"][-1] == run.row["diverged_at"] == run.row["rounds"]
 
 
 def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypatch):

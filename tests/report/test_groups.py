@@ -170,6 +170,19 @@ def test_a_run_that_stopped_early_keeps_its_last_value():
     assert found.mid[-1] == short_run.curves["distance"][-1]
 
 
+def test_quartiles_are_of_runs_evaluated_in_the_same_round():
+    """One that ended off the others' grid counts from their next evaluation on."""
+    runs = [make_run("a", "x", seed, rounds=60) for seed in range(3)]
+    for run, last in zip(runs, (60, 60, 37), strict=True):
+        due = [*range(0, last, 10), last]
+        for name in run.curves:
+            run.curves[name] = run.curves[name][due]
+    found = bands.band(runs, "distance")
+    assert found.axes["round"].tolist() == [0, 10, 20, 30, 40, 50, 60]
+    ends = [run.curves["distance"][-1] for run in runs]
+    assert found.mid[-1] == np.median(ends)
+
+
 def test_thinning_keeps_the_ends_and_every_spike():
     run = make_run("a", "x", 0, rounds=20_000, rate=0.999)
     curve = run.curves["distance"]

@@ -5,13 +5,18 @@ Mishchenko et al. ICML 2022. https://arxiv.org/abs/2202.09357
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from focusfl import tree
+from focusfl.checks import check_seed
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
-PRIME = 46_337  # the largest whose square fits 31 bits
+TURNS = 8  # of the hash; from 5 on no test of ours finds a pattern
+HALF = 0xFFFF  # 16 bits: times an odd number of 15 bits, they fit an int32
+STIR = 27_791
+FINE = 30  # bits that a coin is cut from
 
 
 class Server(NamedTuple):
@@ -43,6 +48,7 @@ class ProxSkip(Algorithm):
     def __post_init__(self):
         if not 0 < self.p <= 1:
             raise ValueError(f"p must lie in (0, 1]; got {self.p}.")
+        check_seed("seed", self.seed)
 
     @property
     def cost(self):
@@ -53,12 +59,12 @@ class ProxSkip(Algorithm):
         """1 for heads, 0 for tails: everybody works it out from the round's number."""
         if self.period:
             return 1 * ((index + 1) % self.period == 0)
-        index = (index + 101 * self.seed) % PRIME
-        noise = index
-        for stir in (30_011, 17_389, 8_233):  # products stay within 31 bits
-            noise = (noise * noise + stir) % PRIME
-            noise = (noise * stir + index) % PRIME
-        return 1 * (noise < self.p * PRIME)
+        low, high = index & HALF, (index >> 16) & HALF
+        for key in _keys(self.seed):  # a Feistel network: another number for each round
+            noise = (high ^ key) * STIR
+            low, high = high, low ^ (noise >> 15) ^ (noise & HALF)
+        noise = (low << 14) | (high & 0x3FFF)
+        return 1 * (noise < max(1, round(self.p * 2**FINE)))
 
     def exact_below(self, L, local_steps):
         # At rest no step moves anybody, with heads or with tails; between heads that
@@ -91,3 +97,15 @@ class ProxSkip(Algorithm):
         gap = tree.scale(heads, tree.sub(down["x"], client.z))
         p = 1 / self.period if self.period else self.p
         return Client(tree.add(client.z, gap), tree.axpy(p / rd.lr, gap, client.h))
+
+
+@cache
+def _keys(seed: int) -> tuple[int, ...]:
+    """Sixteen bits for every turn, from a seed, as splitmix64 draws them."""
+    found, whole = [], 2**64 - 1
+    for turn in range(1, TURNS + 1):
+        z = (seed + turn * 0x9E3779B97F4A7C15) & whole
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & whole
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & whole
+        found.append((z ^ (z >> 31)) >> 48)
+    return tuple(found)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -101,14 +102,14 @@ class Checkpoint:
 @contextmanager
 def keeping(folder: str | Path | None, every: float | int) -> Iterator[Checkpoint]:
     """Hold a folder for one run; no other run can have it meanwhile."""
-    if not every >= 0:
+    if isinstance(every, bool) or not isinstance(every, Real) or not every >= 0:
         raise ValueError(
-            f"checkpoint_every must be a number of seconds, 0 or more; got {every}."
+            f"checkpoint_every must be a number of seconds, 0 or more; got {every!r}."
         )
     if folder is None:
         yield Checkpoint(None, -1, every)
         return
-    folder = Path(folder).expanduser()
+    folder = folder_of("checkpoint", folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
@@ -123,6 +124,14 @@ def keeping(folder: str | Path | None, every: float | int) -> Iterator[Checkpoin
         yield Checkpoint(folder, handle, every)
     finally:
         os.close(handle)
+
+
+def folder_of(name: str, given: Any) -> Path:
+    """The folder that a path names; raise if it is no path."""
+    path = isinstance(given, str | Path)
+    if not path or not str(given) or "\0" in str(given):
+        raise ValueError(f"{name} must be the path of a folder; got {given!r}.")
+    return Path(given).expanduser()
 
 
 def _lock(handle: int, folder: Path) -> None:

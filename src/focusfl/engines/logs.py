@@ -1,5 +1,6 @@
 """What is kept of every round, fetched chunk by chunk and cut into results."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,6 +32,31 @@ def last_of(log: Log) -> dict[str, Any]:
     return {name: a[-1] for name, a in log.metrics.items()}
 
 
+def told_of(logs: list[Log]) -> int:
+    """The rounds that some run has done."""
+    rows = [log.alive.reshape(len(log.alive), -1).any(1).sum() for log in logs]
+    return int(sum(rows)) - 1
+
+
+def only_evaluated(
+    metrics: dict[str, Any], every: int, rounds: int, end: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Put NaN where the metrics of a run are older than their round.
+
+    It may have ended in any round: `end` evaluates what it ended with.
+    """
+    length = len(next(iter(metrics.values()), ()))
+    done = np.arange(length)
+    fresh = (done % every == 0) | (done == rounds)
+    if fresh.all():
+        return metrics
+    metrics = {name: np.where(fresh, a, np.nan) for name, a in metrics.items()}
+    if not fresh[-1]:
+        for name, value in end().items():
+            metrics[name][-1] = value
+    return metrics
+
+
 def result_of(
     algorithm: Algorithm,
     num_clients: int,
@@ -40,14 +66,18 @@ def result_of(
     active: np.ndarray,
     server: Any,
     clients: Any,
+    met: bool,
+    every: int,
+    rounds: int,
+    end: Callable[[], dict[str, Any]],
 ) -> Result:
-    """Make the result of one run; cut it at the round that broke it."""
-    whole, length = bool(log.alive.all()), int(log.alive.sum())
+    """Make the result of one run; cut it at the round that broke it, or was enough."""
+    whole, length = met or bool(log.alive.all()), int(log.alive.sum())
     metrics, model = jax.tree.map(lambda a: a[:length], (log.metrics, log.model))
     server = jax.tree.map(np.asarray, server)
     return Result(
         x=server.x,
-        metrics=metrics
+        metrics=only_evaluated(metrics, every, rounds, end)
         | costs(algorithm, num_clients, active[: length - 1], local_steps),
         trajectory=model,
         diverged_at=None if whole else length - 1,

@@ -3,6 +3,7 @@
 Slow and plain, on any array library. What `simulate` does must equal this.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,18 +20,24 @@ from focusfl.engines.run import (
     StepSize,
     batch_stream,
     check,
+    check_throw,
     choose_lr,
     costs,
     finish,
     grad_fn,
     limit_of,
     next_batch,
+    number,
     sane,
+    spent_by,
 )
+from focusfl.engines.stop import Stop
 from focusfl.participation import Participation, schedule
 from focusfl.participation.model import Ids
 from focusfl.problems import Problem
 from focusfl.tree import Tree
+
+Row = dict[str, float]  # the metrics of a round
 
 
 class State(NamedTuple):
@@ -52,54 +59,104 @@ def loop(
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
-    throw: bool = False,
+    throw: bool | None = False,
     progress: Progress | None = None,
+    stop: Stop | None = None,
     array: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Result:
-    """Run one algorithm in plain Python; `array` makes the leaves."""
+    """Run one algorithm in plain Python; `array` makes the leaves.
+
+    All else is as in `simulate`.
+    """
+    began = time.monotonic()
+    check_throw(throw)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     x0 = check(
         algorithm, problem, participation, rounds, np.atleast_1d(lr), local_steps, x0,
-        on_empty, record, every,
+        [seed], on_empty, record, every, progress, stop,
     )  # fmt: skip
-    evaluate, held = problem.objective.evaluate, tree.map(array, problem.held)
-    rows: list[dict[str, float]] = []
-    models: list[Tree] = []
-    counts: list[int] = []
-    diverged_at, limit = None, float("inf")
-    for now, active in states(
+    if not callable(array) or not hasattr(array(np.zeros(1)), "shape"):
+        raise ValueError(
+            "array must make an array of one of numpy's, as torch.from_numpy does; "
+            f"got {array!r}."
+        )
+    coming = states(
         algorithm, problem, schedule(participation, problem.num_clients, rounds, seed),
         lr=lr, local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty,
         array=array,
-    ):  # fmt: skip
+    )  # fmt: skip
+    stop, held = stop or Stop(), tree.map(array, problem.held)
+
+    def evaluate(x: Tree) -> Row:
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
-            if len(rows) % every == 0:
-                row = {k: float(v) for k, v in evaluate(now.server.x, held).items()}
-            if not (sane(row, limit) and _finite(now.server.x)):
-                diverged_at = len(counts)
-                break
-        state = now
-        limit = limit if rows else limit_of(row)
-        rows.append(row)
-        if record == "model":
-            models.append(tree.map(np.asarray, state.server.x))
-        if active is not None:
-            counts.append(active)
-            if progress and progress(len(counts), row):
-                break
+            found = problem.objective.evaluate(x, held)
+            return {name: number(name, value) for name, value in found.items()}
+
+    def due(done: int) -> bool:
+        return done % every == 0 or done == rounds
+
+    over = spent_by(stop, algorithm, problem.num_clients)
+    watch = stop.watch(progress, began)
+    state, kept = _followed(coming, evaluate, due, stop, over, watch, record)
+    counts = np.array(kept.counts, int)
     result = Result(
         x=tree.map(np.asarray, state.server.x),
-        metrics={name: np.array([row[name] for row in rows]) for name in rows[0]}
-        | costs(algorithm, problem.num_clients, np.array(counts, int), local_steps),
-        trajectory=_stack(models) if record == "model" else None,
-        diverged_at=diverged_at,
+        metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
+        | costs(algorithm, problem.num_clients, counts, local_steps),
+        trajectory=_stack(kept.models) if record == "model" else None,
+        diverged_at=kept.diverged_at,
         lr=lr,
         why_lr=why,
         server=tree.map(np.asarray, state.server),
-        clients=_stack(state.clients) if diverged_at is None else None,
+        clients=_stack(state.clients) if kept.diverged_at is None else None,
     )
     warn(algorithm, problem, result, local_steps)
-    return finish(result, throw)
+    finish([result], throw)
+    return result
+
+
+class Kept(NamedTuple):
+    """What is kept of a run's rounds."""
+
+    rows: list[Row]
+    counts: list[int]
+    models: list[Tree]
+    diverged_at: int | None
+
+
+def _followed(
+    coming: Iterator[tuple[State, int | None]],
+    evaluate: Callable[[Tree], Row],
+    due: Callable[[int], bool],
+    stop: Stop,
+    over: Callable[[int], bool] | None,
+    watch: Progress | None,
+    record: Record,
+) -> tuple[State, Kept]:
+    """Follow a run to its end: all rounds, enough of them, or divergence."""
+    rows: list[Row] = []
+    kept = Kept(rows, [], [], None)
+    for now, active in coming:
+        fresh = due(len(rows))
+        if fresh:
+            row = evaluate(now.server.x)
+        if not rows:
+            limit, targets = limit_of(row), stop.targets(row)
+        if not (sane(row, limit) and _finite(now.server.x)):
+            kept = kept._replace(diverged_at=len(kept.counts))
+            break
+        state = now
+        rows.append(row if fresh else dict.fromkeys(row, np.nan))
+        if record == "model":
+            kept.models.append(tree.map(np.asarray, state.server.x))
+        enough = bool(targets.met(row))
+        if active is not None:
+            kept.counts.append(active)
+            enough |= bool(watch and watch(len(kept.counts), row))
+        if enough or over and over(sum(kept.counts)):
+            break
+    rows[-1] = evaluate(state.server.x)  # wherever it ended
+    return state, kept
 
 
 def states(

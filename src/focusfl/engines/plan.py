@@ -49,6 +49,7 @@ class Plan(NamedTuple):
         Array | np.ndarray, "*seeds_and_rounds slots"
     ]  # who has a slot; N and above: nobody
     places: Any = None  # where each of ids has its memory; None: at its id
+    spent: Any = None  # whether all vectors are sent by the end; None: no bound on them
 
 
 def slot_sizes(

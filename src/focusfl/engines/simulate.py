@@ -6,27 +6,37 @@ on the device, or elsewhere (store.py) and brought there chunk by chunk (table.p
 spread over several devices (devices.py).
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from focusfl.checks import check_seed
 from focusfl.core import Algorithm
 from focusfl.engines import memory
 from focusfl.engines import program as compiled
 from focusfl.engines.checkpoint import CODE, Checkpoint, Facts, digest, keeping, words
 from focusfl.engines.devices import Devices, devices_for
 from focusfl.engines.drawn import Drawn
-from focusfl.engines.logs import fetch, last_of, one_of, result_of, whole_of
-from focusfl.engines.plan import Plan, chunk_rows, grown, pace, plan, slot_sizes
-from focusfl.engines.program import Log, Program, State
+from focusfl.engines.layout import Layout
+from focusfl.engines.logs import (
+    fetch,
+    last_of,
+    one_of,
+    result_of,
+    told_of,
+    whole_of,
+)
+from focusfl.engines.one_round import Program
+from focusfl.engines.plan import Plan, chunk_rows, pace, slot_sizes
+from focusfl.engines.program import Bounds, Log, State
 from focusfl.engines.rest import warn
 from focusfl.engines.run import (
     ClientState,
@@ -37,14 +47,18 @@ from focusfl.engines.run import (
     StepSize,
     batch_stream,
     check,
+    check_throw,
     choose_lr,
     finish,
     limit_of,
+    rates_of,
+    seeds_of,
+    spent_by,
 )
 from focusfl.engines.start import abreast, begin, begin_on_device, leave
+from focusfl.engines.stop import Stop
 from focusfl.engines.table import Table
 from focusfl.participation import Participation
-from focusfl.participation.model import Ids
 from focusfl.problems import Problem
 from focusfl.problems.loss import size
 from focusfl.tree import Tree
@@ -63,8 +77,9 @@ def simulate(
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
-    throw: bool = False,
+    throw: bool | None = False,
     progress: Progress | None = None,
+    stop: Stop | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float | int = 60,
     client_state: ClientState = "auto",
@@ -74,9 +89,14 @@ def simulate(
     """Run one algorithm on one problem under one law of participation.
 
     A run that diverges is cut before the round that broke it, which `diverged_at`
-    names; with `throw` it raises instead. Metrics are found `every` so many rounds and
-    stand until the next time. With lr="auto" FOCUS gets a step size chosen
-    for this problem and participation; `why_lr` says how.
+    names, and warns; with `throw` it raises instead, with None it says nothing. Metrics
+    are evaluated `every` so many rounds and after the last, and are NaN in between.
+    With lr="auto" FOCUS gets a step size chosen for this problem and participation;
+    `why_lr` says how.
+
+    `stop` ends a run in the round that reaches a target. `progress` is told of the
+    rounds done and the newest metrics between chunks of up to 256 rounds, and ends the
+    run at the next such place by giving true.
 
     `checkpoint` names a folder for this run alone. Its whole state is written there,
     between chunks of up to 256 rounds, once `checkpoint_every` seconds have passed, and
@@ -96,16 +116,19 @@ def simulate(
     jax.distributed.initialize: all make the same call, with all devices there are and
     a `progress` that says the same in each, and get the same result.
     """
+    check_throw(throw)
+    check_seed("seed", seed)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     (result,) = sweep(
         algorithm, problem, participation, lrs=[lr], rounds=rounds,
         local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
-        every=every, progress=progress, checkpoint=checkpoint,
+        every=every, throw=None, progress=progress, stop=stop, checkpoint=checkpoint,
         checkpoint_every=checkpoint_every, client_state=client_state,
         state_dir=state_dir, devices=devices,
     )  # fmt: skip
     warn(algorithm, problem, result, local_steps)
-    return finish(replace(result, why_lr=why), throw)
+    finish([result], throw)
+    return replace(result, why_lr=why)
 
 
 def sweep(
@@ -121,7 +144,9 @@ def sweep(
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
+    throw: bool | None = False,
     progress: Progress | None = None,
+    stop: Stop | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float | int = 60,
     client_state: ClientState = "auto",
@@ -131,16 +156,23 @@ def sweep(
     """Run one algorithm at several learning rates side by side, compiled once.
 
     With several seeds too, the results come seed by seed. `progress` gets the metrics
-    of all of them, as arrays. Several runs have clients' memory on the device.
+    of all of them, as arrays. Several runs have clients' memory on the device. Each
+    ends where `stop` ends it alone.
     """
-    rates = np.atleast_1d(np.asarray(lrs, float))
-    seeds = [seed] if isinstance(seed, int | np.integer) else list(seed)
+    check_throw(throw)
+    began, rates, seeds = time.monotonic(), rates_of(lrs), seeds_of(seed)
     x0 = check(
-        algorithm, problem, participation, rounds, rates, local_steps, x0, on_empty,
-        record, every,
+        algorithm, problem, participation, rounds, rates, local_steps, x0, seeds,
+        on_empty, record, every, progress, stop,
     )  # fmt: skip
+    stop = stop or Stop()
     many = problem.num_clients
     spread = devices_for(devices, many, client_state, checkpoint)
+    if state_dir is not None and client_state in ("device", "host"):
+        raise ValueError(
+            'state_dir is for client_state="disk" or "auto"; got '
+            f"state_dir={state_dir!r} and client_state={client_state!r}."
+        )
     drawn = Drawn(participation, many, rounds, seeds)
     active = drawn.active
     own_pace = pace(size(x0), jax.default_backend() == "cpu")
@@ -174,43 +206,40 @@ def sweep(
         else:
             table = Table(where == "disk", state_dir, kept)
             state, first = table.begin(*start, key, rounds * slots[-1])
-        limit = limit_of({name: a[0] for name, a in first.metrics.items()})
+        at_x0 = {name: a[0] for name, a in first.metrics.items()}
+        limit, targets = limit_of(at_x0), stop.targets(at_x0)
         run, own = compiled.chunk, rates[0]
         if runs > 1:
             run, own = compiled.chunks, rates
             state, first = abreast((state, first), start, keys, len(rates))
         if len(seeds) > 1 and key is not None:
             key = jnp.stack(keys)
+        over = spent_by(stop, algorithm, many)
+        if over or any(targets):
+            met = targets.met({name: a[0] for name, a in first.metrics.items()})
+            met = met | bool(over and over(0))
+            met = jnp.broadcast_to(jnp.asarray(met), first.alive[0].shape).copy()
+            state = state._replace(met=met)
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
-        fixed = step, bound, data, held, key
+        fixed = step, Bounds(bound, jnp.int32(rounds), targets), data, held, key
         rows = chunk_rows(
             rounds, own_pace.chunk, spread.count * slots[-1], needs.row if table else 0
         )
 
-        def lay_out(dealt: Sequence[Sequence[Ids]], start: int, slots: Any) -> Plan:
-            return spread.join(plan(dealt, start, rows, slots, spread.share, on_empty))
-
-        def chunks(done: int) -> Iterator[tuple[Program, Plan]]:
-            """Lay out the chunks after so many rounds."""
-            enough = slots
-            for start in range(0, rounds, rows):
-                now = spread.deal(drawn.take(rows))
-                enough = grown(enough, now, spread.share)
-                if start >= done:
-                    yield program._replace(slots=enough), lay_out(now, start, enough)
+        layout = Layout(program, drawn, rounds, rows, on_empty, over)
 
         def facts() -> Facts:
-            nobody = [[np.zeros(0, int)] * rows for _ in seeds]
-            like = state, lay_out(spread.deal(nobody), 0, slots)
+            like = state, layout.nobodys(len(seeds))
             if table:
                 like = table.like(*like)
-            begun = begin.lower(*start, key, algorithm.starts_warm)
+            begun = begin.lower(*start, keys[0], algorithm.starts_warm)
             chunk = run.lower(program, like[0], *fixed, like[1])
             return {
                 "algorithm": words(algorithm), "objective": words(objective),
                 "lr": own.tolist(), "rounds": rounds, "local_steps": local_steps,
                 "seed": seeds if len(seeds) > 1 else seeds[0],
                 "on_empty": on_empty, "record": record, "every": every,
+                "stop": words(replace(stop, seconds=None)),
                 "dtype": str(problem.dtype), "x0": digest(x0), "data": digest(data),
                 "held": digest(held), "client_state": where, "devices": spread.count,
                 "participation": digest(active, *map(np.concatenate, drawn.ahead)),
@@ -218,26 +247,29 @@ def sweep(
             }  # fmt: skip
 
         state, first = (table or kept).restore(state, fetch(first, 1), facts)
-        coming = chunks(len(first.alive) - 1)
+        coming = layout.after(len(first.alive) - 1)
         with table or nullcontext():
             state, whole = _run_all(
                 lambda program, state, now: run(program, state, *fixed, now),
-                coming, rounds, state, first, kept, table, progress,
+                coming, rounds, state, first, kept, table, stop.watch(progress, began),
             )  # fmt: skip
             if table:
                 clients = table.leave(anywhere, x0, data)
         axes, results = (runs > 1) + (len(seeds) > 1), []
         for s, k in product(range(len(seeds)), range(len(rates))):
             one = partial(one_of, (k, s)[:axes])
+            server, met = one(state.server), bool(one(state.met))
             if table is None:
                 clients = leave(anywhere, one(state.clients), data)
                 clients = jax.tree.map(spread.fetch, clients)
             result = result_of(
                 algorithm, many, local_steps, float(rates[k]), one(whole),
-                drawn.active[s], one(state.server), clients,
+                drawn.active[s], server, clients, met, every, rounds,
+                partial(compiled.evaluate, anywhere, server.x, held),
             )  # fmt: skip
             results.append(result)
-        return results
+    finish(results, throw)
+    return results
 
 
 def _run_all(
@@ -254,10 +286,10 @@ def _run_all(
 
     One chunk may run on while the next is laid out.
     """
-    logs, running, enough = [first], [], False
-    done = len(first.alive) - 1
+    logs, running = [first], []
+    enough, done = state.met is not None and bool(state.met.all()), len(first.alive) - 1
     if progress and done:
-        enough = bool(progress(done, last_of(first)))
+        enough |= bool(progress(told_of(logs), last_of(first)))
     now = next(coming, None)
     while now and not enough and logs[-1].alive[-1].any():
         program, laid_out = now
@@ -274,9 +306,8 @@ def _run_all(
         due = now is not None and kept.due()
         while len(running) > (now is not None and not due):
             logs.append(fetch(*running.pop(0)))
-            if progress:
-                told = sum(len(log.alive) for log in logs) - 1
-                enough = bool(progress(told, last_of(logs[-1])))
+            if progress:  # a stop that was asked for stays asked for
+                enough |= bool(progress(told_of(logs), last_of(logs[-1])))
         if due:
             (table or kept).keep(state, whole_of(logs))
     logs += [fetch(*more) for more in running]  # where it was enough

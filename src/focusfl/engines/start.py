@@ -12,20 +12,17 @@ from jaxtyping import Array
 from focusfl import tree
 from focusfl.core import Algorithm, Round
 from focusfl.engines.devices import OWN, SAME
-from focusfl.engines.program import (
-    SPREAD,
-    Log,
+from focusfl.engines.one_round import (
     Program,
     Slots,
-    State,
     at,
     clients_in,
     collect_one,
-    log,
     play,
     push,
     settle,
 )
+from focusfl.engines.program import SPREAD, Log, State, log
 from focusfl.problems import Objective
 from focusfl.problems.loss import size
 from focusfl.tree import Tree

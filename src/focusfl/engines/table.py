@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from focusfl.engines.checkpoint import Checkpoint, Facts
+from focusfl.engines.checkpoint import Checkpoint, Facts, folder_of
+from focusfl.engines.one_round import Program, clients_in
 from focusfl.engines.plan import Plan
-from focusfl.engines.program import Log, Program, State, clients_in
+from focusfl.engines.program import Log, State
 from focusfl.engines.start import as_they_are, begin, begin_in_parts, leave, parts
 from focusfl.engines.store import Ids, Store
 from focusfl.tree import Tree
@@ -32,6 +33,8 @@ class Table:
                 "with a checkpoint clients' memory is kept in its folder; got "
                 f"state_dir = {folder}. Leave it out."
             )
+        if folder is not None:
+            folder = folder_of("state_dir", folder)
         self._on_disk, self._kept = on_disk, kept
         self._folder = folder if kept.folder is None else kept.folder
         self._size = 0  # rows of the largest table so far

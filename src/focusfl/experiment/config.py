@@ -13,8 +13,9 @@ from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
 from focusfl.core import Algorithm
 from focusfl.engines.run import ClientState, OnEmpty, StepSize
+from focusfl.engines.stop import Stop
 from focusfl.experiment import schema, toml
-from focusfl.experiment.schema import Settings, Stop, Wrong, validate
+from focusfl.experiment.schema import Settings, Wrong, validate
 from focusfl.experiment.toml import Path_, Source
 from focusfl.participation import PARTICIPATION, Participation, by_rarity
 from focusfl.problems import PROBLEMS, Problem
@@ -143,7 +144,7 @@ def _parsed(source: Source, name: str) -> Study:
         on_empty=said.on_empty,
         client_state=said.client_state,
         devices=said.devices,
-        stop=said.stop,
+        stop=_stop(said.stop, problem),
         problem=problem,
         participation={
             key: _scene(("participation", key), own, problem)
@@ -164,6 +165,22 @@ def _problem(table: dict[str, Any]) -> Problem:
         raise Wrong(path, f"[problem] must name its kind: one of {known}.")
     said = _said(path, table, PROBLEMS, schema.problem)
     return _made(path, PROBLEMS[said.kind], said)
+
+
+def _stop(said: schema.Stop, problem: Problem) -> Stop:
+    """When runs have done enough, by metrics that the problem has."""
+    import jax
+
+    stop = _made(("stop",), Stop, said)
+    if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
+        evaluate = problem.objective.evaluate
+        with jax.enable_x64(problem.dtype == "float64"):
+            known = jax.eval_shape(evaluate, problem.x0, problem.held)
+        try:
+            stop.targets(dict.fromkeys(known, 1.0))
+        except ValueError as error:
+            raise Wrong(("stop",), f"[stop]: {error}") from None
+    return stop
 
 
 def _contender(path: Path_, table: dict[str, Any]) -> Contender:

@@ -200,11 +200,12 @@ def _carry_out(run: Run, kept: Path, progress) -> Curve:
         local_steps=LOCAL_STEPS,
         seed=run.seed,
         every=every,
+        throw=None,  # the table says it
         progress=watch,
         checkpoint=kept,
     )
     (first, done), (last, all_done) = marks[0], marks[-1]
-    at = np.arange(0, len(result.metrics["loss"]), every)
+    at = result.evaluated
     return Curve(
         run=run,
         at=at.tolist(),

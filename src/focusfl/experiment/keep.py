@@ -1,5 +1,6 @@
 """Carry a study out in a folder: what is finished there is not run again."""
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -57,7 +58,7 @@ class Shelf:
         facts = [
             __version__, package(), self._problem, self._laws[scene],
             fingerprint(contender.algorithm), contender.noise, study.rounds,
-            study.every, study.on_empty, study.stop.model_dump(),
+            study.every, study.on_empty, dataclasses.asdict(study.stop),
             *(scene, name, batch.local_steps, lr, seed),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

@@ -45,6 +45,7 @@ def tuned(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
             rounds=study.rounds,
             local_steps=local_steps,
             seed=seed,
+            throw=None,  # a step that breaks is not the best
             progress=watch(scene, name) if watch else None,
         )
         best = min(results, key=partial(_merit, study.rounds))

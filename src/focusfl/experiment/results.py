@@ -1,7 +1,7 @@
 """What a study leaves behind: one Parquet file per run, all of them in one, a manifest.
 
 manifest.json            the study, the machine, and a row for every run
-results.parquet          every curve, tidy: a row per run and round
+results.parquet          every curve, tidy: a row per run and evaluated round
 participation.parquet    who took part: a row per scene, round and client
 cells/KEY.parquet        a finished run, by its content
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2  # 1 repeated the metrics of rounds that were not evaluated
 MANIFEST, CURVES, PARTICIPATION = (
     "manifest.json", "results.parquet", "participation.parquet",
 )  # fmt: skip
@@ -37,7 +37,7 @@ class Run:
     """One finished run: its line of the table and its curves."""
 
     row: dict[str, Any]
-    curves: Columns  # AXES, then the metrics; one entry per round, x0 first
+    curves: Columns  # AXES, then the metrics; one entry per evaluated round, x0 first
 
     @property
     def metrics(self) -> list[str]:
@@ -75,19 +75,21 @@ def write_runs(path: Path, runs: list[Run]) -> None:
             )
         tables.append(whole)
     table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
-    about = {_ABOUT: json.dumps({"format": FORMAT, "rows": [run.row for run in runs]})}
+    points = [len(run.curves["round"]) for run in runs]
+    about = {"format": FORMAT, "rows": [run.row for run in runs], "points": points}
+    table = table.replace_schema_metadata({_ABOUT: json.dumps(about)})
     with renamed(path) as part:
-        pq.write_table(table.replace_schema_metadata(about), part, compression="zstd")
+        pq.write_table(table, part, compression="zstd")
 
 
 def read_runs(path: Path) -> list[Run]:
     """Read back what `write_runs` wrote."""
     import pyarrow.parquet as pq
 
-    rows, curves = read_rows(path), _columns(pq.read_table(path))
+    about, curves = _about(path), _columns(pq.read_table(path))
     runs, start = [], 0
-    for row in rows:
-        stop = start + row["rounds"] + 1
+    for row, points in zip(about["rows"], about["points"], strict=True):
+        stop = start + points
         own = {k: v[start:stop] for k, v in curves.items() if k not in IDENTITY}
         runs.append(Run(row, {k: v for k, v in own.items() if _told(v)}))
         start = stop
@@ -96,13 +98,17 @@ def read_runs(path: Path) -> list[Run]:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Read the rows alone."""
+    return _about(path)["rows"]
+
+
+def _about(path: Path) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         about = json.loads(pq.read_schema(path).metadata[_ABOUT])
         if about["format"] == FORMAT:
-            return about["rows"]
+            return about
         reason = f"its format is {about['format']!r}, not {FORMAT}"
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         reason = str(error)
@@ -160,7 +166,10 @@ def read(folder: Path) -> Results:
 
 
 def load_results(path: str | Path) -> "pd.DataFrame":
-    """Give all curves of a study's folder as a tidy table: a row per run and round."""
+    """Give all curves of a study's folder as a tidy table.
+
+    A row is a run after one of the rounds in which it was evaluated.
+    """
     import pyarrow.parquet as pq
 
     _manifest(Path(path))

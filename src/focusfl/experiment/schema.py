@@ -46,6 +46,9 @@ class Stop(Strict):
     """When a run has done enough, before its rounds are over."""
 
     tolerance: Positive | None = said(None, "relative error to reach")
+    accuracy: Positive | None = said(None, "accuracy to reach, at most 1")
+    below: dict[str, Any] = said({}, "metrics, and what each is to fall to")
+    above: dict[str, Any] = said({}, "metrics, and what each is to rise to")
     seconds: Positive | None = said(None, "time that runs side by side may take")
     vectors: Positive | None = said(None, "vectors of the model's size, both ways")
 

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from focusfl.engines.rest import tracker_norm
-from focusfl.engines.run import Progress, Result, StepSize, choose_lr
+from focusfl.engines.run import COSTS, Progress, Result, StepSize, choose_lr
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap
@@ -68,7 +68,7 @@ class Cell:
             "vectors_sent": np.cumsum(metrics["down"] + metrics["up"]),
             "gradients": np.cumsum(metrics["gradients"]),
         }
-        rounds = len(metrics["down"]) - 1
+        rounds, kept = len(metrics["down"]) - 1, result.evaluated
         running = max(self.seconds - self.compile_seconds, 0.0)
         row = {
             "participation": self.participation,
@@ -90,11 +90,11 @@ class Cell:
             "compile_seconds": round(self.compile_seconds, 4),
             "theory": self.theory._asdict(),
         }
-        own = {k: v for k, v in metrics.items() if k not in ("down", "up", "gradients")}
+        own = {k: v for k, v in metrics.items() if k not in COSTS}
         seconds = np.linspace(0.0, running, rounds + 1)
-        return Run(
-            row, {"round": np.arange(rounds + 1), **totals, "seconds": seconds, **own}
-        )
+        curves = {"round": np.arange(rounds + 1), **totals, "seconds": seconds, **own}
+        # Axes are summed over all rounds; a point is a round that was evaluated.
+        return Run(row, {name: values[kept] for name, values in curves.items()})
 
 
 def batches(study: Study) -> list[Batch]:
@@ -149,7 +149,9 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
                 seed=seeds,
                 on_empty=study.on_empty,
                 every=study.every,
-                progress=_until(study, start, tell),
+                throw=None,  # a verdict says it
+                progress=tell,
+                stop=study.stop,
                 client_state=study.client_state,
                 devices=study.devices,
             )
@@ -174,7 +176,7 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
     each = [(seed, k) for seed in batch.seeds for k in range(len(chosen))]
     cells = []
     for (seed, k), whole in zip(each, results, strict=True):
-        result = replace(_cut(study, whole), why_lr=chosen[k][1])
+        result = replace(whole, why_lr=chosen[k][1])
         cells.append(
             Cell(
                 batch.participation, batch.algorithm, batch.local_steps, seed, result,
@@ -194,36 +196,6 @@ def problem_of(study: Study, name: str) -> Problem:
     """The problem as an algorithm of the study sees it."""
     noise = study.algorithms[name].noise
     return Noisy(study.problem, noise) if noise > 0 else study.problem
-
-
-def _until(study: Study, start: float, tell: Progress | None) -> Progress | None:
-    """Watch a batch, and say when all of its runs have done enough."""
-    stop = study.stop
-
-    def progress(done: int, metrics: Mapping[str, Any]) -> bool:
-        if tell:
-            tell(done, metrics)
-        if stop.seconds is not None and time.perf_counter() - start > stop.seconds:
-            return True
-        if stop.tolerance is None or "distance" not in metrics:
-            return False  # without x*, the curve is cut afterwards
-        return bool(np.max(metrics["distance"]) <= stop.tolerance)
-
-    return progress if tell or stop.model_fields_set else None
-
-
-def _cut(study: Study, result: Result) -> Result:
-    """End a run at the round in which it had done enough."""
-    stop, ends = study.stop, []
-    if stop.tolerance is not None:
-        ends += np.flatnonzero(errors(result)[1] <= stop.tolerance)[:1].tolist()
-    if stop.vectors is not None:
-        sent = np.cumsum(result.metrics["down"] + result.metrics["up"])
-        ends += np.flatnonzero(sent >= stop.vectors)[:1].tolist()
-    if not ends:
-        return result
-    metrics = {name: values[: min(ends) + 1] for name, values in result.metrics.items()}
-    return replace(result, metrics=metrics, diverged_at=None)
 
 
 def threads(study: Study) -> int:

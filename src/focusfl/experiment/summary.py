@@ -29,10 +29,13 @@ class Summary(NamedTuple):
 
 
 def errors(result: Result) -> tuple[str, Curve]:
-    """What a run is judged by, and its name: the distance to x*, where x* is known."""
+    """What a run is judged by, and its name: the distance to x*, where x* is known.
+
+    One entry for each of `result.evaluated`.
+    """
     if "distance" in result.metrics:
-        return "relative error", result.metrics["distance"]
-    norm = result.metrics["grad_norm"]
+        return "relative error", result.metrics["distance"][result.evaluated]
+    norm = result.metrics["grad_norm"][result.evaluated]
     return "relative gradient", norm / (norm[0] or 1.0)
 
 
@@ -40,9 +43,7 @@ def summarise(
     result: Result, expected: Expected = NOTHING, target: float | None = None
 ) -> Summary:
     """Put one run in one line; `target` is an error at which it was told to stop."""
-    _, curve = errors(result)
-    rounds = np.flatnonzero(~np.isnan(curve))  # those in which it was evaluated
-    curve = curve[rounds]
+    rounds, (_, curve) = result.evaluated, errors(result)
     error = float(np.median(curve[-max(1, len(curve) // 10) :]))
     reached = np.flatnonzero(curve <= TARGET)
     word, reason = judge(

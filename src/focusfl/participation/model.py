@@ -77,7 +77,32 @@ def schedule(
         block = range(start, min(start + BLOCK, rounds))
         rng = keys.rng(seed, "participation", start // BLOCK)
         state, drawn = participation.draw(state, block, num_clients, rng)
+        _check_drawn(type(participation).__name__, drawn, block, num_clients)
         yield from drawn
+
+
+def _check_drawn(name: str, drawn: Any, block: range, num_clients: int) -> None:
+    """Raise unless these are the participants of some rounds, as was agreed."""
+    what = f"{name}.draw must give a list of {len(block)} arrays of clients, one for "
+    what += f"each of rounds {block.start} to {block.stop - 1}"
+    if not isinstance(drawn, list) or len(drawn) != len(block):
+        got = f"{len(drawn)}" if isinstance(drawn, list) else f"{type(drawn).__name__}"
+        raise ValueError(f"{what}; got {got}.")
+    for ids in drawn:
+        array = isinstance(ids, np.ndarray) and ids.ndim == 1
+        if not array or ids.dtype.kind not in "iu":
+            raise ValueError(f"{what}, in whole numbers; got {ids!r}.")
+    who = np.concatenate(drawn)
+    number = np.repeat(np.arange(len(drawn)), [len(ids) for ids in drawn])
+    wrong = (who < 0) | (who >= num_clients)
+    wrong[1:] |= (who[1:] <= who[:-1]) & (number[1:] == number[:-1])
+    if wrong.any():
+        first = int(number[wrong.argmax()])
+        raise ValueError(
+            f"{name}.draw must name each participant once, in increasing order, from 0 "
+            f"to {num_clients - 1}; got {drawn[first].tolist()} in round "
+            f"{block[first]}."
+        )
 
 
 def masks(

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_is
 from focusfl.core import Algorithm
 from focusfl.participation import Participation, Replay, schedule
 from focusfl.participation.model import Ids, ids_of
@@ -60,15 +60,24 @@ def auto_lr(
             "Use sweep() with a few lrs for other algorithms."
         )
     check_count("local_steps", local_steps)
+    check_is("problem", problem, Problem)
+    check_is("participation", participation, Participation)
+    participation.check(problem.num_clients)
     problem = exact(problem)
     known, p = constants(problem), participation.marginals(problem.num_clients).p
+    if not np.any(p > 0):
+        raise ValueError(
+            'lr="auto" needs rounds in which somebody takes part; under '
+            f"{type(participation).__name__} nobody ever does. Give lr as a number."
+        )
     guess = closed_form(known, p)
     if isinstance(problem, Quadratic | LeastSquares):
         rounds = _affordable(problem, float(p.sum()))
-        if rounds >= FEWEST:
+        if rounds >= FEWEST and p.min() > 0:  # else the optimum is out of reach
             warm = algorithm.warm_start
             course = _course(problem, participation, rounds, local_steps, warm)
-            return _search(course, guess.lr)
+            if any(map(len, course.sets)):
+                return _search(course, guess.lr)
     return guess
 
 
@@ -80,7 +89,7 @@ def closed_form(known: Constants, p: Float[np.ndarray, " clients"]) -> Choice:
     there is no use in outrunning the memory: lr N mu_F > mean p / 2 is for nothing.
     Without a mu_F the first bound is cautious and takes mean p for it.
     """
-    least, mean = float(p.min()), float(p.mean())
+    least, mean = float(p[p > 0].min()), float(p.mean())  # who never comes is not old
     smooth, outrun = 1 / (known.N * known.L_F), math.inf
     if known.mu_F:
         outrun = mean / (2 * known.N * known.mu_F)

@@ -1,0 +1,95 @@
+"""When a run has done enough, before its rounds are over."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, NamedTuple
+
+from focusfl.checks import unknown
+
+# Called with the rounds done and the metrics by then; may say that it is enough.
+Progress = Callable[[int, Mapping[str, Any]], bool | None]
+Number = float | int
+Thresholds = Mapping[str, Number]  # by metric
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End a run at the first of these that it meets; what is not named does not count.
+
+    Metrics are looked at in the rounds that are evaluated, so a run ends within one
+    evaluation of its target. `seconds` are looked at between chunks of rounds, and
+    count from the call.
+    """
+
+    tolerance: Number | None = None  # distance; grad_norm to the first if x* is unknown
+    accuracy: Number | None = None  # at least this
+    below: Thresholds = field(default_factory=dict, hash=False)  # a metric at most this
+    above: Thresholds = field(default_factory=dict, hash=False)  # or at least this
+    seconds: Number | None = None
+    vectors: Number | None = None  # of the model's size, sent both ways in all
+
+    def __post_init__(self):
+        for name in ("tolerance", "accuracy", "seconds", "vectors"):
+            value = getattr(self, name)
+            if value is not None and not (_number(value) and 0 < value < float("inf")):
+                raise ValueError(f"{name} must be positive and finite; got {value!r}.")
+        if self.accuracy is not None and self.accuracy > 1:
+            raise ValueError(
+                f"accuracy must be a share of at most 1; got {self.accuracy}."
+            )
+        for side in ("below", "above"):
+            own = getattr(self, side)
+            if not isinstance(own, Mapping) or not all(map(_number, own.values())):
+                raise ValueError(
+                    f"{side} must name metrics and a number for each, as in "
+                    f'{{"loss": 0.1}}; got {own!r}.'
+                )
+
+    def targets(self, first: Mapping[str, Any]) -> "Targets":
+        """The thresholds of a run that begins with these metrics."""
+        below, above = dict(self.below), dict(self.above)
+        if self.accuracy is not None:
+            above["accuracy"] = min(self.accuracy, above.get("accuracy", 1.0))
+        if self.tolerance is not None:
+            known = "distance" in first
+            name = "distance" if known else "grad_norm"
+            unit = 1.0 if known else float(first.get(name, 0.0)) or 1.0
+            below[name] = max(self.tolerance * unit, below.get(name, 0.0))
+        for name in (*below, *above):
+            if name not in first:
+                raise ValueError("stop: " + unknown("metric", name, list(first)))
+        return Targets(below, above)
+
+    def watch(self, progress: Progress | None, began: float) -> Progress | None:
+        """Add to what watches a run that its seconds may be over."""
+        if self.seconds is None:
+            return progress
+        end = began + self.seconds
+
+        def watch(done: int, metrics: Mapping[str, Any]) -> bool:
+            enough = bool(progress and progress(done, metrics))
+            return enough or time.monotonic() > end
+
+        return watch
+
+
+class Targets(NamedTuple):
+    """Thresholds by metric."""
+
+    below: dict[str, Any]
+    above: dict[str, Any]
+
+    def met(self, metrics: Mapping[str, Any]) -> Any:
+        """Whether some metric has reached its threshold; of arrays, entry by entry."""
+        met: Any = False
+        for name, threshold in self.below.items():
+            met = met | (metrics[name] <= threshold)
+        for name, threshold in self.above.items():
+            met = met | (metrics[name] >= threshold)
+        return met
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == value
