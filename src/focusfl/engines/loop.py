@@ -55,7 +55,13 @@ def loop(
     progress: Progress | None = None,
     array: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Result:
-    """Run one algorithm in plain Python; `array` makes the leaves."""
+    """Run one algorithm in plain Python; `array` makes the leaves.
+
+    All else is as in `simulate`.
+
+    Args:
+        array: makes a leaf of a numpy array, such as torch.asarray.
+    """
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     x0 = check(
         algorithm, problem, participation, rounds, np.atleast_1d(lr), local_steps, x0,
