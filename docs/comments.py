@@ -1,6 +1,15 @@
-"""List the fields of a class with the comments beside them: there this code says it."""
+"""Say on the API pages what this code says elsewhere: beside a field, in a sibling.
+
+The fields of a class are listed with the comments beside them. A function that says
+"All else is as in `simulate`." gets the other arguments from there.
+"""
+
+import re
 
 import griffe
+
+SIBLING = "engines.simulate.simulate"
+LIKE = ("engines.simulate.sweep", "engines.loop.loop")
 
 
 class Comments(griffe.Extension):
@@ -15,3 +24,25 @@ class Comments(griffe.Extension):
             above = cls.docstring.value if cls.docstring else ""
             text = "\n".join([above, "", "Attributes:", *lines])
             cls.docstring = griffe.Docstring(text, parent=cls, parser="google")
+
+    def on_package(self, *, pkg, **kwargs):
+        if pkg.name != "focusfl":
+            return
+        known = arguments(pkg[SIBLING].docstring.value)
+        for function in (pkg[path] for path in LIKE):
+            text = function.docstring.value
+            if "as in `simulate`" in text:
+                own = arguments(text)
+                lines = [
+                    own.get(parameter.name) or known[parameter.name]
+                    for parameter in function.parameters
+                ]
+                above = text[: text.index("Args:\n")]
+                function.docstring.value = above + "Args:\n" + "\n".join(lines)
+
+
+def arguments(text: str) -> dict[str, str]:
+    """The lines of every argument in a docstring."""
+    found = re.search(r"^Args:\n((?:    .*\n?)+)", text, re.M)
+    each = re.findall(r"^(    (\w+): .*(?:\n {8}.*)*)", found[1], re.M)
+    return {name: lines for lines, name in each}

@@ -47,7 +47,7 @@ def filled(markdown: str) -> str:
 
 def study() -> Iterator[str]:
     """The keys of a study, of its [stop], and of chances by rarity."""
-    yield keys(schema.Settings, {}, without=TABLES)
+    yield keys(schema.Settings, {"rounds": "to run, at most"}, without=TABLES)
     yield "### [stop]"
     yield keys(schema.Stop, {})
     yield "### by_rarity"
@@ -73,7 +73,7 @@ def keys(model: Any, known: dict[str, str], without: Any = ()) -> str:
             continue
         default = "" if field.default is None else f"`{_toml(field.default)}`"
         if field.is_required():
-            default = "must be given"
+            default = "needed"
         words = field.description or known.get(name, "")
         lines.append((f"`{name}`", schema.described(field), default, words))
     if not lines:

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import inspect
 import io
 import os
 import re
@@ -238,3 +239,33 @@ def test_the_array_job_runs_where_there_is_no_slurm(tmp_path):
         ["bash", "-eu", "-c", command + job], cwd=tmp_path, env=ENV, check=True
     )
     assert len(ff.load_results(tmp_path / "runs" / "seed-0")) == 4
+
+
+def public_functions():
+    """The functions of the API pages that take so many arguments that one asks."""
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    with quiet():
+        for name in re.findall(r"^::: ([\w.]+)$", pages, re.M):
+            room, _, last = name.rpartition(".")
+            function = getattr(importlib.import_module(room), last)
+            if inspect.isfunction(function):
+                parameters = list(inspect.signature(function).parameters)
+                if len(parameters) >= 4:
+                    yield name, function, parameters
+
+
+def arguments(function) -> set[str]:
+    """The arguments that a docstring has something to say of, or those it refers to."""
+    text = inspect.getdoc(function) or ""
+    found = re.search(r"^Args:\n((?: .*\n?)+)", text, re.M)
+    named = set(re.findall(r"^    (\w+): ", found[1], re.M)) if found else set()
+    return named | (arguments(ff.simulate) if "as in `simulate`" in text else set())
+
+
+def test_every_public_function_of_four_arguments_names_each_of_them():
+    lacking = {
+        name: absent
+        for name, function, parameters in public_functions()
+        if (absent := set(parameters) - arguments(function))
+    }
+    assert not lacking

@@ -1,5 +1,6 @@
 """The site builds, loads nothing from elsewhere, and works from disk."""
 
+import inspect
 import os
 import re
 import shutil
@@ -11,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import focusfl as ff
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -130,3 +133,27 @@ def test_a_long_signature_has_a_line_for_every_parameter(site):
     assert re.search(r"simulate\(\n\s+algorithm: Algorithm,\n\s+problem: Problem", text)
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     assert any(need.startswith("ruff") for need in groups["docs"])
+
+
+def test_the_references_are_made_of_the_code_and_leave_nothing_unsaid(site):
+    study = (site / "study-file.html").read_text()
+    named = re.findall(r'id="(?:algorithms|problem|participation)-(\w+)"', study)
+    lists = (ff.ALGORITHMS, ff.problems.PROBLEMS, ff.participation.PARTICIPATION)
+    assert set(named) == {kind for kinds in lists for kind in kinds}
+    lines = re.findall(r"<tr>(.*?)</tr>", study, re.S)
+    cells = [re.findall(r"<td>(.*?)</td>", line, re.S) for line in lines]
+    unsaid = [own[0] for own in cells if own and not own[-1].strip()]
+    assert len(cells) > 80 and unsaid == []
+    commands = (site / "commands.html").read_text()
+    for name in ("run", "report", "reproduce", "doctor", "deploy local", "deploy init"):
+        assert f">focusfl {name}<" in commands
+    assert "--resume" in commands and "<!-- reference" not in study + commands
+
+
+def test_every_argument_of_the_engines_has_a_line_in_a_table(site):
+    page = (site / "api" / "running.html").read_text()
+    tables = re.findall(r"<table>.*?</table>", page, re.S)
+    names = [set(re.findall(r"<code>(\w+)</code>", table)) for table in tables]
+    for function in (ff.simulate, ff.sweep, ff.loop):
+        wanted = set(inspect.signature(function).parameters)
+        assert any(wanted <= found for found in names), function.__name__

@@ -67,6 +67,9 @@ def loop(
     """Run one algorithm in plain Python; `array` makes the leaves.
 
     All else is as in `simulate`.
+
+    Args:
+        array: makes a leaf of a numpy array, such as torch.asarray.
     """
     began = time.monotonic()
     check_throw(throw)

@@ -115,6 +115,31 @@ def simulate(
     but for rounding. They may belong to several processes, after
     jax.distributed.initialize: all make the same call, with all devices there are and
     a `progress` that says the same in each, and get the same result.
+
+    Args:
+        algorithm: such as Focus(); any Algorithm.
+        problem: what is minimised, and everybody's data.
+        participation: the law of who takes part.
+        rounds: how many to run.
+        lr: step size, positive, or "auto" for FOCUS.
+        local_steps: gradients per participant and round.
+        x0: the model to start from, shaped as problem.x0; that if None.
+        seed: of participation and batches.
+        on_empty: of a round of nobody: "skip" it, or let the server "step" alone.
+        record: "metrics" alone, or the "model" of every round too, as a trajectory.
+        every: rounds from one evaluation to the next.
+        throw: raise Diverged when the run diverges; False warns, None says nothing.
+        stop: ends the run in the round that reaches a target.
+        progress: called with the rounds done and the metrics by then; true ends it.
+        checkpoint: a folder that the run goes on from if it was killed; none if None.
+        checkpoint_every: seconds between checkpoints.
+        client_state: "device", "host", "disk", or "auto": where clients' memory is.
+        state_dir: folder for client_state="disk"; the system's temporary one if None.
+        devices: how many to spread clients over; one if None.
+
+    Raises:
+        ValueError: If an argument is out of its range or does not fit the problem.
+        Diverged: If the run diverges and `throw` is set.
     """
     check_throw(throw)
     check_seed("seed", seed)
@@ -158,6 +183,13 @@ def sweep(
     With several seeds too, the results come seed by seed. `progress` gets the metrics
     of all of them, as arrays. Several runs have clients' memory on the device. Each
     ends where `stop` ends it alone.
+
+    All else is as in `simulate`.
+
+    Args:
+        lrs: step sizes, positive; one run each.
+        seed: of participation and batches; several are as many runs for every step.
+        progress: called with the rounds done and the metrics by then; true ends all.
     """
     check_throw(throw)
     began, rates, seeds = time.monotonic(), rates_of(lrs), seeds_of(seed)
