@@ -92,7 +92,7 @@ def test_an_interrupt_stops_all_that_was_started(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     ) as running:
-        assert "deploying focus of study" in running.stderr.readline()
+        assert "start: focus of study on 2 SuperNodes" in running.stderr.readline()
         while "begin" not in running.stderr.readline():
             pass
         lines = status.look(tmp_path / "runs/deploy-study")

@@ -60,7 +60,8 @@ class Chaos:
         In the middle of the run, so that there is something to lose and time to mend.
         """
         rng = keys.rng(self.seed, "chaos")
-        first, last = max(1, rounds // 10), max(2, rounds * 2 // 3)
+        first = min(max(1, rounds // 10), rounds - 1)
+        last = max(first + 1, rounds * 2 // 3)
         found = list(self.events)
         for what, count in self.drawn:
             for _ in range(count):
@@ -69,6 +70,8 @@ class Chaos:
         for event in found:
             if event.site is not None and event.site >= clients:
                 raise ValueError(f"chaos: {event} names one of {clients} sites from 0.")
+            if event.round >= rounds:
+                raise ValueError(f"chaos: {event} names one of {rounds} rounds from 0.")
         return sorted(found)
 
 

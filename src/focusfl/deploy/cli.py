@@ -13,8 +13,8 @@ from focusfl.extras import missing
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
-    from focusfl.deploy.study import Deployed
 
+RUNS = Path("runs")  # where what is run goes
 MOST = 20  # sites whose rounds are counted in words
 
 
@@ -58,7 +58,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "status", _status, "say what runs of what `deploy local` has started",
         "focusfl deploy status runs",
     )  # fmt: skip
-    status.add_argument("folder", type=Path, nargs="?", default=Path("runs"))
+    status.add_argument("folder", type=Path, nargs="?", default=RUNS)
 
 
 def _local(options: argparse.Namespace) -> int:
@@ -81,7 +81,6 @@ def _local(options: argparse.Namespace) -> int:
         )
         place = folder(options, f"deploy-{deployed.study.name}")
         more = {} if options.deadline is None else {"deadline": options.deadline}
-        _say(deployed)
         outcome = local_study(deployed, place, _watch, settings=more, **how)
     found, files = _summary(outcome), _draw(place)
     if options.json:
@@ -91,19 +90,6 @@ def _local(options: argparse.Namespace) -> int:
         print(events.packed(_words(found)))
         print(events.packed(["written:", *map(str, files)]))
     return 0
-
-
-def _say(deployed: "Deployed") -> None:
-    """Say what of a study is deployed."""
-    from focusfl.engines.flower import events
-
-    facts = [
-        f"deploying {deployed.name} of {deployed.study.name}:",
-        f"{len(deployed.sites)} SuperNodes", f"{deployed.study.rounds} rounds",
-        f"lr {deployed.lr:.3g}", f"{deployed.local_steps} local steps",
-        f"seed {deployed.seed}", "whoever is online takes part",
-    ]  # fmt: skip
-    print(events.packed(facts), file=sys.stderr, flush=True)
 
 
 def _watch(event: Mapping[str, Any]) -> None:
@@ -169,6 +155,8 @@ def _status(options: argparse.Namespace) -> int:
     from focusfl.deploy import status
     from focusfl.report import terminal
 
+    if not options.folder.is_dir() and options.folder != RUNS:
+        raise ValueError(f"{options.folder} must be a folder; there is none.")
     found = status.search(options.folder)
     if options.json:
         print(json.dumps(found, indent=2))

@@ -11,6 +11,7 @@ from focusfl.deploy import status
 from focusfl.deploy.chaos import Event
 from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed
+from focusfl.engines.flower.events import FILE
 
 Watch = Callable[[dict[str, Any]], None]  # called with every event
 
@@ -28,7 +29,7 @@ class Driver:
     ):  # fmt: skip
         self._fleet, self._app, self._watch = fleet, app, watch
         self._config, self._plan = config, list(plan)
-        self._lines = _lines(server / "events.jsonl")
+        self._lines = _lines(server / FILE)
         self._run, self._pid = 0, 0  # of the server app; no pid until it has begun
         self._looked = time.monotonic()
         self._tried = dict.fromkeys(fleet.sites, 0.0)
@@ -43,6 +44,8 @@ class Driver:
                 self._mend()
                 time.sleep(TICK)
                 continue
+            if event["event"] == "failed":
+                raise Failed(f"the server app has ended: {event['why']}")
             found.append(event)
             self._watch(event)
             if event["event"] == "begin":

@@ -80,6 +80,7 @@ def local_study(
     fleet = prepare(folder, deployed.sites, tls, warm)
     more = {**(settings or {}), "folder": "", "chaos": chaos.spec}
     app = apps.write_study(deployed, fleet.folder / "app", more)
+    watch({"event": "start", "why": str(deployed)})
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
     job = deployed.job(fleet.folder / "server")
     with job.hub() as hub:

@@ -117,16 +117,18 @@ def _save(
     from focusfl.theory.prediction import Prediction
 
     end, clients, about = events[-1], len(job.sites), dict(job.about)
-    counts = np.bincount(pairs[0], minlength=job.rounds)
+    done = end["round"]
+    counts = np.bincount(pairs[0], minlength=done)
     spent = costs(job.algorithm, clients, counts, job.local_steps)
     if not {"distance", "grad_norm"} & set(metrics):
         metrics = {**metrics, "grad_norm": np.full(len(rounds), np.nan)}
     result = Result(
         x=None, metrics={**_at(rounds, spent), **metrics}, trajectory=None,
-        diverged_at=None, lr=job.lr, why_lr=about.pop("why_lr", None),
-        server=state.get("server"), clients=state.get("clients"),
+        diverged_at=done if end["diverged"] else None, lr=job.lr,
+        why_lr=about.pop("why_lr", None), server=state.get("server"),
+        clients=state.get("clients"),
     )  # fmt: skip
-    seconds = np.zeros(job.rounds + 1)
+    seconds = np.zeros(done + 1)
     for event in events:
         if event["event"] == "round":
             seconds[event["round"] + 1] = event["seconds"]
@@ -138,7 +140,7 @@ def _save(
     run = cell.run()
     told = {k: end[k] for k in ("grad_norm", "tracker_norm") if k in end}
     of = end.get("of", "nobody")
-    run.row.update(told, grad_norm_of=of, rounds=job.rounds, counted=end["counted"])
+    run.row.update(told, grad_norm_of=of, rounds=done, counted=end["counted"])
     curves = {**run.curves, "round": rounds, "seconds": np.cumsum(seconds)[rounds]}
     began = next(event["time"] for event in events if event["event"] == "begin")
     now = datetime.now(UTC)

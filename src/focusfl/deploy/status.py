@@ -20,8 +20,13 @@ def look(folder: Path) -> list[Line]:
     file = folder / FILE
     if not file.exists():
         return []
-    started = json.loads(file.read_text())
-    return [Line(name, pid, alive(pid, word)) for name, (pid, word) in started.items()]
+    try:
+        started = json.loads(file.read_text())
+        return [Line(k, pid, alive(pid, word)) for k, (pid, word) in started.items()]
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError(
+            f"{file} does not say what was started there. Remove it if nothing runs."
+        ) from None
 
 
 def search(folder: Path) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from focusfl.checks import check_count
 from focusfl.core import Algorithm
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 FILE = "study.json"  # beside the apps: the study, and nothing to choose in it
+MOST = 256  # clients on one machine
 
 
 class Deployed(NamedTuple):
@@ -42,6 +43,13 @@ class Deployed(NamedTuple):
     @property
     def sites(self) -> tuple[str, ...]:
         return tuple(f"site-{i}" for i in range(self.problem.num_clients))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} of {self.study.name} on {len(self.sites)} SuperNodes, "
+            f"{self.study.rounds} rounds, lr {self.lr:.3g}, {self.local_steps} local "
+            f"steps, seed {self.seed}; whoever is online takes part"
+        )
 
     def job(
         self, folder: str | Path, wrap: "Callable[[Grid], Grid] | None" = None
@@ -85,11 +93,25 @@ def load(
     source = config.read(path, changes, [algorithm] if algorithm else [])
     if clients is not None:
         check_count("--clients", clients)
+        if clients > MOST:
+            _too_many(clients)  # before their data are made
         _set_clients(source, clients)
     _set_participation(source.table)
     study = config.made(source, path.stem)
-    files.check_name("name of a study that is deployed", study.name)
+    if study.problem.num_clients > MOST:
+        _too_many(study.problem.num_clients)
+    try:
+        files.check_name("name", study.name)
+    except ValueError as error:
+        raise ValueError(f"{error} Choose one with --set name=NAME.") from None
     return _deployed(study)
+
+
+def _too_many(clients: int) -> NoReturn:
+    raise ValueError(
+        f"--clients must be at most {MOST}: every one is a process of this machine, of "
+        f"some 200 MB; got {clients}."
+    )
 
 
 def _set_clients(source: Source, clients: int) -> None:

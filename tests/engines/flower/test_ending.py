@@ -12,7 +12,7 @@ from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, nodes
 import focusfl as ff
 from focusfl.cli import main
 from focusfl.deploy import record
-from focusfl.engines.flower import AlgorithmStrategy, Work, client_app
+from focusfl.engines.flower import AlgorithmStrategy, Work, client_app, server_app
 from focusfl.engines.flower.server import run
 from focusfl.experiment import results
 
@@ -315,3 +315,29 @@ def test_flowers_own_loop_tells_the_gradient_where_it_evaluates(tmp_path):
     found = result.evaluate_metrics_clientapp[4]["grad_norm"]
     true = mean_gradient(PROBLEM, result.arrays["x"].numpy())
     assert found == pytest.approx(np.linalg.norm(true), rel=1e-12)
+
+
+def test_a_training_that_diverges_ends_and_says_so(tmp_path):
+    """It went on for ever: sites refuse to push what is not finite."""
+    this = job(tmp_path, rounds=400, lr=1e3)
+    run(Loopback(nodes(tmp_path)), this)
+    end = ended(tmp_path)
+    assert end["round"] < 20
+    (warning,) = end["warnings"]
+    assert f"diverged in round {end['round']}; lower lr" in warning
+    (run_,) = results.read(this.place).runs
+    assert (run_.row["verdict"], run_.row["rounds"]) == ("diverged", end["round"])
+    assert main(["report", str(this.place), "-o", str(tmp_path / "page.html")]) == 0
+    run(Loopback(nodes(tmp_path)), this)  # again: there is nothing to go on from
+    assert len(events(tmp_path, "round")) == end["round"]
+
+
+def test_an_app_that_cannot_begin_says_why_where_it_is_followed(tmp_path):
+    from flwr.app import Context, RecordDict
+
+    config = {"folder": str(tmp_path / "server"), "job": "test", "roundz": 3}
+    context = Context(1, 2, {}, RecordDict(), config)
+    with pytest.raises(ValueError, match="roundz"):
+        server_app(job(tmp_path))(Loopback({}), context)
+    (failed,) = events(tmp_path, "failed")
+    assert "Did you mean 'rounds'" in failed["why"]

@@ -29,8 +29,9 @@ class Ending:
     """What is said at the end of a job, and kept."""
 
     def __init__(
-        self, job: Job, hub: Hub, measured: Mapping[str, float], test: Evaluation | None
-    ):
+        self, job: Job, hub: Hub, measured: Mapping[str, float],
+        test: Evaluation | None, diverged: bool,
+    ):  # fmt: skip
         self._job, self._hub = job, hub
         self._events = events.read(job.place)
         rounds = [event for event in self._events if event["event"] == "round"]
@@ -47,8 +48,10 @@ class Ending:
             self.facts = {**found, **self.facts}
         if "grad_norm" in self.facts:
             self.facts["of"] = who(self._of, job.sites)
-        self.warnings = [w for w in (self._missing(), self._false_rest()) if w]
-        self.facts["warnings"] = self.warnings
+        blown_up = f"the training diverged in round {hub.round}; lower lr."
+        amiss = [blown_up] if diverged else [self._missing(), self._false_rest()]
+        self.warnings = [words for words in amiss if words]
+        self.facts |= {"warnings": self.warnings, "diverged": diverged}
 
     def _missing(self) -> str:
         """Say who has no part in the model."""

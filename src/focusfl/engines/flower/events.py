@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from focusfl.engines.wire.files import make_folder
+
 FILE = "events.jsonl"  # in the server's folder of a job
 NAMED = 3  # sites at most that are called by their names
 WIDTH = 80  # columns that a line may take
@@ -15,6 +17,7 @@ FIRST = ("distance", "accuracy", "loss", "grad_norm", "tracker_norm")
 FACTS = (
     "event", "round", "online", "time", "pid", "rounds", "epoch", "counted", "missing",
     "late", "seconds", "eta", "site", "why", "after", "sites", "of", "warnings",
+    "diverged",
 )  # fmt: skip
 
 
@@ -29,6 +32,15 @@ def read(folder: Path) -> list[dict[str, Any]]:
     file = folder / FILE
     lines = file.read_text().splitlines() if file.exists() else []
     return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def fail(config: Mapping[str, Any], error: Exception) -> None:
+    """Say why a server app ends, to whoever follows the job of its configuration."""
+    folder, job = config.get("folder"), config.get("job")
+    if folder and job:
+        place = Path(str(folder)).expanduser() / str(job)
+        make_folder(place)
+        write(place, {"event": "failed", "why": str(error)})
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:

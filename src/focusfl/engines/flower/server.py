@@ -19,6 +19,7 @@ from focusfl.engines.flower.records import unpack
 from focusfl.engines.wire import Hub
 
 LOOK = 5  # polls between two looks at who is online
+BLOWN_UP = 1e8  # a model past this, times the first one, has diverged: as in a study
 LAST = 10  # rounds that say how long those to come will take
 
 
@@ -34,8 +35,12 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        mine = job if isinstance(job, Job) else job(context)
-        run(grid, mine.configured(context.run_config, own))
+        try:
+            mine = job if isinstance(job, Job) else job(context)
+            run(grid, mine.configured(context.run_config, own))
+        except (ValueError, ArithmeticError) as error:
+            events.fail(context.run_config, error)
+            raise
 
     return app
 
@@ -50,7 +55,7 @@ def run(grid: Grid, job: Job) -> None:
             **server.measured(),
         )  # fmt: skip
         server.gather()
-        while hub.round < job.rounds:
+        while hub.round < job.rounds and not server.diverged:
             server.play()
         server.finish()
 
@@ -125,16 +130,24 @@ class _Server:
         """Look where the model stands, keep what was found, say the end."""
         self._wait()
         over = self._tested is not None and self._tested.round == self.hub.round
-        if self._asks_sites and not over:
+        if self._asks_sites and not over and not self.diverged:
             self._begin_test()
             self._wait()
-        ending = Ending(self.job, self.hub, self.measured(), self._tested)
+        ending = Ending(
+            self.job, self.hub, self.measured(), self._tested, self.diverged
+        )
         for why in ending.warnings:
             self.say("warning", why=why)
         whole = {"event": "end", **self._now, **ending.facts}
         for words in ending.keep(whole):
             print(words, flush=True)
         self.say(**whole)  # the last: whoever follows may stop everything now
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the model is so large that sites cannot go on from it."""
+        limit = BLOWN_UP * max(1.0, evaluation.norm(self.job.params))
+        return not evaluation.norm(self.hub.x) <= limit
 
     @property
     def _asks_sites(self) -> bool:

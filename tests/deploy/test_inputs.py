@@ -1,0 +1,113 @@
+"""Bad input to the deploy commands: one line, exit code 2, and nothing begun."""
+
+import shlex
+
+import pytest
+
+from focusfl.cli import main
+from focusfl.deploy import apps
+
+STUDY = """
+rounds = 20
+lr = 0.3
+seeds = 3
+[problem]
+kind = "random_quadratic"
+[participation.rare]
+kind = "bernoulli"
+p = [0.1, 0.5]
+[algorithms.focus]
+[algorithms.scaffold]
+"""
+HOSPITALS = """
+rounds = 20
+lr = 0.3
+[problem]
+kind = "heart_disease"
+[participation.full]
+[algorithms.focus]
+"""
+WRONG = {
+    "local study.toml --clients 0": "--clients must be a whole number of at least 1",
+    "local study.toml --clients -3": "at least 1; got -3",
+    "local study.toml --clients 100000": "--clients must be at most 256",
+    "local study.toml --set problem.num_clients=1000": "at most 256",
+    "local missing.toml": "cannot read missing.toml",
+    "local broken.toml": "broken.toml is not TOML",
+    "local latin.toml": "not UTF-8",
+    "local study.toml --out file": "--out must be a folder; file is a file",
+    "local study.toml --out file/x": "cannot use file",
+    "local study.toml --chaos drpo=0.2": "Did you mean 'drop'",
+    "local study.toml --chaos drop=-1": "must be like drop=0.2",
+    "local study.toml --chaos drop=0.9,delay=0.9": "at most 1",
+    "local study.toml --clients 4 --chaos node:9@3": "one of 4 sites from 0",
+    "local study.toml --clients 4 --chaos server@20": "one of 20 rounds from 0",
+    "local study.toml --set lr=[0.1,0.2]": "--set algorithms.focus.lr=0.1",
+    "local study.toml --set local_steps=[1,2]": "algorithms.focus.local_steps=1",
+    "local study.toml --algorithm foucs": "Did you mean 'focus'",
+    "local study.toml --deadline 0": "deadline must be positive",
+    "local study.toml --deadline nan": "deadline must be positive",
+    "local study.toml --deadline -5": "deadline must be positive",
+    "local 'my study.toml'": "Choose one with --set name=NAME",
+    "local study.toml --set rounds=0": "at least 1; got 0",
+    "local study.toml --set rounds": "--set takes key=value",
+    "local study.toml --set participation=3": "[participation] must be a table",
+    "local study.toml --set algorithms={}": "at least one table",
+    "local study.toml --set problem.kind=ridgee --clients 2": "Did you mean 'ridge'",
+    "local hospitals.toml --clients 3": "--clients must be 4, or left out",
+    "local .": "must be the folder of a Flower app",
+    "local app --clients 3": "settings in its pyproject.toml",
+    "local app --deadline 3": "settings in its pyproject.toml",
+    "local app --set rounds=3": "settings in its pyproject.toml",
+    "local app --chaos drop=0.1": "replies can be lost in a study alone",
+    "local app --chaos node:4@3": "one of 4 sites from 0",
+    "init app": "new or empty",
+    "init file": "new or empty",
+    "init file/x": "cannot use file",
+    "status missing": "missing must be a folder",
+    "status file": "file must be a folder",
+    "status damaged": "does not say what was started there",
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("study.toml", "my study.toml"):
+        (tmp_path / name).write_text(STUDY)
+    (tmp_path / "hospitals.toml").write_text(HOSPITALS)
+    (tmp_path / "broken.toml").write_text("rounds = ")
+    (tmp_path / "latin.toml").write_bytes(b"name = '\xe9'")
+    (tmp_path / "file").touch()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "processes.json").write_text("[1")
+    apps.init(tmp_path / "app")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_bad_input_is_one_line_and_nothing_is_begun(command, here, capsys):
+    if "hospitals" in command:
+        from focusfl.data import heart_disease
+
+        try:
+            heart_disease()
+        except ValueError as error:
+            pytest.skip(str(error))
+    before = sorted(here.rglob("*"))
+    assert main(["deploy", *shlex.split(command)]) == 2
+    said = capsys.readouterr().err
+    assert WRONG[command] in said and said.count("\n") == 1, said
+    assert sorted(here.rglob("*")) == before
+
+
+def test_without_flower_one_line_says_what_to_install(here, capsys, monkeypatch):
+    monkeypatch.setattr("focusfl.deploy.cli.find_spec", lambda name: None)
+    assert main(["deploy", "local", "study.toml"]) == 2
+    said = capsys.readouterr().err
+    assert "deploying needs Flower" in said and said.count("\n") == 1
+
+
+def test_nothing_started_yet_is_no_error(here, capsys):
+    assert main(["deploy", "status"]) == 0
+    assert "nothing was started in runs" in capsys.readouterr().out
