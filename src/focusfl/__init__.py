@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from focusfl.engines.run import Diverged, DivergenceWarning, Result
     from focusfl.engines.simulate import simulate, sweep
     from focusfl.engines.stop import Stop
-    from focusfl.experiment.results import load_results
+    from focusfl.experiment.results import load_model, load_results
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Round",
     "Stop",
     "data",
+    "load_model",
     "load_results",
     "loop",
     "mixing",
@@ -44,6 +45,7 @@ _NAMES = {
     "Diverged": "engines.run",
     "Result": "engines.run",
     "Stop": "engines.stop",
+    "load_model": "experiment.results",
     "load_results": "experiment.results",
     "loop": "engines.loop",
     "simulate": "engines.simulate",

@@ -280,3 +280,41 @@ def test_a_changed_algorithm_is_run_again_and_the_others_are_not(
     )
     _, ran = complete(study, tmp_path / "out")
     assert {run.row["algorithm"] for run in ran} == {"focus"} and len(ran) == 4
+
+
+def test_every_run_saves_its_last_model(study, tmp_path):
+    found, _ = complete(study, tmp_path / "out")
+    assert len(list((tmp_path / "out" / "models").iterdir())) == 12
+    run = next(run for run in found.runs if run.row["algorithm"] == "focus")
+    which = {"algorithm": "focus", "lr": run.row["lr"], "seed": 0}
+    model = ff.load_model(tmp_path / "out", **which)
+    assert model.shape == (6,)
+    assert np.array_equal(model, ff.load_model(tmp_path / "out" / run.row["model"]))
+    alone = ff.simulate(
+        ff.Focus(), ff.problems.ridge(num_clients=4, dim=6, rows=12),
+        ff.participation.Bernoulli(0.4), rounds=400, lr=run.row["lr"], local_steps=2,
+    )  # fmt: skip
+    np.testing.assert_allclose(model, alone.x, rtol=1e-9)
+
+
+def test_models_of_all_rounds_are_saved_on_request_and_none_too(study, tmp_path):
+    complete(study, tmp_path / "all", "models=all", "rounds=20", "lr=1e-3", "seeds=1")
+    path = ff.load_model(tmp_path / "all", algorithm="focus")
+    assert path.shape == (21, 6) and np.all(path[0] == 0) and np.any(path[-1] != 0)
+    found, _ = complete(study, tmp_path / "none", "models=none", "rounds=20")
+    assert not (tmp_path / "none" / "models").exists()
+    assert {run.row["model"] for run in found.runs} == {None}
+
+
+@pytest.mark.parametrize(
+    "which, words",
+    [
+        ({"algorithm": "fedavgg"}, "no run"),
+        ({"algorithm": "focus"}, "Choose by lr: 0.001, 0.002; seed: 0, 1"),
+        ({"algorithms": "focus"}, "unknown property of a run: 'algorithms'"),
+    ],
+)
+def test_a_model_that_cannot_be_told_is_asked_for_again(study, tmp_path, which, words):
+    complete(study, tmp_path / "out", "rounds=20")
+    with pytest.raises(ValueError, match=words):
+        ff.load_model(tmp_path / "out", **which)

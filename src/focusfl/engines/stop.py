@@ -11,7 +11,7 @@ from focusfl.checks import unknown
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]
 Number = float | int
-Thresholds = Mapping[str, Number]  # by metric
+Thresholds = Mapping[str, Any]  # numbers by metric; checked here, in words
 
 
 @dataclass(frozen=True)

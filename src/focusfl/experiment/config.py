@@ -15,7 +15,7 @@ from focusfl.core import Algorithm
 from focusfl.engines.run import ClientState, OnEmpty, StepSize
 from focusfl.engines.stop import Stop
 from focusfl.experiment import schema, toml
-from focusfl.experiment.schema import Settings, Wrong, validate
+from focusfl.experiment.schema import Models, Settings, Wrong, validate
 from focusfl.experiment.toml import Path_, Source
 from focusfl.participation import PARTICIPATION, Participation, by_rarity
 from focusfl.problems import PROBLEMS, Problem
@@ -56,6 +56,7 @@ class Study:
     on_empty: OnEmpty
     client_state: ClientState
     devices: int | None
+    models: Models
     stop: Stop
     problem: Problem
     participation: dict[str, Scene]
@@ -144,6 +145,7 @@ def _parsed(source: Source, name: str) -> Study:
         on_empty=said.on_empty,
         client_state=said.client_state,
         devices=said.devices,
+        models=said.models,
         stop=_stop(said.stop, problem),
         problem=problem,
         participation={

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -22,6 +23,7 @@ from focusfl.experiment.results import Run
 from focusfl.experiment.study import Batch, Watch, batches
 from focusfl.experiment.workers import carried_out
 from focusfl.fingerprint import fingerprint, package
+from focusfl.models import save_model
 from focusfl.participation import Participation, schedule
 
 try:
@@ -29,7 +31,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-CELLS = "cells"
+CELLS, MODELS = "cells", "models"
 PAIRS = 2_000_000  # of round and client that are kept for pictures of participation
 
 Finished = Callable[[list[Run]], None]
@@ -59,7 +61,7 @@ class Shelf:
             __version__, package(), self._problem, self._laws[scene],
             fingerprint(contender.algorithm), contender.noise, study.rounds,
             study.every, study.on_empty, dataclasses.asdict(study.stop),
-            *(scene, name, batch.local_steps, lr, seed),
+            study.models, *(scene, name, batch.local_steps, lr, seed),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
@@ -85,13 +87,27 @@ class Shelf:
         """Keep the runs of a batch, all or none of them."""
         keys = [self.key(batch, lr, seed) for seed in batch.seeds for lr in batch.lrs]
         runs = [
-            Run({"key": key, **run.row}, run.curves)
+            Run({"key": key, **run.row, "model": self._saved(key, run)}, run.curves)
             for key, run in zip(keys, runs, strict=True)
         ]
         name = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
         file = self.folder / f"{name}.parquet"
         results.write_runs(file, runs)
         self._files |= dict.fromkeys(keys, file)
+
+    def _saved(self, key: str, run: Run) -> str | None:
+        """Write the model of a run, if the study wants it; say under which name."""
+        if self.study.models == "none" or run.model is None:
+            return None
+        parts = [*(str(run.row[name]) for name in ("participation", "algorithm"))]
+        plain = re.sub(r"[^\w.-]+", "_", "-".join(parts))
+        name = f"{MODELS}/{plain}-seed{run.row['seed']}-{key}.safetensors"
+        about = {field: str(run.row[field]) for field in results.IDENTITY}
+        about |= {"key": key, "rounds": str(run.row["rounds"])}
+        if self.study.models == "all":
+            about["leaves"] = "(rounds + 1, ...), the model before round 0 first"
+        save_model(self.folder.parent / name, run.model, about)
+        return name
 
     def everything(self) -> list[Run]:
         """All runs of the study, in its order."""

@@ -4,6 +4,7 @@ manifest.json            the study, the machine, and a row for every run
 results.parquet          every curve, tidy: a row per run and evaluated round
 participation.parquet    who took part: a row per scene, round and client
 cells/KEY.parquet        a finished run, by its content
+models/RUN.safetensors   its last model, or those of all rounds
 """
 
 import json
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from focusfl.checks import unknown
 from focusfl.data.places import renamed
+from focusfl.models import read_model
+from focusfl.tree import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +42,7 @@ class Run:
 
     row: dict[str, Any]
     curves: Columns  # AXES, then the metrics; one entry per evaluated round, x0 first
+    model: Any = None  # the last one, or those of all rounds; until it has been written
 
     @property
     def metrics(self) -> list[str]:
@@ -174,6 +179,37 @@ def load_results(path: str | Path) -> "pd.DataFrame":
 
     _manifest(Path(path))
     return pq.read_table(Path(path) / CURVES).to_pandas()
+
+
+def load_model(path: str | Path, **run: Any) -> Tree:
+    """Give a model: that of a safetensors file, or that of one run of a study's folder.
+
+    Args:
+        path: a .safetensors file, or the folder of a study or deployment.
+        run: which run of a folder, by what tells runs apart: algorithm="focus",
+            participation="full", lr=0.1, local_steps=5, seed=0. As few as will do.
+
+    Raises:
+        ValueError: If the file is damaged, or the folder has no such model, or several.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return read_model(path)
+    if strange := set(run) - set(IDENTITY):
+        raise ValueError(unknown("property of a run", min(strange), IDENTITY))
+    cells = [
+        row
+        for row in _manifest(path)["cells"]
+        if all(row[name] == value for name, value in run.items())
+    ]
+    saved = [row for row in cells if row.get("model")]
+    if len(saved) != 1:
+        what = f"{len(saved)} runs" if cells else "no run"
+        told = {name: sorted({str(row[name]) for row in saved}) for name in IDENTITY}
+        choices = [f"{k}: {', '.join(v)}" for k, v in told.items() if len(v) > 1]
+        hint = f" Choose by {'; '.join(choices)}." if choices else ""
+        raise ValueError(f"{path} has {what} with a saved model like {run}.{hint}")
+    return read_model(path / saved[0]["model"])
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

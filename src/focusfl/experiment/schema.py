@@ -22,6 +22,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0)]
 StepSizes = Positive | Literal["auto"] | list[Positive]
 Counts = Count | list[Count]
+Models = Literal["last", "all", "none"]
 
 WORDS = {
     int: "a whole number", float: "a number", bool: "true or false", str: "text",
@@ -66,6 +67,7 @@ class Settings(Strict):
     on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
     client_state: ClientState = said("auto", "where clients' memory is")
     devices: Count | None = said(None, "how many to spread clients over")
+    models: Models = said("last", "which models are saved: the last, or of all rounds")
     stop: Stop = Field(default_factory=Stop)
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)

@@ -94,7 +94,8 @@ class Cell:
         seconds = np.linspace(0.0, running, rounds + 1)
         curves = {"round": np.arange(rounds + 1), **totals, "seconds": seconds, **own}
         # Axes are summed over all rounds; a point is a round that was evaluated.
-        return Run(row, {name: values[kept] for name, values in curves.items()})
+        model = result.x if result.trajectory is None else result.trajectory
+        return Run(row, {name: values[kept] for name, values in curves.items()}, model)
 
 
 def batches(study: Study) -> list[Batch]:
@@ -149,6 +150,7 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
                 seed=seeds,
                 on_empty=study.on_empty,
                 every=study.every,
+                record="model" if study.models == "all" else "metrics",
                 throw=None,  # a verdict says it
                 progress=tell,
                 stop=study.stop,
