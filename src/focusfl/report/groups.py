@@ -191,7 +191,9 @@ def _accuracy(run: Run) -> float:
 def _to_target(axis: str) -> Callable[[Run], float]:
     def number(run: Run) -> float:
         at = run.row["rounds_to_target"]
-        return np.inf if at is None else float(run.curves[axis][at])
+        if at is None:
+            return np.inf
+        return float(run.curves[axis][np.searchsorted(run.curves["round"], at)])
 
     return number
 
