@@ -13,6 +13,7 @@ import pytest
 import focusfl as ff
 from focusfl.deploy import chaos, status, study
 from focusfl.deploy.local import local_app, local_study
+from focusfl.experiment import results
 
 ROOT = Path(__file__).parents[2]
 QUADRATIC = """
@@ -76,6 +77,17 @@ def test_crashes_losses_and_a_deleted_disk_leave_it_exact(tmp_path):
     assert outcome.gap <= 1e-9 and outcome.epochs == 2
     shares = outcome.masks.mean(0)
     assert (shares > 0.3).all() and (shares < 1).all()
+    assert outcome.metrics["grad_norm"] <= 1e-7 and outcome.of == "all 3 sites"
+    assert outcome.warnings == [] and list(outcome.counted) == list(this.sites)
+    left = results.read(tmp_path / "run")
+    (kept,) = left.runs
+    assert kept.curves["distance"][-1] == outcome.metrics["distance"]
+    assert kept.row["grad_norm"] == outcome.metrics["grad_norm"]
+    masks = np.zeros_like(outcome.masks)
+    masks[left.participants["deployed"]] = True
+    assert (masks == outcome.masks).all()
+    with np.load(tmp_path / "run" / "model.npz") as model:
+        assert (model["x"] == outcome.x).all()
     for file in (tmp_path / "run").rglob("*"):
         if file.is_file() and {"sites", "server"} & set(file.parts):
             assert file.stat().st_mode & 0o077 == 0, f"others can read {file}"
@@ -191,7 +203,7 @@ def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
         ).drive()
     counted = [event["counted"] for event in said if event["event"] == "round"]
     assert [sorted(sites) for _ in range(5)] == [sorted(each) for each in counted]
-    (tested,) = [event for event in said if event["event"] == "evaluation"]
+    *_, tested = [event for event in said if event["event"] == "evaluation"]
     assert tested["sites"] == 4 and tested["accuracy"] > 0.7
     assert "clientapp" in fleet.nodes[sites[0]].words(1000)
 

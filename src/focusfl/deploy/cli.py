@@ -153,6 +153,7 @@ def _init(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     from focusfl.deploy import status
+    from focusfl.engines.flower.events import packed
     from focusfl.report import terminal
 
     if not options.folder.is_dir() and options.folder != RUNS:
@@ -164,6 +165,6 @@ def _status(options: argparse.Namespace) -> int:
         print(f"nothing was started in {options.folder}")
     for place, about in found.items() if not options.json else ():
         rows = [(name, str(pid), state) for name, pid, state in about["processes"]]
-        print(f"{place}: {about['progress']}")
+        print(packed(f"{place}: {about['progress']}".split()))
         terminal.print_table("", ("", "pid", ""), rows)
     return 0

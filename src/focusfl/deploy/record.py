@@ -9,7 +9,7 @@ import io
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,6 @@ from focusfl.engines.flower.job import Job
 from focusfl.engines.wire.format import paths
 from focusfl.experiment.files import write
 from focusfl.tree import Tree
-
-if TYPE_CHECKING:
-    from focusfl.engines.run import Result
-    from focusfl.experiment.summary import Summary
 
 MODEL, CURVES = "model.npz", "curves.npz"
 Events = Sequence[Mapping[str, Any]]
@@ -110,69 +106,89 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write what a study writes."""
-    from focusfl.engines.run import Result, costs
+    from focusfl.engines.run import costs
     from focusfl.experiment import results
-    from focusfl.experiment.files import environment
-    from focusfl.experiment.study import Cell
-    from focusfl.theory.prediction import Prediction
 
-    end, clients, about = events[-1], len(job.sites), dict(job.about)
-    done = end["round"]
-    counts = np.bincount(pairs[0], minlength=done)
-    spent = costs(job.algorithm, clients, counts, job.local_steps)
-    if not {"distance", "grad_norm"} & set(metrics):
-        metrics = {**metrics, "grad_norm": np.full(len(rounds), np.nan)}
-    result = Result(
-        x=None, metrics={**_at(rounds, spent), **metrics}, trajectory=None,
-        diverged_at=done if end["diverged"] else None, lr=job.lr,
-        why_lr=about.pop("why_lr", None), server=state.get("server"),
-        clients=state.get("clients"),
-    )  # fmt: skip
-    seconds = np.zeros(done + 1)
+    end, clients = events[-1], len(job.sites)
+    counts = np.bincount(pairs[0], minlength=end["round"])
+    spent = _at(rounds, costs(job.algorithm, clients, counts, job.local_steps))
+    seconds = np.zeros(end["round"] + 1)
     for event in events:
         if event["event"] == "round":
             seconds[event["round"] + 1] = event["seconds"]
-    cell = Cell(
-        SCENE, about.pop("algorithm", _name(job)), job.local_steps,
-        about.pop("seed", 0), result, _summary(result), float(seconds.sum()), 0.0,
-        Prediction(), clients,
+    curves = {
+        "round": rounds,
+        "vectors_sent": np.cumsum(spent["down"] + spent["up"]),
+        "gradients": np.cumsum(spent["gradients"]),
+        "seconds": np.cumsum(seconds)[rounds],
+        **metrics,
+    }
+    row = _row(job, end, {**spent, **metrics}, rounds, float(seconds.sum()), state)
+    manifest = _manifest(job, events, {SCENE: _shares(pairs, counts, clients)})
+    results.save(folder, manifest, [results.Run(row, curves)], {SCENE: pairs})
+
+
+def _row(
+    job: Job, end: Mapping[str, Any], metrics: Mapping[str, np.ndarray],
+    rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """A run's line of the table, in the words of a study."""
+    from focusfl.engines.run import Result
+    from focusfl.experiment.study import Cell
+    from focusfl.experiment.summary import summarise
+    from focusfl.theory.prediction import Prediction
+
+    known = bool({"distance", "grad_norm"} & set(metrics))
+    judged = metrics if known else {**metrics, "grad_norm": np.ones(len(rounds))}
+    result = Result(
+        x=None, metrics=dict(judged), trajectory=None,
+        diverged_at=end["round"] if end["diverged"] else None, lr=job.lr,
+        why_lr=job.about.get("why_lr"), server=state.get("server"),
+        clients=state.get("clients"),
     )  # fmt: skip
-    run = cell.run()
-    told = {k: end[k] for k in ("grad_norm", "tracker_norm") if k in end}
+    summary = summarise(result)
+    row = Cell(
+        SCENE, job.about.get("algorithm", _name(job)), job.local_steps,
+        job.about.get("seed", 0), result, summary, seconds, 0.0, Prediction(),
+        len(job.sites),
+    ).run().row  # fmt: skip
+    at = summary.rounds_to_target  # among the points
+    row["rounds_to_target"] = None if at is None else int(rounds[at])
+    if len(rounds) <= end["round"]:
+        row["rate"] = None  # points are not rounds
+    if not known:
+        why = "neither the server nor the sites have found a distance or a gradient"
+        row |= {"error": np.nan, "verdict": "unclear", "reason": why}
+    row |= {k: end[k] for k in ("grad_norm", "tracker_norm") if k in end}
     of = end.get("of", "nobody")
-    run.row.update(told, grad_norm_of=of, rounds=done, counted=end["counted"])
-    curves = {**run.curves, "round": rounds, "seconds": np.cumsum(seconds)[rounds]}
+    return row | {
+        "rounds": end["round"], "grad_norm_of": of, "counted": end["counted"],
+    }  # fmt: skip
+
+
+def _manifest(
+    job: Job, events: Events, scenes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    from focusfl.experiment.files import environment
+
     began = next(event["time"] for event in events if event["event"] == "begin")
     now = datetime.now(UTC)
-    manifest = {
+    return {
         "name": job.job,
-        "study": _settings(job),
+        "study": job.about.get("study", _settings(job)),
         "environment": environment(),
         "started": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
         "finished": now.isoformat(timespec="seconds"),
         "seconds": round(now.timestamp() - began, 3),
         "compile_seconds": 0.0,
         "problem": {
-            "kind": about.pop("problem", "deployment"),
-            "num_clients": clients,
+            "kind": job.about.get("problem", "deployment"),
+            "num_clients": len(job.sites),
             "size": sum(np.size(leaf) for _, leaf in paths(job.params)),
         },
-        "scenes": {SCENE: _shares(pairs, counts, clients)},
-        "warnings": end["warnings"],
-        **about,
+        "scenes": scenes,
+        "warnings": events[-1]["warnings"],
     }
-    results.save(folder, manifest, [results.Run(run.row, curves)], {SCENE: pairs})
-
-
-def _summary(result: "Result") -> "Summary":
-    """What the curve says; where nobody has measured anything, that."""
-    from focusfl.experiment.summary import Summary, errors, summarise
-
-    if np.isfinite(errors(result)[1]).all():
-        return summarise(result)
-    reason = "neither server nor sites have found a gradient"
-    said: dict[str, Any] = {"error": np.nan, "verdict": "unclear", "reason": reason}
-    return Summary._make(said.get(name) for name in Summary._fields)
 
 
 def _at(rounds: np.ndarray, spent: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -98,7 +98,7 @@ class Ending:
 
     def keep(self, end: Mapping[str, Any]) -> list[str]:
         """Write model and curves to the folder of the job; say what could not be."""
-        # The one look upwards: results have one format, and it is that of studies.
+        # A look upwards: results have one format, and it is that of studies.
         from focusfl.deploy import record
 
         return record.keep(self._job, self._hub.x, [*self._events, end])

@@ -11,6 +11,7 @@ FILE = "events.jsonl"  # in the server's folder of a job
 NAMED = 3  # sites at most that are called by their names
 WIDTH = 80  # columns that a line may take
 INDENT = "  "
+LONGEST = 120  # letters of why a reply was not counted
 # Metrics in the order in which they matter to who watches.
 FIRST = ("distance", "accuracy", "loss", "grad_norm", "tracker_norm")
 # What events say beside metrics.
@@ -66,7 +67,10 @@ def describe(event: Mapping[str, Any]) -> str:
     words += [f"{k} {event[k]}" for k in ("after", "what") if k in event]
     if kind == "begin":
         words.append(f"{event['round']} of {event['rounds']} rounds are done")
-    return packed([*words, *numbers, *str(event.get("why", "")).split()])
+    why = str(event.get("why", ""))
+    if kind in ("nothing", "refused") and len(why) > LONGEST:
+        why = why[: LONGEST - 1] + "…"  # the whole is in the file
+    return packed([*words, *numbers, *why.split()])
 
 
 def _round(event: Mapping[str, Any], numbers: list[str]) -> str:
