@@ -19,7 +19,7 @@ def every_round(problem, who, rounds, **how):
 
 
 @both
-@pytest.mark.parametrize("every", [1, 5, 7, 40, 41, 1000])
+@pytest.mark.parametrize("every", [1, 5, 7, 40, 41, 10**12])
 def test_the_last_round_is_evaluated_and_others_are_fresh_or_nan(run, every):
     who = Replay(some_masks(rounds=40))
     whole = every_round(quadratic(), who, 40)

@@ -29,9 +29,8 @@ from focusfl.engines.run import (
     next_batch,
     number,
     sane,
-    spent_by,
 )
-from focusfl.engines.stop import Stop
+from focusfl.engines.stop import Stop, spent_by
 from focusfl.participation import Participation, schedule
 from focusfl.participation.model import Ids
 from focusfl.problems import Problem

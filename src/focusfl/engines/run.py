@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -267,17 +267,6 @@ def costs(
     gradients = np.concatenate([[first], local_steps * counts])
     down, up = algorithm.cost
     return {"down": down * active, "up": up * active, "gradients": gradients}
-
-
-def spent_by(
-    stop: Stop, algorithm: Algorithm, num_clients: int
-) -> Callable[[Any], Any] | None:
-    """Make what says whether the vectors of a stop are sent after so many
-    participants, over all rounds; None if any number may be."""
-    if stop.vectors is None:
-        return None
-    warm, each = num_clients if algorithm.starts_warm else 0, sum(algorithm.cost)
-    return lambda turns: each * (warm + turns) >= stop.vectors
 
 
 def finish(results: Sequence[Result], throw: bool | None) -> None:

@@ -7,7 +7,7 @@ spread over several devices (devices.py).
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -22,23 +22,22 @@ from focusfl.checks import check_seed
 from focusfl.core import Algorithm
 from focusfl.engines import memory
 from focusfl.engines import program as compiled
-from focusfl.engines.checkpoint import CODE, Checkpoint, Facts, digest, keeping, words
+from focusfl.engines.checkpoint import CODE, Facts, digest, keeping, words
 from focusfl.engines.devices import Devices, devices_for
 from focusfl.engines.drawn import Drawn
+from focusfl.engines.driver import run_chunks
 from focusfl.engines.layout import Layout
 from focusfl.engines.logs import (
     fetch,
-    last_of,
     one_of,
     result_of,
-    told_of,
-    whole_of,
 )
 from focusfl.engines.one_round import Program
-from focusfl.engines.plan import Plan, chunk_rows, pace, slot_sizes
-from focusfl.engines.program import Bounds, Log, State
+from focusfl.engines.plan import chunk_rows, pace, slot_sizes
+from focusfl.engines.program import Bounds
 from focusfl.engines.rest import warn
 from focusfl.engines.run import (
+    STEPS,
     ClientState,
     OnEmpty,
     Progress,
@@ -53,10 +52,9 @@ from focusfl.engines.run import (
     limit_of,
     rates_of,
     seeds_of,
-    spent_by,
 )
 from focusfl.engines.start import abreast, begin, begin_on_device, leave
-from focusfl.engines.stop import Stop
+from focusfl.engines.stop import Stop, spent_by
 from focusfl.engines.table import Table
 from focusfl.participation import Participation
 from focusfl.problems import Problem
@@ -214,8 +212,9 @@ def sweep(
     sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
     skips = on_empty == "skip" and (sometimes or len(seeds) > 1 and not drawn.all)
     program = Program(
-        algorithm, objective, spread, slots, int(local_steps), record, every, skips
-    )
+        algorithm, objective, spread, slots, int(local_steps), record,
+        int(min(every, STEPS - 1)), skips,
+    )  # fmt: skip
     x64 = jax.enable_x64(problem.dtype == "float64")
     kept_in = keeping(checkpoint, checkpoint_every)
     with x64, memory.explained(slots[-1]), kept_in as kept:
@@ -249,15 +248,14 @@ def sweep(
         over = spent_by(stop, algorithm, many)
         if over or any(targets):
             met = targets.met({name: a[0] for name, a in first.metrics.items()})
-            met = met | bool(over and over(0))
-            met = jnp.broadcast_to(jnp.asarray(met), first.alive[0].shape).copy()
+            met = jnp.asarray(met | bool(over and over(0)))
+            met = jnp.broadcast_to(met, first.alive[0].shape).copy()
             state = state._replace(met=met)
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
         fixed = step, Bounds(bound, jnp.int32(rounds), targets), data, held, key
         rows = chunk_rows(
             rounds, own_pace.chunk, spread.count * slots[-1], needs.row if table else 0
         )
-
         layout = Layout(program, drawn, rounds, rows, on_empty, over)
 
         def facts() -> Facts:
@@ -281,7 +279,7 @@ def sweep(
         state, first = (table or kept).restore(state, fetch(first, 1), facts)
         coming = layout.after(len(first.alive) - 1)
         with table or nullcontext():
-            state, whole = _run_all(
+            state, whole = run_chunks(
                 lambda program, state, now: run(program, state, *fixed, now),
                 coming, rounds, state, first, kept, table, stop.watch(progress, began),
             )  # fmt: skip
@@ -302,49 +300,3 @@ def sweep(
             results.append(result)
     finish(results, throw)
     return results
-
-
-def _run_all(
-    run: Callable[[Program, State, Plan], tuple[State, Log]],
-    coming: Iterator[tuple[Program, Plan]],
-    rounds: int,
-    state: State,
-    first: Log,
-    kept: Checkpoint,
-    table: Table | None,
-    progress: Progress | None,
-) -> tuple[State, Log]:
-    """Run the chunks that are coming until there are enough; give the end and the log.
-
-    One chunk may run on while the next is laid out.
-    """
-    logs, running = [first], []
-    enough, done = state.met is not None and bool(state.met.all()), len(first.alive) - 1
-    if progress and done:
-        enough |= bool(progress(told_of(logs), last_of(first)))
-    now = next(coming, None)
-    while now and not enough and logs[-1].alive[-1].any():
-        program, laid_out = now
-        if table:
-            state, laid_out = table.bring(state, laid_out)
-        state, log = run(program, state, laid_out)
-        rows = min(len(laid_out.round), rounds - done)
-        running.append((log, rows))
-        done += rows
-        kept.write()  # what was kept before this chunk, while it is running
-        now = next(coming, None)
-        if table and now:
-            table.expect(now[1])
-        due = now is not None and kept.due()
-        while len(running) > (now is not None and not due):
-            logs.append(fetch(*running.pop(0)))
-            if progress:  # a stop that was asked for stays asked for
-                enough |= bool(progress(told_of(logs), last_of(logs[-1])))
-        if due:
-            (table or kept).keep(state, whole_of(logs))
-    logs += [fetch(*more) for more in running]  # where it was enough
-    whole = whole_of(logs)
-    if len(logs) > 1:
-        (table or kept).keep(state, whole)
-        kept.write()
-    return state, whole

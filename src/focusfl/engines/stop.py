@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from focusfl.checks import unknown
+from focusfl.core import Algorithm
 
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]
@@ -89,6 +90,17 @@ class Targets(NamedTuple):
         for name, threshold in self.above.items():
             met = met | (metrics[name] >= threshold)
         return met
+
+
+def spent_by(
+    stop: Stop, algorithm: Algorithm, num_clients: int
+) -> Callable[[Any], Any] | None:
+    """Make what says whether the vectors of a stop are sent after so many
+    participants, over all rounds; None if any number may be."""
+    if stop.vectors is None:
+        return None
+    warm, each = num_clients if algorithm.starts_warm else 0, sum(algorithm.cost)
+    return lambda turns: each * (warm + turns) >= stop.vectors
 
 
 def _number(value: Any) -> bool:
