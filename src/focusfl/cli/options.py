@@ -23,7 +23,7 @@ def results(sub: argparse.ArgumentParser) -> None:
         "--algorithms", type=words, default=[], metavar="A,B",
         help="run only these algorithms of the study",
     )  # fmt: skip
-    sub.add_argument("--out", type=Path, help="folder for results (runs/NAME)")
+    sub.add_argument("-o", "--out", type=Path, help="folder for results (runs/NAME)")
 
 
 def folder(options: argparse.Namespace, name: str) -> Path:
