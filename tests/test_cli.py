@@ -1,6 +1,7 @@
 """The command line as a user meets it: in a process of its own."""
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -265,6 +266,40 @@ def test_a_broken_study_gets_one_line_and_exit_code_2(focusfl, study, edit, mess
         (["run", "study.toml", "--set", "rounds.x=1"], "'rounds' is a value"),
         (["run", "study.toml", "--out", "study.toml"], "must be a folder"),
         (["run", "study.toml", "--devices", "64"], "devices must be at most"),
+        (["run", "study.toml", "--devices", "0"], "devices must be"),
+        (
+            ["run", "study.toml", "--workers", "0"],
+            "--workers must .* got 0. Leave",
+        ),
+        (["run", "study.toml", "--workers", "-1"], "--workers must be .* got -1"),
+        (["run", "study.toml", "--workers", "a"], "invalid int value: 'a'"),
+        (["run", "study.toml", "--track", "nobody"], "nobody"),
+        (["run", "study.toml", "--resume"], "nothing to resume"),
+        (
+            ["run", "study.toml", "--set", "algorithms.halved.lr=auto"],
+            "lr=auto: .* for FOCUS alone; .*halved. needs numbers",
+        ),
+        (["run", "study.toml", "--set", 'lr=[1,"auto"]'], 'list of such .* or "auto"'),
+        (["run", "study.toml", "--set", "lr=[]"], "at least one value"),
+        (["run", "study.toml", "--set", "problem=5"], "must be a table"),
+        (["run", "study.toml", "--set", "problem.seed=-1"], "seed must be .* got -1"),
+        (["run", "study.toml", "--set", "problem.rows=0"], "rows must be .* got 0"),
+        (["run", "study.toml", "--set", "problem.penalty=nan"], "penalty must be"),
+        (
+            ["run", "study.toml", "--set", "problem.num_clients=1000000000"],
+            "would take",
+        ),
+        (["run", "study.toml", "--set", "participation.some.m=9"], "m = 9 of 4"),
+        (["new", "study.toml"], "study.toml exists"),
+        (["new", "study.txt"], "a .toml file; got study.txt"),
+        (["theory", "missing.toml"], "cannot read missing.toml"),
+        (["completion", "ksh"], "unknown shell: 'ksh'"),
+        (["graph", "--clients", "0"], "got 0"),
+        (["graph", "--clients", "1000000000"], "between 1 and 16"),
+        (["reproduce", "ridge", "--seeds", "3"], "has no --seeds"),
+        (["reproduce", "hospitals", "--seeds", "0"], "seeds must be"),
+        (["reproduce", "cifar10", "--rounds", "0"], "rounds must be"),
+        (["reproduce", "cifar10", "--participation", "never"], "never"),
         (["dmeo"], "invalid choice"),
         (["reproduce", "rigde"], "Did you mean 'ridge'?"),
         (["demo", "--algorithms", "focsu"], "Did you mean 'focus'?"),
@@ -276,4 +311,53 @@ def test_a_broken_study_gets_one_line_and_exit_code_2(focusfl, study, edit, mess
 def test_bad_arguments_get_exit_code_2(focusfl, study, arguments, message):
     done = focusfl(*arguments)
     assert done.returncode == 2
-    assert message in done.stderr and "Traceback" not in done.stderr
+    assert re.search(message.replace("[", r"\["), done.stderr), done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    said = done.stderr.splitlines()
+    assert len(said) == 1 or said[0].startswith("usage:")
+    assert not (study.parent / "runs").exists()
+
+
+def test_what_is_run_afresh_is_not_called_nothing(focusfl, study):
+    nothing = "nothing was left to run"
+    assert nothing not in focusfl("run", study, "-o", "here").stdout
+    assert nothing in focusfl("run", study, "-o", "here").stdout
+    again = focusfl("run", study, "-o", "here", "--fresh")
+    assert nothing not in again.stdout and again.stderr.count("error") == 2
+
+
+def test_a_reader_that_has_read_enough_ends_it_quietly(focusfl, tmp_path):
+    command = [sys.executable, "-m", "focusfl.cli", "schema"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as running:
+        running.stdout.close()  # as head -1 does
+        said = running.stderr.read()
+    assert said == b"" and running.returncode == 141  # as of `yes | head -1`
+
+
+@pytest.mark.parametrize(
+    "command, most, named",
+    [
+        (["new", "other.toml"], 512, "other.toml"),
+        (["run", "study.toml", "--out", "here"], 4096, r"here/cells/\w+.parquet"),
+        (["graph", "--clients", "3", "--out", "a.png"], 4096, "a.png"),
+    ],
+    ids=["new", "run", "graph"],
+)
+def test_a_full_disk_is_named_and_nothing_is_left_half_written(
+    study, tmp_path, command, most, named
+):
+    """No file may pass some bytes: what writing to a full disk is like."""
+    code = (
+        f"import resource as r, sys; r.setrlimit(r.RLIMIT_FSIZE, ({most}, {most})); "
+        f"from focusfl.cli import main; sys.exit(main({command}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(f"focusfl: cannot use {named}: File too large", last), last
+    files = {p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size}
+    assert files == {study}

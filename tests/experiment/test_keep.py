@@ -114,13 +114,32 @@ def test_what_is_finished_is_not_run_again_and_what_is_new_is(study, tmp_path):
     assert len(ran) == 12
 
 
+def test_what_cannot_be_stated_of_a_scene_is_said_before_anything_runs(
+    study, tmp_path, monkeypatch
+):
+    def marginals(self, num_clients):
+        raise ValueError("too many clients to state how often each takes part.")
+
+    first, _ = complete(study, tmp_path / "out")
+    before = sorted((tmp_path / "out/cells").iterdir())
+    monkeypatch.setattr(ff.participation.Bernoulli, "marginals", marginals)
+    ran = []
+    with pytest.raises(ValueError, match="too many clients"):
+        keep.complete(
+            config.load(study, ["seeds=3"]), tmp_path / "out", finished=ran.extend,
+            fresh=True,
+        )  # fmt: skip
+    assert not ran and sorted((tmp_path / "out/cells").iterdir()) == before
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(workers, study, tmp_path):
     """Twelve cells, killed -9 after the first have ended."""
     whole, _ = complete(study, tmp_path / "whole", "rounds=20_000")
     command = [
         sys.executable, "-m", "focusfl.cli", "run", str(study), "--set",
-        "rounds=20_000", "--out", str(tmp_path / "cut"), "--workers", str(workers),
+        "rounds=20_000", "--out", str(tmp_path / "cut"),
+        *(["--workers", str(workers)] if workers else []),
     ]  # fmt: skip
     cells = tmp_path / "cut" / "cells"
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:

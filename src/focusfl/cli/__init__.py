@@ -12,6 +12,7 @@ from focusfl.deploy import cli as deployment
 from focusfl.report import cli as reports
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+EXIT_UNREAD = 141  # as of a program that a closed pipe ends
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     completion.answer(known)
     options = known.parse_args(arguments)
     try:
-        return options.command(options)
+        code = options.command(options)
+        sys.stdout.flush()  # here, where a reader that has left can be told
+        return code
+    except BrokenPipeError:
+        return _left_alone()
     except ValueError as error:
         print(f"focusfl: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -32,6 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("focusfl: interrupted; no file was left unfinished", file=sys.stderr)
         sys.stderr.flush()
         os._exit(EXIT_INTERRUPTED)  # at once: compilations cannot be stopped otherwise
+
+
+def _left_alone() -> int:
+    """End quietly: whoever read what is printed, as `head`, has read enough."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())  # what is left to flush at exit goes there
+    return EXIT_UNREAD
 
 
 def parser() -> argparse.ArgumentParser:

@@ -49,8 +49,8 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
             help="run everything again, even what is finished in the folder",
         )  # fmt: skip
         sub.add_argument(
-            "--workers", type=int, default=0, metavar="N",
-            help="run in so many processes (in threads of one)",
+            "--workers", type=int, metavar="N",
+            help="run in so many processes (in threads of this one)",
         )  # fmt: skip
         sub.add_argument(
             "--devices", type=int, metavar="N",
@@ -75,7 +75,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     graph.add_argument(
         "--active", type=words, default=[], metavar="I,J", help="who takes part, from 1"
     )
-    graph.add_argument("--out", type=Path, help="PNG file (graph.png)")
+    graph.add_argument("-o", "--out", type=Path, help="PNG file (graph.png)")
     command(
         "list", _list, "list algorithms, participation models and problems",
         "focusfl list --json",
@@ -109,11 +109,18 @@ def _run(options: argparse.Namespace) -> int:
     from focusfl.experiment import config, keep
     from focusfl.report import shown, terminal
 
-    if options.workers < 0:
-        raise ValueError(f"--workers must not be negative; got {options.workers}.")
+    if options.workers is not None and options.workers < 1:
+        raise ValueError(
+            f"--workers must be a whole number of at least 1; got {options.workers}. "
+            "Leave it out to run in threads of this process."
+        )
     if options.devices is not None:
         options.set.append(f"devices={options.devices}")
     plan = config.load(options.study, options.set, options.algorithms)
+    if plan.devices:  # before a folder is made and anything begins to run
+        from focusfl.engines.devices import devices_for
+
+        devices_for(plan.devices, plan.problem.num_clients, plan.client_state, None)
     trackers = _trackers(options.track)
     place = folder(options, plan.name)
     left = keep.Shelf(place, plan, fresh=options.fresh).left()
@@ -132,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
 
         try:
             found = keep.complete(
-                plan, place, watch, finished, options.workers, fresh=options.fresh
+                plan, place, watch, finished, options.workers or 0, options.fresh
             )
         except KeyboardInterrupt:
             _say_what_is_kept(place, plan)

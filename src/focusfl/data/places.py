@@ -47,13 +47,26 @@ def find(what: str, choices: list[list[str]], how: str, data_dir: Place) -> list
 
 
 @contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Let an error name the file that was to be written: on a full disk none does."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno, reason, str(path)) from error
+
+
+@contextmanager
 def renamed(target: Path) -> Iterator[Path]:
     """Give a temporary name to write under; rename it to the target if all went well.
 
     Whoever comes first stays: a target that appears meanwhile is as good.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
+    with (
+        named(target),
+        tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch,
+    ):
         part = Path(scratch) / target.name
         yield part
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from focusfl.algorithms import ALGORITHMS
+from focusfl.algorithms import ALGORITHMS, Focus
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
 from focusfl.core import Algorithm
@@ -134,7 +134,7 @@ def _parsed(source: Source, name: str) -> Study:
         raise Wrong(("seeds",), "the study has both seed and seeds; leave one out.")
     problem = _problem(said.problem)
     seeds = said.seeds if said.seeds is not None else [said.seed or 0]
-    return Study(
+    study = Study(
         name=said.name if "name" in table else name,
         rounds=said.rounds,
         lrs=_grid(("lr",), said.lr),
@@ -158,6 +158,27 @@ def _parsed(source: Source, name: str) -> Study:
         },
         source=table,
     )  # fmt: skip
+    _check_auto(study)
+    return study
+
+
+def _check_auto(study: Study) -> None:
+    """Raise if a step size is to be chosen for an algorithm other than FOCUS."""
+    for scene, own in study.participation.items():
+        for name, contender in study.algorithms.items():
+            known = isinstance(contender.algorithm, Focus)
+            if known or "auto" not in study.step_sizes(scene, name):
+                continue
+            above = (
+                (("algorithms", name), contender.lrs),
+                (("participation", scene), own.lrs),
+            )
+            path = next(((*path, "lr") for path, lrs in above if lrs), ("lr",))
+            raise Wrong(
+                path,
+                f'lr = "auto" is for FOCUS alone; [algorithms.{name}] needs numbers of '
+                "its own. Several are tried side by side: lr = [1e-3, 1e-2].",
+            )
 
 
 def _problem(table: dict[str, Any]) -> Problem:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl import __version__
+from focusfl.data.places import named
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -16,8 +17,9 @@ def write(path: Path, content: str | bytes) -> Path:
     if isinstance(content, str):
         content = content.encode()
     try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        with named(path):
+            temporary.write_bytes(content)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path

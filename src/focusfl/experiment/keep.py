@@ -38,7 +38,7 @@ Finished = Callable[[list[Run]], None]
 
 
 class Shelf:
-    """The finished runs of a folder, by their content."""
+    """The finished runs of a folder, by their content; none of them if fresh."""
 
     def __init__(self, folder: Path, study: Study, fresh: bool = False):
         self.folder, self.study = folder / CELLS, study
@@ -48,7 +48,7 @@ class Shelf:
             for name, scene in study.participation.items()
         }
         self._files: dict[str, Path] = {}  # by key of a run
-        for file in sorted(self.folder.glob("*.parquet")):
+        for file in [] if fresh else sorted(self.folder.glob("*.parquet")):
             self._files |= dict.fromkeys(
                 (r["key"] for r in results.read_rows(file)), file
             )
@@ -142,6 +142,11 @@ def complete(
     forgets what was finished. `finished` is called with runs that have just ended.
     """
     with _alone(folder):
+        # First: what cannot be found is said before anything has been run or forgotten.
+        scenes = {
+            name: _about(scene.participation, study.problem.num_clients)
+            for name, scene in study.participation.items()
+        }
         if fresh:
             for file in (folder / CELLS).glob("*.parquet"):
                 file.unlink()
@@ -167,10 +172,7 @@ def complete(
                 "size": _size(study.problem.x0),
                 "optimal_loss": _optimal_loss(study.problem),
             },
-            "scenes": {
-                name: _about(scene.participation, study.problem.num_clients)
-                for name, scene in study.participation.items()
-            },
+            "scenes": scenes,
         }
         results.save(folder, about, runs, _participants(study))
         return results.read(folder)

@@ -20,7 +20,7 @@ from focusfl.problems import PROBLEMS
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0)]
-StepSizes = Positive | Literal["auto"] | list[Positive]
+StepSizes = Positive | list[Positive] | Literal["auto"]
 Counts = Count | list[Count]
 Models = Literal["last", "all", "none"]
 

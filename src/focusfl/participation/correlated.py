@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from focusfl.checks import check_count, check_share, numeric, shown
-from focusfl.participation.bernoulli import unit_gauss
+from focusfl.participation.bernoulli import decaying
 from focusfl.participation.model import (
     Marginals,
     Numbers,
@@ -66,18 +66,20 @@ class Correlated(Participation):
         """State them exactly: E[s^|S|] is a product over groups, as in Bernoulli."""
         self.check(num_clients)
         p, group = np.broadcast_to(self.p, num_clients), self._group(num_clients)
-        s, weights = unit_gauss(num_clients - 1)
-        log_client = np.log1p(p * (s[:, None] - 1))  # (nodes, N)
         order = np.argsort(group, kind="stable")
         starts = np.searchsorted(group[order], np.arange(group.max() + 1))
-        log_coins = np.add.reduceat(log_client[:, order], starts, axis=1)  # per group
-        with np.errstate(divide="ignore"):  # no outage: log 0
-            log_group = np.logaddexp(
-                np.log(self.outage), np.log1p(-self.outage) + log_coins
-            )
-        others = log_group.sum(1, keepdims=True) + (log_coins - log_group)[:, group]
+        mean = np.zeros(num_clients)  # of 1 / (1 + number of others), if i is there
+        for u, weights in decaying(num_clients - 1, float(p.sum()), num_clients):
+            log_client = np.log1p(-p * u[:, None])  # (nodes, N)
+            log_coins = np.add.reduceat(log_client[:, order], starts, axis=1)
+            with np.errstate(divide="ignore"):  # no outage: log 0
+                log_group = np.logaddexp(
+                    np.log(self.outage), np.log1p(-self.outage) + log_coins
+                )
+            others = log_group.sum(1, keepdims=True) + (log_coins - log_group)[:, group]
+            mean += weights @ np.exp(others - log_client)
         p = (1 - self.outage) * p
-        return Marginals(p, p * (weights @ np.exp(others - log_client)))
+        return Marginals(p, p * mean)
 
     def _group(self, num_clients):
         if np.ndim(self.groups) == 0:

@@ -77,7 +77,8 @@ class Diurnal(Participation):
         """Average over a period."""
         self.check(num_clients)
         q = np.zeros(num_clients)
-        for chance in self._chance(np.arange(self.period), num_clients):
+        for r in range(self.period):  # one by one: a matrix of all may be too large
+            (chance,) = self._chance(np.array([r]), num_clients)
             q += chance * mean_reciprocal(chance) / self.period
         # A sine over a whole period adds up to 0.
         return Marginals(np.broadcast_to(self.p, num_clients).copy(), q)

@@ -152,16 +152,18 @@ def subset(rng: np.random.Generator, num_clients: int, m: int) -> Ids:
 
 
 def uniforms(
-    rng: np.random.Generator, rounds: range, width: int
+    rng: np.random.Generator, rounds: range, width: int, law: str = "random"
 ) -> Iterator[tuple[range, np.ndarray]]:
     """Yield runs of rounds, each with a (rounds, width) matrix of random numbers.
+
+    They are uniform, or of another law that the generator has by this name.
 
     A row after the other: the numbers of a round do not depend on how many follow.
     """
     at_once = max(1, DRAWS // width)
     for start in range(0, len(rounds), at_once):
         run = rounds[start : start + at_once]
-        yield run, rng.random((len(run), width))
+        yield run, getattr(rng, law)((len(run), width))
 
 
 def numbers(name: str, value: Any) -> Float[np.ndarray, "..."]:
