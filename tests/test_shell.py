@@ -110,7 +110,7 @@ LINES = {
     "focusfl run st": {"study.toml"},
     "focusfl run --out ru": {"runs"},
     "focusfl run study.toml --re": {"--resume"},
-    "focusfl plot runs --x s": {"seconds"},
+    "focusfl plot runs --x s": {"seconds", "step-size"},
     "focusfl reproduce r": {"ridge", "ridge-public-code", "regimes"},
     "focusfl completion ": {"bash", "zsh", "fish"},
     "focusfl run --workers ": set(),
