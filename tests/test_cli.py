@@ -67,7 +67,7 @@ def test_demo_shows_focus_exact_and_fedavg_biased(focusfl, tmp_path):
     for file in answer["files"]:
         assert (tmp_path / file).stat().st_size > 1000
     page = (tmp_path / "runs/demo/index.html").read_text()
-    assert "focus" in page and "biased" in page
+    assert "FOCUS" in page and "biased" in page
     assert not list((tmp_path / "runs/demo").glob(".*")), "temporary files stay behind"
 
 
@@ -138,7 +138,7 @@ def test_reproduce_shows_what_is_exact_and_what_only_looked_divergent(
         if cell["rounds_to_target"]:
             assert cell["rounds_to_target"] <= ours[key]["rounds_to_target"]
     table = (tmp_path / "runs/reproduce-ridge-public-code/table.md").read_text()
-    assert "| scaffnew_as_published | E(" in table and "∞" in table
+    assert "| Scaffnew (as published) | E(" in table and "∞" in table
 
 
 def test_regimes_put_measured_next_to_predicted(focusfl, tmp_path):

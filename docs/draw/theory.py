@@ -5,7 +5,8 @@ from svg import PICTURES
 
 import focusfl as ff
 from focusfl.data.places import renamed
-from focusfl.report.figure import COLOURS, blank, render
+from focusfl.report.figure import LABELS, blank, render
+from focusfl.report.names import colour
 
 ROUNDS, TAU, LR, NOISE = 800, 5, 5e-4, 5.0
 STEPS = (1e-5, 2e-5, 4e-5)
@@ -27,20 +28,23 @@ def main():
 
     figure = blank(figsize=(9, 3.7), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for colour, lr in zip(COLOURS, STEPS, strict=False):
+    for shade, lr in zip((0.45, 0.7, 1.0), STEPS, strict=True):
+        ours = {"color": colour("focus"), "alpha": shade}
         (rate,) = [r for r in ff.theory.rates(known, lr) if r.what == "|x - x*|"]
         r, distance = np.arange(rounds), run(ff.Focus(), lr=lr).metrics["distance"]
-        left.semilogy(r[::8], distance[::8], color=colour)
-        left.semilogy(r[[0, -1]], rate.factor ** r[[0, -1]], "--", color=colour)
-        left.annotate(f"  {lr:.0e}", (rounds, rate.factor**rounds), color=colour)
+        left.semilogy(r[::8], distance[::8], **ours)
+        left.semilogy(r[[0, -1]], rate.factor ** r[[0, -1]], "--", **ours)
+        left.annotate(f"  {lr:.0e}", (rounds, rate.factor**rounds), **ours)
     left.set_title("FOCUS, three steps", fontsize=11)
     left.set_xlim(0, rounds * 1.2)
-    left.set_ylabel(r"relative error  $\|x-x^\star\|\,/\,\|x^\star\|$")
+    left.set_ylabel(LABELS["relative error"])
 
     floor = ff.theory.noise_floor(problem, who, LR / 10, NOISE) ** 0.5 / unit
     fedavg, noisy = run(ff.FedAvg()), ff.problems.Noisy(problem, NOISE)
     scatter = fedavg.metrics["distance"]
-    right.semilogy(np.arange(rounds)[::4], scatter[::4], color=COLOURS[1], alpha=0.3)
+    right.semilogy(
+        np.arange(rounds)[::4], scatter[::4], color=colour("fedavg"), alpha=0.3
+    )
     mean = np.cumsum(fedavg.trajectory[50:], 0) / np.arange(1, rounds - 49)[:, None]
     curves = [
         ("FedAvg, mean iterate", np.arange(50, rounds), far(mean),
@@ -50,11 +54,11 @@ def main():
         ("FOCUS, noisy gradients", np.arange(rounds),
          run(ff.Focus(), noisy, LR / 10).metrics["distance"], floor),
     ]  # fmt: skip
-    for colour, (name, at, measured, end) in zip(
-        (COLOURS[1], COLOURS[2], COLOURS[0]), curves, strict=True
+    for algorithm, (name, at, measured, end) in zip(
+        ("fedavg", "mifa", "focus"), curves, strict=True
     ):
-        right.semilogy(at[::4], measured[::4], color=colour, label=name)
-        right.axhline(end, color=colour, linestyle="--")
+        right.semilogy(at[::4], measured[::4], color=colour(algorithm), label=name)
+        right.axhline(end, color=colour(algorithm), linestyle="--")
         print(f"{name}: {np.median(measured[-300:]):.4f}, predicted {end:.4f}")
     right.set_title("where others end", fontsize=11)
     right.legend(frameon=False, fontsize=9)

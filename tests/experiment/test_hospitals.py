@@ -125,7 +125,7 @@ def test_a_run_that_diverged_serves_nobody(made_up):
     changes = [f'problem.data_dir="{made_up}"', "rounds=200", "lr=1e12"]
     outcome = hospitals.serve(hospitals.splits("hospitals", changes, ["focus"], 1))
     first = report.tables(outcome)[0]
-    assert first.rows[1] == ("focus", "∞", "–", "–", "–", "–")
+    assert first.rows[1] == ("FOCUS", "∞", "–", "–", "–", "–")
     lost = [row for row in outcome.rows() if row["algorithm"] == "focus"]
     assert all(row["error"] is row["accuracy"] is None for row in lost)
     report.figure(outcome)

@@ -60,7 +60,7 @@ def test_the_command_writes_a_table_and_two_pictures(tiny, tmp_path, capsys):
     asked = ["reproduce", "cifar10", "--out", str(tmp_path), "--rounds", "2"]
     asked += ["--algorithms", "focus,mifa", "--participation", "bernoulli,markov"]
     assert main(asked) == 0
-    assert "focus" in capsys.readouterr().out
+    assert "FOCUS" in capsys.readouterr().out
     assert main([*asked, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["curves"]) == 4
@@ -121,4 +121,4 @@ def test_the_paper_is_run_on_the_real_images(tmp_path):
     (curve,) = images.reproduce(tmp_path, algorithms=("focus",), rounds=2)
     assert 0.02 < curve.final < 0.3 and curve.loss[-1] < 3
     assert (images.counts().sum(1) == 1562).all()
-    assert report.lines([curve])[0][1] == "focus"
+    assert report.lines([curve])[0][1] == "FOCUS"

@@ -32,7 +32,8 @@ def make_run(scene, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.
         "error": last, "rounds_to_target": int(reached[0]) if len(reached) else None,
         "rate": rate, "verdict": words, "diverged_at": diverged_at,
         "vectors_sent": float(vectors[-1]), "gradients": float(steps * vectors[-1]),
-        "tracking_gap": 1e-15 if name == "focus" else None,
+        "tracking_gap": 1e-15 if name == "focus" else None, "grad_norm": 5 * last,
+        "tracker_norm": 4.9 * last if name == "focus" else None,
         "seconds": 2.0 + seed, "compile_seconds": 1.0,
         "theory": {"rate": rate if not bias else None, "bias": bias, "floor": None},
     }  # fmt: skip

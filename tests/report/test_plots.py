@@ -56,8 +56,13 @@ def test_against_the_best_the_best_is_one(tmp_path):
 def test_theory_and_a_reference_line_are_added_when_asked_for(tmp_path):
     found = make_study(tmp_path)
     plain, told = plot([found]), plot([found], theory=True, reference=1e-3)
-    more = len(told.axes[0].get_lines()) - len(plain.axes[0].get_lines())
-    assert more == 4  # two rates, a bias, a reference
+    drawn = [[line for line in figure.axes[0].get_lines() if len(line.get_xdata())]
+             for figure in (told, plain)]  # fmt: skip
+    assert len(drawn[0]) - len(drawn[1]) == 4  # two rates, a bias, a reference
+    (legend,) = told.legends
+    assert [text.get_text() for text in legend.get_texts()][-2:] == [
+        "predicted rate", "predicted bias, of the mean iterate",
+    ]  # fmt: skip
 
 
 def test_several_studies_are_panels_side_by_side(tmp_path):

@@ -12,6 +12,7 @@ import time
 from fcntl import ioctl
 from pathlib import Path
 from termios import TIOCSWINSZ
+from threading import Timer
 
 import pytest
 
@@ -168,7 +169,7 @@ def test_without_matplotlib_a_figure_that_was_asked_for_is_one_line(study, tmp_p
 
 SLOW_FIRST = STUDY.replace("lr = [1e-3, 2e-3]", "lr = 2e-3").replace(
     "[algorithms.focus]",
-    "[algorithms.slow]\nkind = 'focus'\nlocal_steps = 60000\n\n[algorithms.focus]",
+    "[algorithms.slow]\nkind = 'focus'\nlocal_steps = 3_000_000\n\n[algorithms.focus]",
 )
 
 
@@ -184,8 +185,12 @@ def test_an_interrupt_keeps_what_has_ended_though_it_was_not_first(tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     ) as running:
         said = []
+        late = Timer(60, running.kill)
+        late.start()
         while sum("error" in line for line in said) < 2:
             said.append(running.stderr.readline())
+            assert said[-1], "nothing has ended in a minute"
+        late.cancel()
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
         rest = running.communicate(timeout=60)[1]

@@ -42,21 +42,22 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         sub.add_argument("-o", "--out", type=Path, default=Path(default), help=help)
     axis = plot.add_argument(
         "--x", default="rounds",
-        help="rounds, vectors-sent, gradient-evaluations, seconds, or step-size, which "
-        "draws what every run of a grid ended with (rounds)",
+        help="rounds, vectors-sent, gradient-evaluations, seconds or "
+        "step-size (rounds)",
     )  # fmt: skip
     offer(axis, AXES)
     plot.add_argument(
         "--y",
-        help="distance, suboptimality, loss, grad-norm, accuracy (the first); of "
+        help="distance, suboptimality, loss, grad-norm, accuracy (the first); by "
         "step-size: error, rounds-to-target, accuracy",
     )
     plot.add_argument(
         "--relative", action="store_true", help="show it against the best curve"
     )
     plot.add_argument(
-        "--theory", action="store_true", help="add what theory predicts, dashed"
-    )
+        "--theory", action="store_true",
+        help="add what theory predicts: rate, bias of the mean iterate, noise floor",
+    )  # fmt: skip
     plot.add_argument(
         "--all-steps", action="store_true",
         help="draw every step size, not the best of each algorithm alone",

@@ -98,7 +98,7 @@ NUMBERS = {
     ),
     "rate": Number("rate per round", _in_row("rate"), "{:.4f}".format),
     "seconds": Number("seconds", lambda run: float(run.curves["seconds"][-1]), short),
-    "grad_norm": Number("‖∇F(x)‖ at the end", _in_row("grad_norm"), sci),
-    "tracker_norm": Number("‖y‖/N at the end", _in_row("tracker_norm"), sci),
+    "grad_norm": Number("‖∇F(x)‖", _in_row("grad_norm"), sci),
+    "tracker_norm": Number("‖y‖/N", _in_row("tracker_norm"), sci),
     "tracking_gap": Number("tracking gap", _in_row("tracking_gap"), sci),
 }

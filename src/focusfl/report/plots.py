@@ -31,6 +31,12 @@ WIDTH = 6.75  # inches: the text of a page in two columns
 ACROSS = 4  # panels in a row, at most
 TEXT = 8  # points
 
+PREDICTED = {  # by theory: what it is called, and its line
+    "predicted rate": ("rate", "--"),
+    "predicted bias, of the mean iterate": ("bias", ":"),
+    "noise floor": ("floor", "-."),
+}
+
 Curves = list[tuple[Group, Band]]
 Drawn = list[tuple[str, Group, Band]]  # with the name in the legend
 
@@ -85,7 +91,7 @@ def plot(
     _heights(grid[0], shown, metric, relative)
     words = bands.relative_label(metric) if relative else bands.label(metric)
     figure.supylabel(words, fontsize=TEXT)
-    _legend(figure, grid, list(looks), width)
+    _legend(figure, grid, [*looks, *PREDICTED], width)
     return figure
 
 
@@ -240,11 +246,14 @@ def _theory(
     for name, one, band in curves:
         look = {"color": looks[name]["color"], "linewidth": 0.9, "label": "_"}
         told = one.row.get("theory") or {}
+        for words, (what, style) in PREDICTED.items():
+            if told.get(what):
+                panel.plot([], [], linestyle=style, color="0.4", lw=0.9, label=words)
         if told.get("rate"):
             line = band.mid[0] * told["rate"] ** band.axes["round"]
             kept = line >= max(lowest, bands.SMALLEST)
             panel.plot(band.axes[axis][kept], line[kept], linestyle="--", **look)
-        for what, style in (("bias", ":"), ("floor", "-.")):
+        for what, style in list(PREDICTED.values())[1:]:
             if told.get(what):
                 panel.axhline(told[what], linestyle=style, **look)
 

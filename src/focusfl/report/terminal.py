@@ -1,6 +1,7 @@
 """What a person sees in a terminal: tables on stdout, progress on stderr."""
 
 import contextlib
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -151,8 +152,8 @@ def _cut(scene: str) -> str:
 
 def _title(scene: str, name: str) -> str:
     """What runs, for people: the name of a batch begins with that of its algorithm."""
-    algorithm, dot, rest = name.partition(" · ")
-    return f"{scene} · {label(algorithm)}{dot}{rest}"
+    algorithm, *rest = re.split("( · | at )", name, maxsplit=1)
+    return f"{scene} · {label(algorithm)}{''.join(rest)}"
 
 
 @contextlib.contextmanager

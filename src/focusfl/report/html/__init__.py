@@ -132,7 +132,7 @@ def _table(groups: list[Group]) -> str:
 
 def _verdict(one: Group, reason: str) -> str:
     """What became of the runs, and why."""
-    text, why = escape(one.verdict()), escape(reason)
+    text, why = escape(one.verdict()), _unbroken(reason)
     return (
         f'<td class="verdict {verdicts.kind(one.rows)}" data-title="verdict" '
         f'data-value="{text}"><b>{text}</b> <small>{why}</small></td>'
@@ -147,8 +147,14 @@ def _cell(column: Column, cell: str | Spread | None) -> str:
         return f"<td{_kind(column)}{title}>{text}</td>"
     low, high = (NUMBERS[column.name].text(end) for end in (cell.low, cell.high))
     if low != high:
-        text += f" <small>{low} to {high}</small>"
+        text += f" <small>{_unbroken(_range(low, high))}</small>"
     return f'<td{_kind(column)}{title} data-value="{cell.mid}">{text}</td>'
+
+
+def _range(low: str, high: str) -> str:
+    """Two numbers, with their power of ten said once if it is the same."""
+    (a, _, power), same = low.partition("e"), high.partition("e")[2]
+    return f"{a if power == same else low} to {high}"
 
 
 def _whole(title: str) -> str:
