@@ -8,8 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusfl.extras import missing
-
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
 
@@ -59,6 +57,8 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _local(options: argparse.Namespace) -> int:
     if find_spec("flwr") is None:
+        from focusfl.extras import missing
+
         raise missing("deploying needs", "Flower", "flower")
     from focusfl.deploy import chaos, study
     from focusfl.deploy.local import local_app, local_study
