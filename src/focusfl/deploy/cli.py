@@ -59,7 +59,7 @@ def _local(options: argparse.Namespace) -> int:
     if find_spec("flwr") is None:
         from focusfl.extras import missing
 
-        raise missing("deploying needs", "Flower", "flower")
+        raise ValueError(missing("deploying needs", "Flower", "flower"))
     from focusfl.deploy import chaos, study
     from focusfl.deploy.local import local_app, local_study
     from focusfl.engines.flower.events import short

@@ -29,7 +29,7 @@ def blank(**options: Any) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise missing("figures need", "matplotlib", "plots") from None
+        raise ValueError(missing("figures need", "matplotlib", "plots")) from None
     return Figure(**options)
 
 
