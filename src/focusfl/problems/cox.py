@@ -68,10 +68,10 @@ class Cox(Problem):
     Clients may have rows to spare: one with a negative time is padding.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]  # features
+    A: Float[np.ndarray, "clients rows dim"]
     time: Float[np.ndarray, "clients rows"]  # to death, or to when last seen alive
     event: Bool[np.ndarray, "clients rows"]  # whether it was death
-    penalty: float = 0.01  # factor of |x|^2 / 2
+    penalty: float = 0.01
 
     def __post_init__(self):
         A, time = np.asarray(self.A, float), np.asarray(self.time, float)

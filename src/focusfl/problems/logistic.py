@@ -56,9 +56,9 @@ class Logistic(Problem):
     Clients may have rows to spare: a row with b = 0 is padding and counts for nothing.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]  # features
+    A: Float[np.ndarray, "clients rows dim"]
     b: Float[np.ndarray, "clients rows"]  # labels, +1 or -1
-    penalty: float = 0.01  # factor of |x|^2 / 2
+    penalty: float = 0.01
 
     def __post_init__(self):
         A, b = np.asarray(self.A, float), np.asarray(self.b, float)
