@@ -31,6 +31,15 @@ COMMON = {
 }
 
 
+# What a key means wherever nobody says otherwise.
+USUAL = {
+    "A": "features: clients x rows x dim",
+    "mask": "where there is a row: clients x rows; everywhere if not given",
+    "penalty": "factor of |x|² / 2",
+    "seed": "of all that is drawn",
+}
+
+
 def filled(markdown: str) -> str:
     """Put tables where a page asks for them."""
     pages: dict[str, Callable[[], Iterator[str]]] = {
@@ -74,7 +83,7 @@ def keys(model: Any, known: dict[str, str], without: Any = ()) -> str:
         default = "" if field.default is None else f"`{_toml(field.default)}`"
         if field.is_required():
             default = "needed"
-        words = field.description or known.get(name, "")
+        words = field.description or known.get(name) or USUAL.get(name, "")
         lines.append((f"`{name}`", schema.described(field), default, words))
     if not lines:
         return "No keys of its own."

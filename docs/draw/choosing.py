@@ -1,14 +1,9 @@
-"""Measure every algorithm in every scene; write what was found into choosing.md.
+"""Measure every algorithm in every scene; write the table into choosing.md.
 
-    python docs/draw/choosing.py              # all of it: four minutes on 2 cores
-    python docs/draw/choosing.py proxskip     # ProxSkip alone: half a minute
-
-Each at its own best step of a grid, the median of three seeds.
+Each at its own best step of a grid, the median of three seeds. Four minutes on 2 cores.
 """
 
 import re
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -79,38 +74,8 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def proxskip() -> str:
-    """What ProxSkip takes with everybody there, one local step and coins of 0.2."""
-    problem = ff.problems.ridge(num_clients=16, dim=100, rows=100)
-    steps = 1e-3 * 2.0 ** (-np.arange(8) / 2)
-    found = []
-    for seed in range(5):
-        algorithm = ff.ProxSkip(p=0.2, seed=seed)
-        runs = ff.sweep(
-            algorithm, problem, ff.participation.Full(), lrs=steps, rounds=ROUNDS
-        )
-        reached = [np.argmax(run.metrics["distance"] < TARGET) for run in runs]
-        rounds = int(min(r for r in reached if r))
-        heads = sum(algorithm.coin(index) for index in range(rounds))
-        found.append((rounds, int(heads)))
-    (few, least), (many, most) = np.min(found, 0), np.max(found, 0)
-    return (
-        "ProxSkip, which wants everybody and one local step a round, is not in it: "
-        f"with a coin\nof 0.2 it took {few} to {many} rounds and {least} to {most} "
-        "messages per client (five coins, each at its\n"
-        "best of eight steps, a factor √2 apart)."
-    )
-
-
-def put(mark: str, measure: Callable[[], str]) -> None:
-    """Write what was measured between two marks of the page."""
-    found, place = measure(), rf"(<!-- {mark} -->\n).*?(\n<!-- end -->)"
-    text = re.sub(place, lambda m: m[1] + found + m[2], PAGE.read_text(), flags=re.S)
+if __name__ == "__main__":
+    found, mark = table(), r"(<!-- measured -->\n).*?(\n<!-- end -->)"
+    text = re.sub(mark, lambda m: m[1] + found + m[2], PAGE.read_text(), flags=re.S)
     with renamed(PAGE) as part:
         part.write_text(text)
-
-
-if __name__ == "__main__":
-    put("proxskip", proxskip)
-    if sys.argv[1:] != ["proxskip"]:
-        put("measured", table)

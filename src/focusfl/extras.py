@@ -8,6 +8,6 @@ def install(extra: str) -> str:
     return f"pip install '.[{extra}]'"
 
 
-def missing(what: str, package: str, extra: str) -> ValueError:
-    """The error that says which package is missing for what, and how to get it."""
-    return ValueError(f"{what} {package}; get it with: {install(extra)} {WHERE}")
+def missing(what: str, package: str, extra: str) -> str:
+    """The words for a package that is missing for something, and how to get it."""
+    return f"{what} {package}; get it with: {install(extra)} {WHERE}."

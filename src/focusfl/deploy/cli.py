@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusfl.cli.options import folder
-from focusfl.extras import missing
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
@@ -63,7 +62,9 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _local(options: argparse.Namespace) -> int:
     if find_spec("flwr") is None:
-        raise missing("deploying needs", "Flower", "flower")
+        from focusfl.extras import missing
+
+        raise ValueError(missing("deploying needs", "Flower", "flower"))
     from focusfl.deploy import chaos, study
     from focusfl.deploy.local import local_app, local_study
     from focusfl.engines.flower import events

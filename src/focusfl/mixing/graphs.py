@@ -85,5 +85,5 @@ def _networkx() -> Any:
     try:
         import networkx
     except ImportError:
-        raise missing("graphs need", "networkx", "graphs") from None
+        raise ValueError(missing("graphs need", "networkx", "graphs")) from None
     return networkx

@@ -70,7 +70,7 @@ class Cox(Problem):
     and makes the mask.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]  # features
+    A: Float[np.ndarray, "clients rows dim"]
     time: Float[np.ndarray, "clients rows"]  # to death, or to when last seen alive
     event: Bool[np.ndarray, "clients rows"]  # whether it was death
     penalty: float = 0.01  # factor of |x|^2 / 2

@@ -33,8 +33,8 @@ def blank(**options: Any) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        error = missing("figures need", "matplotlib", "plots")
-        raise NoMatplotlib(str(error)) from None
+        words = missing("figures need", "matplotlib", "plots")
+        raise NoMatplotlib(words) from None
     return Figure(**options)
 
 

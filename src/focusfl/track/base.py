@@ -105,7 +105,7 @@ def need(package: str) -> None:
     """Raise ValueError unless a package is installed."""
     found = find_spec(package)
     if found is None or found.origin is None:  # a folder of that name is no package
-        raise missing("this tracker needs", package, package)
+        raise ValueError(missing("this tracker needs", package, package))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
