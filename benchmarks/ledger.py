@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
-from focusfl.engines.wire.hub import Hub
-from focusfl.engines.wire.site import Site
+from focusfl.engines.protocol.client import Site
+from focusfl.engines.protocol.server import Hub
 
 LINE = np.dtype([
     ("applied", "u8"), ("digest", "S16"), ("made", "u4"), ("counted", "u4"),

@@ -10,7 +10,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import focusfl as ff
 from focusfl.engines.flower import Job, client_app
-from focusfl.engines.wire import Hub, Site, tracking_gap
+from focusfl.engines.protocol import Hub, Site, tracking_gap
 
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 SITES = tuple(f"site-{i}" for i in range(4))

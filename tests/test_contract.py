@@ -12,7 +12,7 @@ from helpers import ALL, Diary, Nested, gap, quadratic, same, some_masks
 import focusfl as ff
 from focusfl import tree
 from focusfl.core import Algorithm, Round
-from focusfl.engines import program
+from focusfl.engines.simulator import compiled as program
 
 every_algorithm = pytest.mark.parametrize("alg", ALL, ids=repr)
 RD = Round(index=3, lr=0.05, local_steps=2, num_clients=5, num_active=2)

@@ -126,13 +126,14 @@ def test_every_public_name_is_there():
 
 def test_every_public_name_has_its_place_in_the_api_pages():
     with quiet():
-        from focusfl.engines import flower, wire
+        from focusfl.engines import flower, protocol
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     shown = set(re.findall(r"^::: ([\w.]+)$", pages, re.M))
     # Rooms and lists are named in the text; a function may share its module's name.
     shown |= {f"focusfl.{name}" for name in re.findall(r"`ff\.([\w.]+)`", pages)}
     shown |= {name.rpartition(".")[0] for name in shown}
-    rooms = [ff.data, ff.mixing, ff.participation, ff.problems, ff.theory, flower, wire]
+    rooms = [ff.data, ff.mixing, ff.participation, ff.problems, ff.theory, flower]
+    rooms.append(protocol)
     names = {f"{room.__name__}.{name}" for room in rooms for name in room.__all__}
     names |= {
         f"focusfl.{name}" for name in ff.__all__ if name not in ff.algorithms.__all__

@@ -9,9 +9,9 @@ from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
     from focusfl import data, mixing, participation, problems, theory
-    from focusfl.engines.loop import loop
-    from focusfl.engines.run import Diverged, DivergenceWarning, Result
-    from focusfl.engines.simulate import simulate, sweep
+    from focusfl.engines.reference import loop
+    from focusfl.engines.simulator.api import simulate, sweep
+    from focusfl.engines.spec import Diverged, DivergenceWarning, Result
     from focusfl.engines.stop import Stop
     from focusfl.experiment.results import load_model, load_results
 
@@ -41,15 +41,15 @@ __all__ = [
 # takes its time.
 _ROOMS = ("data", "mixing", "participation", "problems", "theory")
 _NAMES = {
-    "DivergenceWarning": "engines.run",
-    "Diverged": "engines.run",
-    "Result": "engines.run",
+    "DivergenceWarning": "engines.spec",
+    "Diverged": "engines.spec",
+    "Result": "engines.spec",
     "Stop": "engines.stop",
     "load_model": "experiment.results",
     "load_results": "experiment.results",
-    "loop": "engines.loop",
-    "simulate": "engines.simulate",
-    "sweep": "engines.simulate",
+    "loop": "engines.reference",
+    "simulate": "engines.simulator.api",
+    "sweep": "engines.simulator.api",
 }
 
 

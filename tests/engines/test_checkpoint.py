@@ -18,7 +18,8 @@ import pytest
 from helpers import Stopped, bits, squares, stop_after, walked
 
 import focusfl as ff
-from focusfl.engines import checkpoint, program
+from focusfl.engines.simulator import checkpoint
+from focusfl.engines.simulator import compiled as program
 from focusfl.participation import Bernoulli, Full, Replay
 
 ROUNDS = 2000

@@ -5,7 +5,8 @@ import pytest
 from helpers import quadratic
 
 import focusfl as ff
-from focusfl.engines import memory, program
+from focusfl.engines.simulator import compiled as program
+from focusfl.engines.simulator import memory
 
 FULL = ff.participation.Full()
 

@@ -7,8 +7,10 @@ from helpers import Diary, Stopped, Told, bits, quadratic, same, stop_after, wal
 
 import focusfl as ff
 from focusfl import tree
-from focusfl.engines import checkpoint, memory, plan, start, store
-from focusfl.engines import simulate as simulator
+from focusfl.engines.simulator import api as simulator
+from focusfl.engines.simulator import checkpoint, memory, start
+from focusfl.engines.simulator import layout as plan
+from focusfl.engines.simulator import rows as store
 from focusfl.participation import Bernoulli, Cyclic, Full, Markov, Replay, Uniform
 
 ELSEWHERE = ("host", "disk")

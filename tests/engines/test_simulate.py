@@ -8,9 +8,9 @@ import pytest
 from helpers import Nested, quadratic, some_masks, squares
 
 import focusfl as ff
-from focusfl.engines import plan
-from focusfl.engines import simulate as simulator
-from focusfl.engines.plan import slot_sizes
+from focusfl.engines.simulator import api as simulator
+from focusfl.engines.simulator import layout as plan
+from focusfl.engines.simulator.layout import slot_sizes
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])

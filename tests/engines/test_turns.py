@@ -7,7 +7,7 @@ from helpers import ALL, Diary, Told, gap, quadratic, same, some_masks, walked
 
 import focusfl as ff
 from focusfl import tree
-from focusfl.engines import one_round
+from focusfl.engines.simulator import cohort as one_round
 
 HOW = {"rounds": 40, "lr": 0.03, "local_steps": 4}  # Hessians are made diagonal
 

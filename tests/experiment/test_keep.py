@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.engines import memory, simulate, stop
+from focusfl.engines import stop
+from focusfl.engines.simulator import api as simulate
+from focusfl.engines.simulator import memory
 from focusfl.experiment import config, keep, results
 
 STUDY = """

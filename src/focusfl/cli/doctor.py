@@ -92,7 +92,7 @@ def _attempt(look: Callable[[], Section]) -> Section:
 def _machine() -> Section:
     import jax
 
-    from focusfl.engines import memory
+    from focusfl.engines.simulator import memory
 
     kinds = [f"{each.platform}, {each.device_kind}" for each in jax.devices()]
     devices = {f"device {k}": kind for k, kind in enumerate(kinds)}

@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
         options.set.append(f"devices={options.devices}")
     plan = config.load(options.study, options.set, options.algorithms)
     if plan.devices:  # before a folder is made and anything begins to run
-        from focusfl.engines.devices import devices_for
+        from focusfl.engines.simulator.devices import devices_for
 
         devices_for(plan.devices, plan.problem.num_clients, plan.client_state, None)
     trackers = _trackers(options.track)

@@ -16,7 +16,7 @@ from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.record import MODEL
 from focusfl.deploy.study import Deployed
 from focusfl.engines.flower.events import metrics
-from focusfl.engines.wire import Site, tracking_gap
+from focusfl.engines.protocol import Site, tracking_gap
 from focusfl.experiment import results
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours

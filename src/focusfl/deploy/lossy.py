@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 from focusfl import keys
 from focusfl.deploy.chaos import Chaos
 from focusfl.engines.flower.records import unpack
-from focusfl.engines.wire import Refused, header
+from focusfl.engines.protocol import Refused, header
 
 LONGEST_DELAY = 3  # rounds
 

@@ -17,7 +17,7 @@ from focusfl.algorithms import ALGORITHMS
 from focusfl.deploy import SCENE
 from focusfl.engines.flower import events as happened
 from focusfl.engines.flower.job import Job
-from focusfl.engines.wire.format import paths
+from focusfl.engines.protocol.format import paths
 from focusfl.experiment.files import write
 from focusfl.tree import Tree
 
@@ -106,7 +106,7 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write what a study writes."""
-    from focusfl.engines.run import costs
+    from focusfl.engines.spec import costs
     from focusfl.experiment import results
 
     end, clients = events[-1], len(job.sites)
@@ -133,7 +133,7 @@ def _row(
     rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """A run's line of the table, in the words of a study."""
-    from focusfl.engines.run import Result
+    from focusfl.engines.spec import Result
     from focusfl.experiment.study import Cell
     from focusfl.experiment.summary import summarise
     from focusfl.theory.prediction import Prediction

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from focusfl.checks import check_count
 from focusfl.core import Algorithm
 from focusfl.deploy import SCENE
-from focusfl.engines.run import choose_lr
-from focusfl.engines.wire import files
+from focusfl.engines.protocol import files
+from focusfl.engines.spec import choose_lr
 from focusfl.experiment import config
 from focusfl.experiment.toml import Source
 from focusfl.participation import Full

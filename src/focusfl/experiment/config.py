@@ -12,7 +12,7 @@ from focusfl.algorithms import ALGORITHMS, Focus
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
 from focusfl.core import Algorithm
-from focusfl.engines.run import ClientState, OnEmpty, StepSize
+from focusfl.engines.spec import ClientState, OnEmpty, StepSize
 from focusfl.engines.stop import Stop
 from focusfl.experiment import schema, toml
 from focusfl.experiment.schema import Models, Settings, Wrong, validate

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from focusfl import keys
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import check_count, unknown
-from focusfl.engines.run import Progress
+from focusfl.engines.spec import Progress
 from focusfl.experiment.files import environment, write
 from focusfl.experiment.summary import tracking_gap
 from focusfl.participation import Bernoulli, Markov, Participation
@@ -177,7 +177,7 @@ def _problem(seed: int, compute_dtype: str | None):
 
 
 def _carry_out(run: Run, kept: Path, progress) -> Curve:
-    from focusfl.engines.simulate import simulate
+    from focusfl.engines.simulator.api import simulate
 
     problem = _problem(run.seed, run.compute_dtype)
     name = f"{run.algorithm} at {run.lr:g}"

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from focusfl.checks import unknown
-from focusfl.engines.run import Result
+from focusfl.engines.spec import Result
 from focusfl.experiment.config import STUDIES, Study
 from focusfl.experiment.study import Cell, Watch, expected, side_by_side
 from focusfl.experiment.summary import summarise
@@ -26,7 +26,7 @@ def path(name: str):
 
 def tuned(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
     """Run every algorithm at the best step of a grid, in the scenes of the figure."""
-    from focusfl.engines.simulate import sweep
+    from focusfl.engines.simulator.api import sweep
 
     def one(where: tuple[str, str]) -> Cell:
         scene, name = where

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
-from focusfl.engines.run import ClientState
+from focusfl.engines.spec import ClientState
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from focusfl.engines.rest import tracker_norm
-from focusfl.engines.run import COSTS, Progress, Result, StepSize, choose_lr
+from focusfl.engines.spec import COSTS, Progress, Result, StepSize, choose_lr
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap
@@ -125,8 +125,8 @@ def run(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
 
 def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Cell]:
     """Run a batch, side by side if that fits: seed by seed, each at every step size."""
-    from focusfl.engines.memory import DoesNotFit
-    from focusfl.engines.simulate import sweep
+    from focusfl.engines.simulator.api import sweep
+    from focusfl.engines.simulator.memory import DoesNotFit
 
     contender = study.algorithms[batch.algorithm]
     problem = problem_of(study, batch.algorithm)

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from queue import Empty
 from typing import Any
 
-from focusfl.engines.run import Progress
+from focusfl.engines.spec import Progress
 from focusfl.experiment import config
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from focusfl.algorithms.focus import Focus
-from focusfl.engines.run import Result
+from focusfl.engines.spec import Result
 from focusfl.participation import Bernoulli, Participation
 from focusfl.problems import Problem, random_quadratic, robust, wavy
 from focusfl.report.figure import blank
@@ -177,7 +177,7 @@ def _allowed(problem: Problem, law: Participation, regime: str) -> float:
 
 
 def _run(problem: Problem, law: Participation, lr: float, rounds: int) -> Result:
-    from focusfl.engines.simulate import simulate
+    from focusfl.engines.simulator.api import simulate
 
     # Warm: Theorem 1 speaks of no other start.
     return simulate(

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from focusfl.algorithms.focus import Focus
 from focusfl.checks import check_count
 from focusfl.core import Algorithm
-from focusfl.engines.loop import states
+from focusfl.engines.reference import states
 from focusfl.participation import Participation, schedule
 from focusfl.problems import Problem
 from focusfl.theory.constants import constants, exact

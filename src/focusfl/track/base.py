@@ -11,7 +11,7 @@ from focusfl.experiment.results import IDENTITY, Run
 from focusfl.extras import missing
 
 if TYPE_CHECKING:
-    from focusfl.engines.run import Progress
+    from focusfl.engines.spec import Progress
 
 POINTS = 1000  # at most, of a curve
 # Of a run's row; all else in it is what came out.

@@ -12,7 +12,7 @@ from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.records import pack, unpack
 from focusfl.engines.flower.site import Identity, identify
-from focusfl.engines.wire import Site
+from focusfl.engines.protocol import Site
 from focusfl.tree import Tree
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _load(work: Any, context: Context, seed: int) -> Work:
 def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """One client's part of a problem, drawing the batches that simulate() draws."""
     from focusfl import keys, tree
-    from focusfl.engines.run import batch_stream, grad_fn
+    from focusfl.engines.spec import batch_stream, grad_fn
 
     i = who.number
     if i is None or not 0 <= i < problem.num_clients:

@@ -10,8 +10,8 @@ from focusfl.algorithms import focus
 from focusfl.engines.flower import events
 from focusfl.engines.flower.evaluation import Evaluation
 from focusfl.engines.flower.job import Job
-from focusfl.engines.wire import Hub
-from focusfl.engines.wire.format import leaves
+from focusfl.engines.protocol import Hub
+from focusfl.engines.protocol.format import leaves
 
 AT_REST = 1e-2  # a tracker below this share of the gradient does not follow it
 ROUNDING = 1e4  # a gradient below so many units of rounding, of the largest, is zero

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from focusfl.engines.wire.files import make_folder
+from focusfl.engines.protocol.files import make_folder
 
 FILE = "events.jsonl"  # in the server's folder of a job
 NAMED = 3  # sites at most that are called by their names

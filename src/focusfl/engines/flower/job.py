@@ -10,8 +10,8 @@ from flwr.serverapp import Grid
 
 from focusfl.checks import check_count, check_positive, unknown
 from focusfl.core import Algorithm
-from focusfl.engines.wire import Hub
-from focusfl.engines.wire.rules import check_settings
+from focusfl.engines.protocol import Hub
+from focusfl.engines.protocol.rules import check_settings
 from focusfl.tree import Tree
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

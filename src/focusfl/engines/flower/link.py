@@ -9,7 +9,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from focusfl.engines.flower.records import pack
-from focusfl.engines.wire import Wired
+from focusfl.engines.protocol import Wired
 
 log = logging.getLogger(__name__)
 

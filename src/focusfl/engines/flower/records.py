@@ -4,7 +4,7 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from focusfl.engines.wire import Wired
+from focusfl.engines.protocol import Wired
 
 LARGE = 1 << 16  # bytes
 BYTES = "focusfl.bytes"  # says that an array's data are bytes, as the header has them

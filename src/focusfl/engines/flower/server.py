@@ -16,7 +16,7 @@ from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import unpack
-from focusfl.engines.wire import Hub
+from focusfl.engines.protocol import Hub
 
 LOOK = 5  # polls between two looks at who is online
 BLOWN_UP = 1e8  # a model past this, times the first one, has diverged: as in a study

@@ -15,7 +15,7 @@ from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link
 from focusfl.engines.flower.records import pack, unpack
-from focusfl.engines.wire import Hub
+from focusfl.engines.protocol import Hub
 
 
 class AlgorithmStrategy(Strategy):

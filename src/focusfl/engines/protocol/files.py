@@ -1,0 +1,89 @@
+"""Files that survive a crash at any moment, readable by their owner alone."""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from focusfl.engines.protocol.format import Refused, Wired
+
+MAGIC = b"focusfl wire 1\n"
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise unless a name is fit for a file and a log."""
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]{0,99}", name, re.A):
+        raise ValueError(
+            f"{what} must be a name of letters, digits, '_', '-' and '.'; got {name!r}."
+        )
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that its owner alone can enter."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def save(path: Path, entries: Wired) -> None:
+    """Replace a file as a whole; when this returns, it is on disk.
+
+    What is there more than once is written once.
+    """
+    offsets: dict[bytes, int] = {}
+    table, end = {}, 0
+    for name, blob in entries.items():
+        if blob not in offsets:
+            offsets[blob] = end
+            end += len(blob)
+        table[name] = [offsets[blob], len(blob)]
+    index = json.dumps(table).encode()
+    part = path.with_name(path.name + ".part")  # one writer at a time: see `lock`
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(MAGIC + b"%d\n" % len(index) + index)
+        for blob in offsets:
+            file.write(blob)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load(path: Path, wanted: Callable[[str], bool] = bool) -> Wired | None:
+    """Read the entries wanted; None if there is no file, Refused if it is damaged."""
+    try:
+        with open(path, "rb") as file:
+            if file.readline() != MAGIC:
+                raise ValueError("it is something else")
+            table = json.loads(file.read(int(file.readline())))
+            start, entries = file.tell(), {}
+            for name, (offset, size) in table.items():
+                if wanted(name):
+                    file.seek(start + offset)
+                    entries[name] = file.read(size)
+                    if len(entries[name]) != size:
+                        raise ValueError("it is too short")
+            return entries
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Refused(f"{path} is damaged: {error}.") from None
+
+
+@contextmanager
+def lock(path: Path, wait: bool = False) -> Iterator[None]:
+    """Keep a file to oneself; the lock ends with the process at the latest."""
+    beside = path.with_name(path.name + ".lock")  # the file itself is replaced
+    with open(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ValueError(f"{path} is held by another process.") from None
+        yield

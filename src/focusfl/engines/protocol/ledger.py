@@ -1,0 +1,94 @@
+"""What the server must not forget, as one value; and that value as a file."""
+
+from typing import NamedTuple
+
+from focusfl.core import Client, Message, Server
+from focusfl.engines.protocol.format import (
+    Fields,
+    Refused,
+    Wired,
+    check_fields,
+    check_leaves,
+    encode,
+    header,
+    pack,
+    restore,
+    unpack,
+)
+from focusfl.tree import Tree
+
+
+class Entry(NamedTuple):
+    """The line of one site in the ledger."""
+
+    applied: int = 0  # the push counted last; 0: none in this epoch
+    digest: str = ""  # its checksum
+    made: int = 0  # the round it was made for, by index
+    counted: tuple = ()  # the round it was counted in: the scalars of a Round
+    number: int = 0  # gradients the site has computed up to then, over all epochs
+    gone: bool = False  # it has left for good
+
+
+class Books(NamedTuple):
+    """Replaced as a whole, never written to."""
+
+    server: Server
+    ledger: dict[str, Entry]
+    epoch: int
+    current: int  # the open round by its index; -1 is the one before round 0
+    round: int  # rounds closed, over all epochs
+    clock: int  # the last number given out
+    total: Message  # sum of the pushes counted in the open round
+    counted: tuple[str, ...]  # whose these are
+    start: dict[str, Tree]  # {"x": what the epoch began with} while a site needs it
+    kept: dict[str, Message]  # what sites must still be told, by the index of a round
+    copies: dict[str, Client]  # sites' memories after their last push, if kept
+
+
+def write(books: Books, identity: Fields) -> Wired:
+    """Turn books into bytes."""
+    fields = {
+        **identity, "epoch": books.epoch, "round": books.round, "clock": books.clock,
+        "current": books.current, "counted": books.counted, "ledger": books.ledger,
+    }  # fmt: skip
+    sections = {
+        "server": books.server, "start": books.start, "kept": books.kept,
+        "copies": books.copies,
+    }  # fmt: skip
+    if books.counted:
+        sections["total"] = books.total
+    return encode(fields, pack(sections))
+
+
+def read(message: Wired, identity: Fields, new: Books, like: Client) -> Books:
+    """Turn bytes into the books they were; `new` are those the job would begin with."""
+    head = header(message, own=True)
+    check_fields(
+        head.fields, **{name: type(value) for name, value in identity.items()},
+        epoch=int, current=int, round=int, clock=int, counted=list, ledger=dict,
+    )  # fmt: skip
+    for name, value in identity.items():
+        if head.fields[name] != value:
+            raise Refused(f"its {name} is {head.fields[name]!r}, not {value!r}.")
+    counted = tuple(head.fields["counted"])
+    wanted = {"server": new.server} | ({"total": new.total} if counted else {})
+    own = {p: leaf for p, leaf in head.leaves.items() if p.split("/")[0] in wanted}
+    check_leaves(own, wanted)
+    trees = unpack(message, head)
+    copies = trees.get("copies", {})
+    return Books(
+        server=restore(new.server, trees["server"]),
+        ledger={
+            site: Entry(*line)._replace(counted=tuple(line[3]))
+            for site, line in head.fields["ledger"].items()
+        },
+        epoch=head.fields["epoch"],
+        current=head.fields["current"],
+        round=head.fields["round"],
+        clock=head.fields["clock"],
+        total=trees["total"] if counted else new.total,
+        counted=counted,
+        start=trees.get("start", {}),
+        kept=trees.get("kept", {}),
+        copies={site: restore(like, memory) for site, memory in copies.items()},
+    )

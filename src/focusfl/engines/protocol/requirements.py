@@ -1,0 +1,82 @@
+"""What an algorithm asks of the wire, found by trying it out on a model of ones."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.core import Algorithm, Message, Round
+from focusfl.engines.protocol.format import leaves
+from focusfl.engines.protocol.snapshots import UNKNOWN, Slot, newcomer, work
+from focusfl.tree import Tree
+
+
+class Needs(NamedTuple):
+    up: Message  # a push, for its paths, shapes and dtypes
+    settle: tuple[str, ...]  # what `settle` reads of the broadcast
+    start: bool  # whether a newcomer must know the model its epoch began with
+    late: bool  # whether a push may count in a later round than it was made for
+
+
+def needs(algorithm: Algorithm, params: Tree, num_clients: int) -> Needs:
+    """Raise ValueError if an algorithm cannot be deployed; else say what it needs."""
+    ones = tree.map(lambda a: 0 * a + 1, params)
+    server, _ = algorithm.init(ones)
+    slot, down = newcomer(algorithm, ones), algorithm.broadcast(server)
+    rd = Round(0, 0.5, 1, num_clients, UNKNOWN)
+    memory, up = work(algorithm, slot, down, rd, lambda x, batch: x, [None])
+    if not _finite({"memory": memory, "up": up}):
+        raise ValueError(
+            f"{algorithm!r} cannot be deployed: a participant asks how many take part "
+            "(rd.num_active), which nobody knows before the round is over."
+        )
+    zeros = tree.zeros(params)
+    return Needs(
+        up,
+        _read_by_settle(algorithm, slot._replace(memory=memory), down, rd),
+        "x" not in down or not _same(newcomer(algorithm, zeros).memory, slot.memory),
+        _takes_late(algorithm, slot, down, rd),
+    )
+
+
+def _takes_late(algorithm: Algorithm, slot: Slot, down: Message, rd: Round) -> bool:
+    """Whether all that a memory takes from the broadcast is in the push as well.
+
+    If not, the server works it out from its own state, which is another one later.
+    """
+    local = algorithm.pull(slot.memory, down)
+    memory, up = algorithm.push(slot.memory, down, local, rd)
+    for name in down:
+        moved = {**down, name: tree.map(lambda a: a + 1, down[name])}
+        other, pushed = algorithm.push(slot.memory, moved, local, rd)
+        if _same(up, pushed) and not _same(memory, other):
+            return False
+    return True
+
+
+def _read_by_settle(algorithm: Algorithm, slot: Slot, down: Message, rd: Round):
+    if type(algorithm).settle is Algorithm.settle:
+        return ()
+    read = _Read(down)
+    algorithm.settle(slot.memory, read, rd._replace(num_active=1))
+    return tuple(name for name in down if name in read.names)
+
+
+class _Read(dict):
+    """A message that notes which of its names are looked at."""
+
+    def __init__(self, message: Message):
+        dict.__init__(self, message)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return dict.__getitem__(self, name)
+
+
+def _same(a: Tree, b: Tree) -> bool:
+    return all(map(np.array_equal, leaves(a), leaves(b)))
+
+
+def _finite(a: Tree) -> bool:
+    return all(np.isfinite(leaf).all() for leaf in leaves(a))

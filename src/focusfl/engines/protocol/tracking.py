@@ -1,0 +1,32 @@
+"""Whether the server holds what its sites say they gave it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.algorithms import fedvarp, focus, mifa, scaffold
+from focusfl.engines.protocol.format import leaves
+
+# The server's field that follows the sites' memories, theirs, and whether as the mean.
+TRACKED = {
+    focus.Server: ("y", "grad", False),
+    scaffold.Server: ("c", "c", True),
+    mifa.Server: ("g", "g", True),
+    fedvarp.Server: ("y", "y", True),
+}
+
+
+def tracking_gap(server: Any, memories: Iterable[Any], num_clients: int) -> float:
+    """The largest difference between what is tracked and what the sites remember.
+
+    `memories` are those of the pushes counted last; who has none is left out.
+    """
+    if type(server) not in TRACKED:
+        raise ValueError(f"this server tracks nothing: it keeps {server._fields}.")
+    ours, theirs, mean = TRACKED[type(server)]
+    total, share = getattr(server, ours), 1 / num_clients if mean else 1.0
+    for memory in memories:
+        total = tree.axpy(-share, getattr(memory, theirs), total)
+    return max(float(np.max(np.abs(a), initial=0)) for a in leaves(total))

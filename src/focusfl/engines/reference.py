@@ -1,0 +1,232 @@
+"""The reference engine: one round after the other, one client after the other.
+
+Slow and plain, on any array library. What `simulate` does must equal this.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.core import Algorithm, Round
+from focusfl.engines.rest import warn
+from focusfl.engines.spec import (
+    OnEmpty,
+    Progress,
+    Record,
+    Result,
+    StepSize,
+    batch_stream,
+    check,
+    check_throw,
+    choose_lr,
+    costs,
+    finish,
+    grad_fn,
+    limit_of,
+    next_batch,
+    number,
+    sane,
+)
+from focusfl.engines.stop import Stop, spent_by
+from focusfl.participation import Participation, schedule
+from focusfl.participation.model import Ids
+from focusfl.problems import Problem
+from focusfl.tree import Tree
+
+Row = dict[str, float]  # the metrics of a round
+
+
+class State(NamedTuple):
+    server: Any
+    clients: list
+    steps: list[int]  # gradients each client has computed so far
+
+
+def loop(
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    *,
+    rounds: int,
+    lr: StepSize,
+    local_steps: int = 1,
+    x0: Tree | None = None,
+    seed: int = 0,
+    on_empty: OnEmpty = "skip",
+    record: Record = "metrics",
+    every: int = 1,
+    throw: bool | None = False,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+    array: Callable[[np.ndarray], Any] = np.asarray,
+) -> Result:
+    """Run one algorithm in plain Python; `array` makes the leaves.
+
+    All else is as in `simulate`.
+
+    Args:
+        array: makes a leaf of a numpy array, such as torch.asarray.
+    """
+    began = time.monotonic()
+    check_throw(throw)
+    lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
+    x0 = check(
+        algorithm, problem, participation, rounds, np.atleast_1d(lr), local_steps, x0,
+        [seed], on_empty, record, every, progress, stop,
+    )  # fmt: skip
+    if not callable(array) or not hasattr(array(np.zeros(1)), "shape"):
+        raise ValueError(
+            "array must make an array of one of numpy's, as torch.from_numpy does; "
+            f"got {array!r}."
+        )
+    coming = states(
+        algorithm, problem, schedule(participation, problem.num_clients, rounds, seed),
+        lr=lr, local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty,
+        array=array,
+    )  # fmt: skip
+    stop, held = stop or Stop(), tree.map(array, problem.held)
+
+    def evaluate(x: Tree) -> Row:
+        with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
+            found = problem.objective.evaluate(x, held)
+            return {name: number(name, value) for name, value in found.items()}
+
+    def due(done: int) -> bool:
+        return done % every == 0 or done == rounds
+
+    over = spent_by(stop, algorithm, problem.num_clients)
+    watch = stop.watch(progress, began)
+    state, kept = _followed(coming, evaluate, due, stop, over, watch, record)
+    counts = np.array(kept.counts, int)
+    result = Result(
+        x=tree.map(np.asarray, state.server.x),
+        metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
+        | costs(algorithm, problem.num_clients, counts, local_steps),
+        trajectory=_stack(kept.models) if record == "model" else None,
+        diverged_at=kept.diverged_at,
+        lr=lr,
+        why_lr=why,
+        server=tree.map(np.asarray, state.server),
+        clients=_stack(state.clients) if kept.diverged_at is None else None,
+    )
+    warn(algorithm, problem, result, local_steps)
+    finish([result], throw)
+    return result
+
+
+class Kept(NamedTuple):
+    """What is kept of a run's rounds."""
+
+    rows: list[Row]
+    counts: list[int]
+    models: list[Tree]
+    diverged_at: int | None
+
+
+def _followed(
+    coming: Iterator[tuple[State, int | None]],
+    evaluate: Callable[[Tree], Row],
+    due: Callable[[int], bool],
+    stop: Stop,
+    over: Callable[[int], bool] | None,
+    watch: Progress | None,
+    record: Record,
+) -> tuple[State, Kept]:
+    """Follow a run to its end: all rounds, enough of them, or divergence."""
+    rows: list[Row] = []
+    kept = Kept(rows, [], [], None)
+    for now, active in coming:
+        fresh = due(len(rows))
+        if fresh:
+            row = evaluate(now.server.x)
+        if not rows:
+            limit, targets = limit_of(row), stop.targets(row)
+        if not (sane(row, limit) and _finite(now.server.x)):
+            kept = kept._replace(diverged_at=len(kept.counts))
+            break
+        state = now
+        rows.append(row if fresh else dict.fromkeys(row, np.nan))
+        if record == "model":
+            kept.models.append(tree.map(np.asarray, state.server.x))
+        enough = bool(targets.met(row))
+        if active is not None:
+            kept.counts.append(active)
+            enough |= bool(watch and watch(len(kept.counts), row))
+        if enough or over and over(sum(kept.counts)):
+            break
+    rows[-1] = evaluate(state.server.x)  # wherever it ended
+    return state, kept
+
+
+def states(
+    algorithm: Algorithm,
+    problem: Problem,
+    rounds: Iterable[Ids],
+    *,
+    lr: float,
+    local_steps: int,
+    x0: Tree,
+    seed: int = 0,
+    on_empty: OnEmpty = "skip",
+    array: Callable[[np.ndarray], Any] = np.asarray,
+) -> Iterator[tuple[State, int | None]]:
+    """Yield the state before round 0 and after each round, with the round's |S|."""
+    num_clients, objective = problem.num_clients, problem.objective
+    key = batch_stream(objective, seed)
+    grads = [
+        grad_fn(objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data))
+        for i in range(num_clients)
+    ]
+
+    def play(state: State, ids, rd: Round) -> State:
+        server, clients, steps = state.server, list(state.clients), list(state.steps)
+        down = algorithm.broadcast(server)
+        # A participant that took no step shows the shape of a message.
+        idle_push = algorithm.push(
+            clients[0], down, algorithm.pull(clients[0], down), rd
+        )
+        total = tree.zeros(idle_push[1])
+        for i in ids:
+            local = algorithm.pull(clients[i], down)
+            for _ in range(rd.local_steps):
+                batch = next_batch(objective, key, i, steps[i])
+                local = algorithm.step(local, grads[i], batch, rd)
+                steps[i] += 1
+            clients[i], up = algorithm.push(clients[i], down, local, rd)
+            total = tree.add(total, up)
+        if len(ids) or on_empty == "step":
+            server = algorithm.update(server, total, rd)
+        answer = algorithm.broadcast(server)
+        present = set(ids)
+        for i in range(num_clients):
+            if i in present:
+                clients[i] = algorithm.settle(clients[i], answer, rd)
+            else:
+                clients[i] = algorithm.idle(clients[i], rd)
+        return State(server, clients, steps)
+
+    server, client = algorithm.init(tree.map(array, x0))
+    state = State(server, [client] * num_clients, [0] * num_clients)
+    if algorithm.starts_warm:
+        everybody = Round(-1, 0.0, 1, num_clients, num_clients)
+        state = play(state, range(num_clients), everybody)
+    yield state, None
+    for index, ids in enumerate(rounds):
+        with np.errstate(all="ignore"):
+            ids = ids.tolist()
+            rd = Round(index, float(lr), local_steps, num_clients, len(ids))
+            state = play(state, ids, rd)
+        yield state, len(ids)
+
+
+def _finite(x: Tree) -> bool:
+    found: list[bool] = []
+    tree.map(lambda a: found.append(bool(np.isfinite(np.asarray(a)).all())), x)
+    return all(found)
+
+
+def _stack(trees: list[Tree]) -> Tree:
+    return tree.map(lambda *leaves: np.stack([np.asarray(a) for a in leaves]), *trees)

@@ -1,0 +1,184 @@
+"""The memory of one chunk's participants, brought to the device and taken back.
+
+While a chunk runs, a thread writes the rows of the one before back to the store and
+reads those of the one after. Who takes part in two chunks in a row is handed on from
+one to the other: the thread has read that row too early.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from focusfl.engines.simulator.checkpoint import Checkpoint, Facts, folder_of
+from focusfl.engines.simulator.cohort import Program, clients_in
+from focusfl.engines.simulator.compiled import Log, State
+from focusfl.engines.simulator.layout import Plan
+from focusfl.engines.simulator.rows import Ids, Store
+from focusfl.engines.simulator.start import (
+    as_they_are,
+    begin,
+    begin_in_parts,
+    leave,
+    parts,
+)
+from focusfl.tree import Tree
+
+GRAINS = 8  # a table has a power of two of rows, or some eighths between two
+
+
+class Table:
+    """Rows of a store on the device. Use it as a context: it has a thread."""
+
+    def __init__(self, on_disk: bool, folder: str | Path | None, kept: Checkpoint):
+        if kept.folder is not None and folder is not None:
+            raise ValueError(
+                "with a checkpoint clients' memory is kept in its folder; got "
+                f"state_dir = {folder}. Leave it out."
+            )
+        if folder is not None:
+            folder = folder_of("state_dir", folder)
+        self._on_disk, self._kept = on_disk, kept
+        self._folder = folder if kept.folder is None else kept.folder
+        self._size = 0  # rows of the largest table so far
+        self._out: Ids | None = None  # whose rows the device has
+        self._coming: Future | None = None  # the table of the chunk after
+        self._writing: Future | None = None
+
+    def __enter__(self) -> "Table":
+        self._thread = ThreadPoolExecutor(1)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._thread.shutdown()
+
+    def begin(
+        self, program: Program, x0: Tree, data: Tree, held: Tree, key: Any, turns: int
+    ) -> tuple[State, Log]:
+        """Give the state before round 0, with nobody's rows on the device.
+
+        `turns` bounds how many participants there will be, over all rounds.
+        """
+        anybody = jax.tree.map(lambda a: a[:1], data)
+        state, first = begin(program, x0, anybody, held, key)
+        row = jax.tree.map(lambda a: np.asarray(a[0]), (state.clients, state.steps))
+        many = clients_in(data)
+        all_alike = as_they_are(program) and not program.algorithm.starts_warm
+        self.store = Store(
+            row, many, self._on_disk, self._folder, self._kept.folder is not None,
+            self._kept.exists(), min(many, turns) if all_alike else many,
+        )  # fmt: skip
+        if all_alike or self._kept.exists():
+            return state, first
+
+        def write(ids, rows):
+            there = ids < many
+            rows = jax.tree.map(lambda a: np.asarray(a)[there], rows)
+            self.store.write(ids[there], rows)
+
+        def read(ids):
+            return self.store.read(ids[ids < many], len(ids))
+
+        server = begin_in_parts(program, x0, data, key, state.server, write, read)
+        return state._replace(server=server), first
+
+    def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
+        """What a chunk is compiled for, in shape."""
+        slots = plan.ids.shape[-1]
+        clients, steps = jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct((slots, *a.shape[1:]), a.dtype),
+            (state.clients, state.steps),
+        )
+        state = state._replace(clients=clients, steps=steps)
+        return state, plan._replace(places=plan.ids)
+
+    def restore(
+        self, state: State, log: Log, facts: Callable[[], Facts]
+    ) -> tuple[State, Log]:
+        """Go on from the checkpoint, if there is one."""
+        kept, log = self._kept.restore(self._without_rows(state), log, facts)
+        self.store.keep(kept.steps)
+        return kept._replace(clients=state.clients, steps=state.steps), log
+
+    def keep(self, state: State, log: Log) -> None:
+        """Make all that was done so far part of the checkpoint, if there is one."""
+        self._finish(state)
+        if self._kept.folder is not None:
+            self.store.flush()
+            self._kept.keep(self._without_rows(state), log)
+            self._kept.write()
+            self.store.keep(self.store.at)
+
+    def bring(self, state: State, plan: Plan) -> tuple[State, Plan]:
+        """Put the rows of a chunk's participants on the device, in place of others."""
+        many, ids = len(self.store.at), self._who(plan)
+        rows = (self._coming or self._read(plan)).result()
+        self._take_back(state, ids, rows)
+        self._out, self._coming = ids, None
+        clients, steps = jax.device_put(rows)
+        nobody = len(steps) + plan.ids - many
+        places = np.where(plan.ids < many, np.searchsorted(ids, plan.ids), nobody)
+        state = state._replace(clients=clients, steps=steps)
+        return state, plan._replace(places=places.astype(np.int32))
+
+    def expect(self, plan: Plan) -> None:
+        """Read the rows of the chunk after this one, when those before are written."""
+        self._coming = self._read(plan)
+
+    def leave(self, program: Program, x0: Tree, data: Tree) -> Tree:
+        """Everybody's memory in the coordinates of the model, where it is."""
+        if not as_they_are(program):
+            for ids in parts(x0, clients_in(data)):
+                ids = ids[ids < clients_in(data)]
+                clients, steps = self.store.read(ids)
+                clients = jax.device_get(leave(program, clients, data, ids))
+                self.store.write(ids, (clients, steps))
+        clients, _ = self.store.rows()
+        return clients
+
+    def _without_rows(self, state: State) -> State:
+        at: Any = self.store.at
+        return state._replace(clients=None, steps=at)
+
+    def _finish(self, state: State) -> None:
+        """Write everything back."""
+        self._take_back(state)
+        self._out = self._coming = None
+        if self._writing is not None:
+            self._writing.result()
+
+    def _read(self, plan: Plan) -> Future:
+        ids = self._who(plan)
+        self._size = max(self._size, _enough(max(len(ids), plan.ids.shape[-1])))
+        return self._thread.submit(self.store.read, ids, self._size)
+
+    def _take_back(
+        self, state: State, ids: Ids | None = None, rows: Tree = None
+    ) -> None:
+        """Send rows from the device to the store; hand those of `ids` on to `rows`."""
+        if (out := self._out) is None:
+            return
+        done = jax.tree.map(np.asarray, (state.clients, state.steps))  # waits
+        if ids is not None:
+            _, now, then = np.intersect1d(
+                ids, out, assume_unique=True, return_indices=True
+            )
+            leaves = jax.tree.leaves(rows), jax.tree.leaves(done)
+            for mine, theirs in zip(*leaves, strict=True):
+                mine[now] = theirs[then]
+        if self._writing is not None:
+            self._writing.result()  # raises what went wrong there
+        done = jax.tree.map(lambda a: a[: len(out)], done)
+        self._writing = self._thread.submit(self.store.write, out, done)
+
+    def _who(self, plan: Plan) -> Ids:
+        return np.unique(plan.ids[plan.ids < len(self.store.at)])
+
+
+def _enough(rows: int) -> int:
+    """Choose one of few sizes, as each of them is compiled for."""
+    grain = max(1, (1 << (rows - 1).bit_length()) // (2 * GRAINS))
+    return -(-rows // grain) * grain

@@ -1,0 +1,167 @@
+"""One round: participants side by side, or one after the other, and the server.
+
+Large models on a CPU run one after the other. Pure functions of jax; program.py runs
+them round by round and start.py for the warm start.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from focusfl.core import Algorithm, Round
+from focusfl.engines.simulator.devices import Devices
+from focusfl.engines.spec import Record, grad_fn, next_batch
+from focusfl.problems import Objective
+from focusfl.problems.loss import LARGE, size, take_turns
+from focusfl.tree import Tree
+
+UNROLL = 8  # local steps per turn of the inner loop, which costs some microseconds
+
+
+class Program(NamedTuple):
+    """What a compilation depends on, beside shapes. A value."""
+
+    algorithm: Algorithm
+    objective: Objective
+    devices: Devices
+    slots: tuple[int, ...]  # of each device
+    local_steps: int
+    record: Record
+    every: int  # rounds between evaluations
+    skips: bool = False  # whether nobody may take part in one run and some in another
+
+
+class Slots(NamedTuple):
+    """Those who may take part in a round."""
+
+    ids: Int[Array, " slots"]
+    there: Bool[Array, " slots"]  # false: an empty slot
+    rows: Int[Array, " slots"] | None  # where in the data each has its own; None: here
+    clients: Any  # leaves (slots, ...)
+    done: Int[Array, " slots"]  # gradients each has computed so far
+
+    def own(self, data: Tree) -> Tree:
+        """Data slot by slot."""
+        return data if self.rows is None else at(data, self.rows)
+
+
+def play(
+    program: Program,
+    rd: Round,
+    ids: Int[Array, " slots"],
+    places: Int[Array, " slots"] | None,
+    data: Tree,
+    key: Any,
+    server: Any,
+    clients: Any,
+    steps: Int[Array, " places"],
+) -> tuple[Any, Any]:
+    """One round of the clients named; ids of N and above are empty slots.
+
+    With as many slots as clients, slot i is client i's. Gives the server and the
+    participants' new memory, slot by slot. On several devices, N, ids and slots are
+    those of the device.
+    """
+    everybody, own = len(ids) == clients_in(data), ids if places is None else places
+    rows = None if everybody else ids
+    if not everybody or places is not None:
+        clients = at(clients, own)
+    who = program.devices.names(ids)
+    there = who < program.devices.num_clients
+    slots = Slots(who, there, rows, clients, at(steps, own))
+    mine, total = push(program, rd, slots, data, key, server)
+    server = program.algorithm.update(server, program.devices.total(total), rd)
+    return server, settle(program, rd, server, mine, slots.own(data))
+
+
+def push(
+    program: Program, rd: Round, slots: Slots, data: Tree, key: Any, server: Any
+) -> tuple[Any, Any]:
+    """The new memory of clients after their steps, slot by slot, and the sum of what
+    those who are there push."""
+    if take_turns(server.x):
+        return _push_in_turn(program, rd, slots, data, key, server)
+    one, theirs = _participant(program, rd, key, server), slots.own(data)
+    mine, ups = jax.vmap(one, axis_size=len(slots.ids))(
+        slots.clients, theirs, slots.ids, slots.done
+    )
+    ups = jax.tree.map(partial(_or_zero, slots.there), ups)
+    return mine, program.objective.collect(ups, theirs)
+
+
+def _push_in_turn(
+    program: Program, rd: Round, slots: Slots, data: Tree, key: Any, server: Any
+) -> tuple[Any, Any]:
+    """The same, one after the other: empty slots cost nothing, and no more than one
+    message is held."""
+    participant = _participant(program, rd, key, server)
+
+    def alone(i: Any, clients: Any) -> tuple[Any, Any]:
+        own = at(data, i if slots.rows is None else slots.rows[i])
+        client, up = participant(at(clients, i), own, slots.ids[i], slots.done[i])
+        return client, collect_one(program, up, own)
+
+    def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        (clients, total), i = carry, order[k]
+        client, up = alone(i, clients)
+        clients = jax.tree.map(lambda a, b: a.at[i].set(b), clients, client)
+        return clients, jax.tree.map(jnp.add, total, up)
+
+    order = jnp.argsort(~slots.there)
+    _, up = jax.eval_shape(alone, 0, slots.clients)
+    nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), up)
+    return jax.lax.fori_loop(0, slots.there.sum(), turn, (slots.clients, nothing))
+
+
+def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
+    """What one client does: (memory, data, id, steps done) -> (memory, message)."""
+    algorithm, objective = program.algorithm, program.objective
+    down = algorithm.broadcast(server)
+    unroll = UNROLL if size(server.x) <= LARGE else 1
+
+    def participant(client, data, id, done):
+        gradient = grad_fn(objective, data)
+
+        def step(local, number):
+            batch = next_batch(objective, key, id, number)
+            return algorithm.step(local, gradient, batch, rd), None
+
+        here = objective.enter(down, data)
+        local = algorithm.pull(client, here)
+        numbers = done + jnp.arange(program.local_steps)
+        local, _ = jax.lax.scan(step, local, numbers, unroll=unroll)
+        return algorithm.push(client, here, local, rd)
+
+    return participant
+
+
+def collect_one(program: Program, mine: Any, data: Tree) -> Any:
+    """What one client has or sends, in the coordinates of the model."""
+    return program.objective.collect(*jax.tree.map(lambda a: a[None], (mine, data)))
+
+
+def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
+    algorithm, objective = program.algorithm, program.objective
+    answer = algorithm.broadcast(server)
+
+    def one(client, data):
+        return algorithm.settle(client, objective.enter(answer, data), rd)
+
+    return jax.vmap(one, axis_size=clients_in(data))(mine, data)
+
+
+def at(table: Tree, rows: Int[Array, "*slots"]) -> Tree:
+    """These rows of a table; for those beyond its end, the last."""
+    return jax.tree.map(lambda a: a.at[rows].get(mode="clip"), table)
+
+
+def clients_in(data: Tree) -> int:
+    """Count those whose data this is."""
+    return len(jax.tree.leaves(data)[0])
+
+
+def _or_zero(active: Bool[Array, " slots"], a: Array) -> Array:
+    return jnp.where(active.reshape(-1, *[1] * (a.ndim - 1)), a, 0)

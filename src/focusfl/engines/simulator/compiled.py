@@ -1,0 +1,236 @@
+"""The compiled part of the simulator: chunks of rounds.
+
+A round picks the branch whose number of slots is just enough for its participants,
+gathers their memory and data, runs them (one_round.py), and scatters their memory back:
+its cost follows |S|, not N. The memory may be a table of a chunk's participants alone
+(table.py); the plan then says which place in it is whose.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from focusfl.core import Algorithm, Round
+from focusfl.engines.simulator.cohort import Program, at, play
+from focusfl.engines.simulator.devices import OWN, SAME
+from focusfl.engines.simulator.layout import NOBODY, PADDING, Plan
+from focusfl.engines.spec import sane
+from focusfl.engines.stop import Targets
+from focusfl.tree import Tree
+
+# On a GPU, XLA would write kernels of its own for every product and try them out: that
+# took twice as long to compile, and the CNN's rounds were 7 % faster for it.
+OPTIONS = {"xla_gpu_enable_triton_gemm": False}
+
+Scalar = Float[Array, ""]
+
+
+class State(NamedTuple):
+    server: Any
+    clients: Any  # leaves (places, ...), in the coordinates each client works in
+    steps: Int[Array, "places *runs"]  # noqa: F821  # gradients each has computed so far
+    metrics: dict[str, Any]  # of the last evaluation
+    alive: Bool[Array, "*runs"]  # false from the round on that broke the run
+    met: Bool[Array, "*runs"] | None = None  # whether it has done enough; None: no stop
+
+
+class Bounds(NamedTuple):
+    """What ends a run. Traced: other numbers need no other compilation."""
+
+    distance: Any  # past this it has diverged
+    rounds: Any  # the last of which is always evaluated
+    targets: Targets = Targets({}, {})
+
+
+SPREAD = State._make([SAME, OWN, OWN, SAME, SAME, SAME])  # over several devices
+
+
+class Log(NamedTuple):
+    """What is kept of every round."""
+
+    metrics: dict[str, Any]
+    alive: Any  # false for what comes after the end: it broke, or has done enough
+    model: Tree | None
+
+
+def _chunk(
+    program: Program,
+    runs: tuple[str, ...],
+    state: State,
+    lr: Scalar,
+    bounds: Bounds,
+    data: Tree,
+    held: Tree,
+    key: Any,
+    plan: Plan,
+) -> tuple[State, Log]:
+    algorithm, num_clients = program.algorithm, program.devices.num_clients
+
+    def about(row: Plan) -> Round:
+        # Scalars in the dtype of the model: an integer |S| would promote the state.
+        active = row.active.astype(lr.dtype)
+        return Round(row.round, lr, program.local_steps, num_clients, active)
+
+    def places(row: Plan) -> Any:
+        return row.ids if row.places is None else row.places
+
+    def nobody(server, clients, steps, row):
+        return server, jax.tree.map(lambda a: a[: program.slots[-1]], clients)
+
+    def somebody(slots, server, clients, steps, row):
+        ids, own = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
+        server, mine = play(
+            program, about(row), ids, own, data, key, server, clients, steps
+        )
+        return server, jax.tree.map(lambda a: _pad(a, program.slots[-1]), mine)
+
+    branches: list[Any] = [
+        nobody,
+        *(partial(somebody, slots) for slots in program.slots),
+    ]
+
+    def one(state: State, row: Plan) -> tuple[State, Log]:
+        # A run that has done enough stays as it is; once all have, rounds cost nothing.
+        going, anybody = _going(state, runs)
+        if anybody is not None:
+            row = row._replace(branch=jnp.where(anybody, row.branch, NOBODY))
+        # Branches read the memory of clients and give back that of participants: one
+        # that wrote to it would copy all of it, and a round would cost N again.
+        server, mine = jax.lax.switch(
+            row.branch, branches, state.server, state.clients, state.steps, row
+        )
+        if program.skips:
+            server = jax.tree.map(
+                partial(jnp.where, row.active > 0), server, state.server
+            )
+        real, taken = row.round != PADDING, jnp.int32(program.local_steps)
+        if going is not None:
+            before = at(state.clients, places(row))
+            server, mine = jax.tree.map(
+                partial(jnp.where, going), (server, mine), (state.server, before)
+            )
+            real, taken = real & going, jnp.where(going, taken, 0)
+        clients = _idle(algorithm, state.clients, about(row), real)
+        clients = jax.tree.map(
+            lambda a, b: a.at[places(row)].set(b, mode="drop", unique_indices=True),
+            clients,
+            mine,
+        )
+        due = _due(program, bounds.rounds, row.round, anybody)
+        metrics = _evaluate(program, server.x, held, state.metrics, due)
+        alive = state.alive & sane(metrics, bounds.distance)
+        if program.every > 1:  # what is not evaluated is looked at all the same
+            alive &= _finite(server.x)
+        server = jax.tree.map(partial(jnp.where, alive), server, state.server)
+        steps = state.steps.at[places(row)].add(taken, mode="drop")
+        met = state.met
+        if met is not None:
+            enough = bounds.targets.met(metrics)
+            met |= alive & (enough if row.spent is None else enough | row.spent)
+        after = State(server, clients, steps, metrics, alive, met)
+        kept = log(program, after)
+        return after, kept if going is None else kept._replace(alive=alive & going)
+
+    return jax.lax.scan(one, state, plan)
+
+
+def _going(state: State, runs: tuple[str, ...]) -> tuple[Any, Any]:
+    """Whether a run goes on, and whether any does of those side by side, which have
+    axes of these names; None where none can have done enough."""
+    if state.met is None:
+        return None, None
+    going, anybody = ~state.met, state.alive & ~state.met
+    if runs:
+        anybody = jax.lax.pmax(anybody.astype(jnp.int32), runs) > 0
+    return going, anybody
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
+def chunk(program, state, lr, bounds, data, held, key, plan):
+    """Run one chunk of rounds."""
+    one = _on_devices(program, partial(_chunk, program, ()), plan)
+    return one(state, lr, bounds, data, held, key, plan)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
+def chunks(program, state, lrs, bounds, data, held, key, plan):
+    """Run one chunk of rounds at several learning rates, and for several seeds if the
+    plan has an axis for them; both are the last axes.
+
+    Last, so that a product with a client's matrix stays a product of matrices.
+    """
+    seeds = plan.active.ndim > 1
+    runs = ("lrs", "seeds") if seeds else ("lrs",)
+    one = jax.vmap(
+        partial(_chunk, program, runs),
+        in_axes=(-1, 0, *[None] * 5),
+        out_axes=-1,
+        axis_name="lrs",
+    )
+    if seeds:
+        each = Plan._make([None, None, 0, 0, None, 0])
+        keyed = None if key is None else 0
+        one = jax.vmap(
+            one,
+            in_axes=(-1, None, None, None, None, keyed, each),
+            out_axes=-1,
+            axis_name="seeds",
+        )
+    one = _on_devices(program, one, plan)
+    return one(state, lrs, bounds, data, held, key, plan)
+
+
+def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
+    ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *OWN)
+    cut = Plan._make([SAME, SAME, SAME, ids, SAME, SAME])
+    takes = SPREAD, SAME, SAME, OWN, SAME, SAME, cut
+    return program.devices.each(one, takes, (SPREAD, SAME))
+
+
+def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:
+    """Let everybody idle, unless the row is padding; participants are put over it."""
+    if type(algorithm).idle is Algorithm.idle:
+        return clients
+    idle = jax.vmap(lambda client: algorithm.idle(client, rd))(clients)
+    return jax.tree.map(partial(jnp.where, real), idle, clients)
+
+
+def log(program: Program, state: State) -> Log:
+    """What is kept of a round that ends like this."""
+    model = state.server.x if program.record == "model" else None
+    return Log(state.metrics, state.alive, model)
+
+
+def _due(program: Program, rounds: Any, index: Any, anybody: Any) -> Any:
+    """Whether a round is evaluated: one in every so many, and the last. None: all."""
+    if program.every == 1 and anybody is None:
+        return None
+    due = ((index + 1) % program.every == 0) | (index + 1 == rounds)
+    due &= index != PADDING
+    return due if anybody is None else due & anybody
+
+
+def _evaluate(
+    program: Program, x: Tree, held: Tree, last: dict[str, Any], due: Any
+) -> dict[str, Any]:
+    """Evaluate where it is due; else the last metrics stand."""
+    if due is None:
+        return program.objective.evaluate(x, held)
+    return jax.lax.cond(due, lambda: program.objective.evaluate(x, held), lambda: last)
+
+
+@partial(jax.jit, static_argnums=0)
+def evaluate(program: Program, x: Tree, held: Tree) -> dict[str, Any]:
+    """The metrics of one model."""
+    return program.objective.evaluate(x, held)
+
+
+def _finite(x: Tree) -> Bool[Array, ""]:
+    return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(x)]).all()
+
+
+def _pad(a: Array, slots: int) -> Array:
+    return jnp.pad(a, [(0, slots - len(a)), *[(0, 0)] * (a.ndim - 1)])

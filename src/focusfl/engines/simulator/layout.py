@@ -1,0 +1,145 @@
+"""Rounds laid out for a compiled program: who has which slot, in which branch."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Int
+
+from focusfl.engines.spec import OnEmpty
+from focusfl.participation.model import Ids
+from focusfl.problems.loss import LARGE
+
+GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
+TABLE = 1 << 30  # bytes of memory brought to the device for one chunk
+PLANNED = 1 << 24  # slots laid out in one chunk, at most
+WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
+NOBODY = 0  # the branch before those with slots
+PADDING = -1  # the round number of a row that is no round
+
+PerRound = Int[Array | np.ndarray, "*rounds"]
+
+
+class Pace(NamedTuple):
+    """How rounds are best cut up: by what a slot costs beside a compilation."""
+
+    chunk: int  # rounds per call of the compiled program, at most
+    worth: int  # empty slots that cost about as much as compiling another branch
+    most: int  # branches there may be
+
+
+QUICK = Pace(256, 50_000, 6)
+
+
+def pace(size: int, on_cpu: bool) -> Pace:
+    """What was measured for models of this many numbers."""
+    if size <= LARGE:
+        return QUICK
+    # On a CPU clients with large models take turns, and an empty slot costs nothing.
+    return Pace(8, 0, 1) if on_cpu else Pace(256, 5_000, 4)
+
+
+class Plan(NamedTuple):
+    """The rounds of one chunk, or one of them."""
+
+    branch: PerRound
+    round: PerRound
+    active: Int[Array | np.ndarray, "*seeds_and_rounds"]  # |S_r|
+    ids: Int[
+        Array | np.ndarray, "*seeds_and_rounds slots"
+    ]  # who has a slot; N and above: nobody
+    places: Any = None  # where each of ids has its memory; None: at its id
+    spent: Any = None  # whether all vectors are sent by the end; None: no bound on them
+
+
+def slot_sizes(
+    active: Int[np.ndarray, " rounds"],
+    num_clients: int,
+    pace: Pace = QUICK,
+) -> tuple[int, ...]:
+    """Choose the few numbers of slots that waste little on rounds of these sizes.
+
+    The fewest with at most WASTE of all slots empty, or fewer if the run is so short
+    that a branch would not pay; among equally few, the best.
+    """
+    sizes, often = np.unique(active[active > 0], return_counts=True)
+    if not len(sizes):
+        return (1,)
+    work = int((sizes * often).sum())
+    below = np.concatenate([[0], np.cumsum(often)])
+    # For every j: the slots that rounds of up to sizes[j] take, and their branches.
+    cost = sizes * below[1:]
+    chosen: list[tuple[int, ...]] = [(int(size),) for size in sizes]
+    while len(chosen[-1]) < pace.most:
+        if cost[-1] - work <= max(WASTE * cost[-1], pace.worth):
+            break
+        more, best = cost.copy(), list(chosen)
+        for j in range(1, len(sizes)):
+            options = cost[:j] + sizes[j] * (below[j + 1] - below[1 : j + 1])
+            i = int(options.argmin())
+            if options[i] < more[j]:
+                more[j], best[j] = options[i], (*chosen[i], int(sizes[j]))
+        cost, chosen = more, best
+    *smaller, largest = chosen[-1]
+    # A slot for everybody needs no gathering, and is what full participation runs on.
+    everybody = not smaller and largest > 2 / 3 * num_clients
+    return (*smaller, num_clients if everybody else largest)
+
+
+def chunk_rows(
+    rounds: int, longest: int = QUICK.chunk, slots: int = 1, row_bytes: int = 0
+) -> int:
+    """Cut a run into as few chunks as can be, of one length; give that length.
+
+    Those of rounds with many slots are shorter, and so are those whose participants'
+    rows are brought to the device.
+    """
+    most = min(PLANNED, TABLE // row_bytes if row_bytes else PLANNED) // slots
+    longest = max(GRAINS, min(longest, most))
+    chunks, grain = -(-rounds // longest), longest // GRAINS
+    return -(-rounds // (chunks * grain)) * grain
+
+
+def grown(
+    slots: tuple[int, ...], drawn: Sequence[Sequence[Ids]], num_clients: int
+) -> tuple[int, ...]:
+    """Add a number of slots if these are too few for rounds that were not looked at."""
+    largest = max(len(ids) for own in drawn for ids in own)
+    if largest <= slots[-1]:
+        return slots
+    return (*slots, min(num_clients, largest + largest // 8))
+
+
+def plan(
+    drawn: Sequence[Sequence[Ids]],
+    start: int,
+    rows: int,
+    slots: tuple[int, ...],
+    num_clients: int,
+    on_empty: OnEmpty,
+) -> Plan:
+    """Lay out one chunk that begins with round `start`; pad it to so many rows.
+
+    `drawn` holds the rounds of every schedule that runs side by side. They share the
+    branch, which is that of the largest; several have a first axis of their own.
+    """
+    count = len(drawn[0])
+    active = np.zeros((len(drawn), rows), int)
+    active[:, :count] = [[len(ids) for ids in own] for own in drawn]
+    most = active.max(0)
+    branch = NOBODY + 1 + np.searchsorted(slots, most)
+    # With a slot for everybody each has their own, and nothing need be gathered.
+    own = np.take([0, *slots], branch) == num_clients
+    ids = np.tile(num_clients + np.arange(slots[-1]), (len(drawn), rows, 1))
+    for mine, sizes, theirs in zip(ids, active, drawn, strict=True):
+        who = np.concatenate([np.zeros(0, int), *theirs])
+        row = np.repeat(np.arange(rows), sizes)
+        place = np.arange(len(who)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        mine[row, np.where(own[row], who, place)] = who
+    number = np.arange(start, start + rows)
+    if on_empty == "skip":
+        branch[most == 0] = NOBODY
+    branch[count:], number[count:] = NOBODY, PADDING
+    if len(drawn) == 1:
+        active, ids = active[0], ids[0]
+    return Plan(*(a.astype(np.int32) for a in (branch, number, active, ids)))

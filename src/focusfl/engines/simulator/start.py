@@ -1,0 +1,210 @@
+"""Clients before round 0, all at once or some at a time, and after the last round."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from focusfl import tree
+from focusfl.core import Algorithm, Round
+from focusfl.engines.simulator.cohort import (
+    Program,
+    Slots,
+    at,
+    clients_in,
+    collect_one,
+    play,
+    push,
+    settle,
+)
+from focusfl.engines.simulator.compiled import SPREAD, Log, State, log
+from focusfl.engines.simulator.devices import OWN, SAME
+from focusfl.problems import Objective
+from focusfl.problems.loss import size
+from focusfl.tree import Tree
+
+AT_ONCE = 1 << 25  # numbers in the models of clients that start warm together
+
+Ids = Any  # an array of clients; N and above: nobody
+Write = Callable[[Ids, Any], None]  # keeps the memory and steps of some clients
+Read = Callable[[Ids], Any]
+
+
+@partial(jax.jit, static_argnums=(0, 5))
+def begin(
+    program: Program, x0: Tree, data: Tree, held: Tree, key: Any, warm: bool = False
+) -> tuple[State, Log]:
+    """Everybody's state before round 0, after a warm start if that is asked for."""
+
+    def on_each(x0, data, held, key):
+        server, clients, steps = _fresh(program, x0, data)
+        if warm:
+            server, clients = play(
+                program._replace(local_steps=1), _warm_up(program),
+                jnp.arange(len(steps)), None, data, key, server, clients, steps,
+            )  # fmt: skip
+            steps += 1
+        metrics = jax.tree.map(jnp.asarray, program.objective.evaluate(server.x, held))
+        state = State(server, clients, steps, metrics, jnp.array(True))
+        return state, jax.tree.map(lambda a: a[None], log(program, state))
+
+    takes = SAME, OWN, SAME, SAME
+    return program.devices.each(on_each, takes, (SPREAD, SAME))(x0, data, held, key)
+
+
+def begin_on_device(
+    program: Program, x0: Tree, data: Tree, held: Tree, key: Any
+) -> tuple[State, Log]:
+    """Give everybody's state before round 0, warmed up in parts if they are many."""
+    warm = program.algorithm.starts_warm
+    several = program.devices.count > 1  # who all warm up at once
+    if not warm or several or clients_in(data) <= _at_once(x0):
+        return begin(program, x0, data, held, key, warm)
+    state, first = begin(program, x0, data, held, key)
+    theirs = state.clients, state.steps
+
+    def write(ids, rows):
+        nonlocal theirs
+        theirs = _put(theirs, ids, rows)
+
+    server = begin_in_parts(
+        program, x0, data, key, state.server, write, lambda ids: _get(theirs, ids)
+    )
+    clients, steps = theirs
+    return state._replace(server=server, clients=clients, steps=steps), first
+
+
+def abreast(
+    begun: tuple[State, Log],
+    start: tuple[Program, Tree, Tree, Tree],
+    keys: list[Any],
+    rates: int,
+) -> tuple[State, Log]:
+    """Lay runs at several rates side by side, and then those of several seeds.
+
+    `start` is what `begin_on_device` takes before a key.
+    """
+
+    def repeated(begun):
+        return jax.tree.map(lambda a: _repeat(a, rates), begun)
+
+    if len(keys) == 1:
+        return repeated(begun)
+    each = [begun] * len(keys)
+    if keys[0] is not None and start[0].algorithm.starts_warm:
+        each = [begin_on_device(*start, key) for key in keys]
+    return jax.tree.map(lambda *a: jnp.stack(a, -1), *map(repeated, each))
+
+
+def _repeat(a: Array, times: int) -> Array:
+    return jnp.broadcast_to(a[..., None], (*a.shape, times))
+
+
+def begin_in_parts(
+    program: Program,
+    x0: Tree,
+    data: Tree,
+    key: Any,
+    server: Any,
+    write: Write,
+    read: Read,
+) -> Any:
+    """Bring everybody to round 0, some at a time; give the server by then.
+
+    The sum of what they push is that of the parts, one after the other.
+    """
+    total = None
+    for ids in parts(x0, clients_in(data)):
+        rows, ups = _some(program, x0, data, key, ids)
+        total = ups if total is None else tree.add(total, ups)
+        write(ids, rows)
+    if total is None:
+        return server
+    server = _answer(program, server, total)
+    if type(program.algorithm).settle is not Algorithm.settle:
+        for ids in parts(x0, clients_in(data)):
+            clients, steps = read(ids)
+            write(ids, (_settled(program, server, clients, data, ids), steps))
+    return server
+
+
+def parts(x0: Tree, clients: int) -> Iterator[Ids]:
+    """Yield all clients, as many at a time as may be; the last part is padded."""
+    at_once = min(clients, _at_once(x0))
+    for first in range(0, clients, at_once):
+        yield np.arange(first, first + at_once)
+
+
+def leave(program: Program, clients: Any, data: Tree, ids: Ids | None = None) -> Any:
+    """Everybody's memory, or that of some, in the coordinates of the model."""
+    return clients if as_they_are(program) else _leave(program, clients, data, ids)
+
+
+def as_they_are(program: Program) -> bool:
+    """Whether clients work in the coordinates of the model, as almost always."""
+    objective = type(program.objective)
+    return objective.enter is Objective.enter and objective.collect is Objective.collect
+
+
+@partial(jax.jit, static_argnums=0)
+def _leave(program: Program, clients: Any, data: Tree, ids: Ids | None) -> Any:
+    mine = data if ids is None else _get(data, ids)
+    one = partial(collect_one, program)
+    return jax.vmap(one, axis_size=clients_in(mine))(clients, mine)
+
+
+@partial(jax.jit, static_argnums=0)
+def _some(
+    program: Program, x0: Tree, data: Tree, key: Any, ids: Ids
+) -> tuple[Any, Any]:
+    """The memory and steps of some clients; what they push in all, if they do."""
+    mine, rd = _get(data, ids), _warm_up(program)
+    server, clients, steps = _fresh(program, x0, mine)
+    if not program.algorithm.starts_warm:
+        return (clients, steps), None
+    program, there = program._replace(local_steps=1), ids < rd.num_clients
+    slots = Slots(ids, there, None, clients, steps)
+    clients, total = push(program, rd, slots, mine, key, server)
+    return (clients, steps + 1), total
+
+
+@partial(jax.jit, static_argnums=0)
+def _answer(program: Program, server: Any, total: Any) -> Any:
+    return program.algorithm.update(server, total, _warm_up(program))
+
+
+@partial(jax.jit, static_argnums=0)
+def _settled(program: Program, server: Any, clients: Any, data: Tree, ids: Ids) -> Any:
+    return settle(program, _warm_up(program), server, clients, _get(data, ids))
+
+
+_get = jax.jit(at)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _put(table: Tree, ids: Ids, rows: Tree) -> Tree:
+    return jax.tree.map(lambda a, b: a.at[ids].set(b, mode="drop"), table, rows)
+
+
+def _fresh(program: Program, x0: Tree, data: Tree) -> tuple[Any, Any, Array]:
+    """The server, and the memory and steps of clients who have done nothing yet."""
+    many = clients_in(data)
+    server, client = program.algorithm.init(x0)
+    # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
+    client = jax.tree.map(lambda a: jnp.int32(a) if isinstance(a, int) else a, client)
+    clients = jax.tree.map(lambda a: jnp.broadcast_to(a, (many, *jnp.shape(a))), client)
+    clients = jax.vmap(program.objective.enter, axis_size=many)(clients, data)
+    return server, clients, jnp.zeros(many, jnp.int32)
+
+
+def _warm_up(program: Program) -> Round:
+    everybody = program.devices.num_clients
+    return Round(-1, 0.0, 1, everybody, everybody)
+
+
+def _at_once(x0: Tree) -> int:
+    return max(1, AT_ONCE // size(x0))

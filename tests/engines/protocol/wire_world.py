@@ -1,0 +1,303 @@
+"""A server, its sites and the unreliable space between them, in one process.
+
+Every event is a method; after each, `check` compares with the oracle.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from helpers import quadratic, same
+from wire_oracle import Oracle
+
+from focusfl import Focus, tree
+from focusfl.engines.protocol import Hub, Refused, Site, files, tracking_gap
+
+LR, DIM = 0.05, 3
+
+
+def scratch():
+    """A folder for a while; in memory where we can, where an fsync costs nothing."""
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+class Killing:
+    """The operating system, up to the moment of death: before its n-th call."""
+
+    def __init__(self, os, calls):
+        self.os, self.calls = os, calls
+
+    def __getattr__(self, name):
+        found = getattr(self.os, name)
+        if name not in ("open", "fchmod", "fsync", "replace"):
+            return found
+
+        def call(*arguments):
+            self.calls -= 1
+            if self.calls < 0:
+                raise Killed
+            return found(*arguments)
+
+        return call
+
+
+POINTS = 8  # of a site: the lock, then open, fchmod, fsync, replace, open, fsync
+REPLACED = 4  # calls, of a server, after which the new checkpoint is there
+
+
+def killed_at(point, action):
+    """Die at the given point of writing a file, if the action writes one."""
+    system = files.os
+    files.os = Killing(system, point)
+    try:
+        return action()
+    except Killed:
+        return None
+    finally:
+        files.os = system
+
+
+def noisy_grads(problem):
+    """Gradients that differ with the number of those before: a cursor that counts."""
+
+    def grad(i):
+        return lambda x, batch: (
+            problem.H[i] @ x - problem.h[i] + 0.1 * np.cos(batch.number + i)
+        )
+
+    return [grad(i) for i in range(problem.num_clients)]
+
+
+class World:
+    """One job, and all that may happen to it."""
+
+    def __init__(self, algorithm, folder, num_clients=3, local_steps=2, copies=False):
+        self.algorithm, self.folder, self.copies = algorithm, folder, copies
+        self.local_steps = local_steps
+        self.x0 = np.linspace(-1, 1, DIM)
+        problem = quadratic(num_clients, DIM)
+        self.grads = noisy_grads(problem)
+        self.names = [f"site-{i}" for i in range(num_clients)]
+        self.sites = [Site(algorithm, folder, "job", name) for name in self.names]
+        self.oracle = Oracle(algorithm, self.x0, self.grads, LR, local_steps)
+        self.requests = []  # (client, message) on their way
+        self.replies = []
+        self.lost_at = {}  # the last number given out when a client's disk was lost
+        self.backups = {}
+        self.may_restart = False  # somebody has reported a loss
+        self.events = {"applied": 0, "refused": 0, "lost": 0, "late": 0}
+        self.hub = self.open()
+
+    def open(self):
+        return Hub(
+            self.algorithm, self.x0, self.names, self.folder, job="job", lr=LR,
+            local_steps=self.local_steps, copies=self.copies,
+        )  # fmt: skip
+
+    # Ordinary events.
+
+    def ask(self, i):
+        """Ask client i, unless it was counted; an answer it owes becomes void."""
+        if self.names[i] in self.hub.counted:
+            return
+        self.requests.append((i, self.hub.request(self.names[i])))
+        self.oracle.ask(self.hub.books.clock)
+
+    def ask_free(self, i):
+        if self.names[i] in self.hub.free:
+            self.ask(i)
+
+    def carry(self, k, remove=True, point=None, goodbye=False):
+        """Bring the k-th request to its site, whose reply sets out."""
+        if not self.requests:
+            return
+        i, message = self.requests[k % len(self.requests)]
+        if remove:
+            self.requests.pop(k % len(self.requests))
+        site = self.sites[i]
+
+        def answer():
+            if goodbye:
+                return site.goodbye(message)
+            return site.answer(message, self.grads[i])
+
+        try:
+            reply = answer() if point is None else killed_at(point, answer)
+        except Refused:
+            return
+        except ValueError:
+            assert goodbye  # not every algorithm has one
+            return
+        if reply is not None:
+            self.replies.append((i, reply))
+
+    def bring(self, k, remove=True):
+        """Bring the k-th reply to the server."""
+        if not self.replies:
+            return
+        i, reply = self.replies[k % len(self.replies)]
+        if remove:
+            self.replies.pop(k % len(self.replies))
+        before = self.hub.books
+        verdict = self.hub.receive(self.names[i], reply)
+        self.events[verdict.status] += 1
+        if verdict.applied:
+            entry = self.hub.books.ledger[self.names[i]]
+            self.events["late"] += entry.made < self.hub.books.current
+            zero = (lambda x, batch: 0 * x) if entry.gone else None
+            self.oracle.count(i, entry.applied, zero)
+        else:
+            assert self.hub.books is before
+            self.may_restart |= verdict.status == "lost" and not self.copies
+
+    def close(self):
+        epoch, waits = self.hub.epoch, self.hub._rules.waits(self.hub.books)
+        self.hub.close_round()
+        if not waits:
+            self.oracle.close()
+        self.settle_epoch(epoch)
+        self.oracle.save()
+
+    def settle_epoch(self, epoch):
+        if self.hub.epoch > epoch:
+            assert self.hub.epoch == epoch + 1 and self.may_restart
+            self.oracle.begin(self.oracle.server.x)
+            self.may_restart = False
+
+    def play(self, i, goodbye=False):
+        """Client i takes part, and nothing goes wrong."""
+        if self.names[i] not in self.hub.free:
+            return
+        self.ask(i)
+        before = len(self.replies)
+        self.carry(-1, goodbye=goodbye)
+        if len(self.replies) > before:
+            self.bring(-1)
+
+    # Faults.
+
+    def lose_request(self, k):
+        if self.requests:
+            self.requests.pop(k % len(self.requests))
+
+    def lose_reply(self, k):
+        if self.replies:
+            self.replies.pop(k % len(self.replies))
+
+    def wipe(self, i):
+        """Client i loses its disk."""
+        self.sites[i]._path.unlink(missing_ok=True)
+        self.lost_at[i] = self.hub.books.clock
+
+    def rewind(self, i):
+        """Client i gets back what was on its disk at an earlier time."""
+        path = self.sites[i]._path
+        now = path.read_bytes() if path.exists() else None
+        before, self.backups[i] = self.backups.get(i), now
+        if before is not None:
+            path.write_bytes(before)
+            self.lost_at[i] = self.hub.books.clock
+
+    def crash_hub(self):
+        """The server dies and comes back, with what is on disk."""
+        self.hub.close()
+        self.oracle.roll_back()
+        self.may_restart = False
+        self.hub = self.open()
+        self.oracle.save()
+
+    def crash_closing(self, point):
+        """The server dies while it writes the checkpoint of a round."""
+        before, waits = self.hub.books, self.hub._rules.waits(self.hub.books)
+        killed_at(point, self.hub.close_round)
+        if point >= REPLACED:  # the new checkpoint is there
+            if not waits:
+                self.oracle.close()
+            self.hub.close()
+            restart, self.may_restart = self.may_restart, False
+            self.hub = self.open()
+            self.may_restart = restart
+            self.settle_epoch(before.epoch)
+            self.may_restart = False
+            self.oracle.save()
+        else:
+            self.crash_hub()
+
+    def crash_opening(self, point):
+        """The server dies, and dies again while it comes back."""
+        self.hub.close()
+        hub = killed_at(point, self.open)
+        if hub:
+            hub.close()
+        self.crash_hub()
+
+    def forget(self, i):
+        """The operator gives client i up for good."""
+        if self.names[i] in self.hub.counted:
+            return
+        epoch, applied = self.hub.epoch, self.hub.applied[self.names[i]]
+        self.hub.forget(self.names[i])
+        if self.hub.epoch > epoch:
+            self.oracle.begin(self.oracle.server.x)
+            self.may_restart = False
+        elif applied:
+            assert self.copies
+            self.oracle.ask(self.hub.books.clock)
+            self.oracle.count(i, self.hub.books.clock, lambda x, batch: 0 * x)
+            self.lost_at[i] = self.hub.books.clock
+        self.oracle.save()
+
+    def save(self):
+        self.hub.save()
+        self.oracle.save()
+
+    def give_up(self, i):
+        self.hub.give_up(self.names[i])
+
+    def new_epoch(self):
+        self.hub.new_epoch()
+        self.oracle.begin(self.oracle.server.x)
+        self.oracle.save()
+        self.may_restart = False
+
+    # What must hold after each of them.
+
+    def check(self):
+        books, oracle = self.hub.books, self.oracle
+        assert books.current == oracle.index
+        assert same(books.server, oracle.server)
+        assert [self.names[i] for i in oracle.counted] == list(books.counted)
+        if oracle.counted:
+            assert same(books.total, oracle.total)
+        assert len(books.kept) <= len(self.sites)
+        memories = []
+        for i, site in enumerate(self.sites):
+            entry = books.ledger[site.site]
+            assert (entry.applied > 0) == (i in oracle.contributed)
+            assert entry.number == oracle.numbers[i]
+            if not entry.applied:
+                continue
+            state = site._load()
+            held = [state.acked, state.pending] if state else []
+            held = [s for s in held if (s.seq, s.digest) == entry[:2]]
+            if not held:
+                # Made before the loss, it may have counted since.
+                assert entry.applied <= self.lost_at.get(i, -1)
+                continue
+            (slot,) = held
+            memories.append(slot.memory)
+            if slot is state.pending:
+                assert same(slot.memory, oracle.pushed[i])
+            else:
+                assert same(slot.memory, oracle.memory[i][slot.through])
+        if isinstance(self.algorithm, Focus) and len(memories) == len(
+            oracle.contributed
+        ):
+            y = tree.add(books.server.y, books.total["y"])
+            held = books.server._replace(y=y)
+            assert tracking_gap(held, memories, len(self.sites)) < 1e-12
