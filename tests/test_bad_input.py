@@ -12,6 +12,7 @@ import pytest
 
 import focusfl as ff
 from focusfl import data, participation, problems
+from focusfl.experiment import config
 from focusfl.problems import vision
 
 NAN, INF = float("nan"), float("inf")
@@ -82,6 +83,7 @@ BAD: dict[str, tuple] = {
               "nowhere", ""),
     "parts": (None, "a", 5, [], {}, Odd(), [[0.5]], [["a"]], [[]], [[9]], [[-1]],
               [None], [5]),
+    "text": (5, "", NAN, [], {}, True),
     "table": (None, "a", 5, [], {}, Odd()),
     "logs": (None, 5, [], Odd(), {"a": 5}, {"a": {"messages": 5}}, {"a": {}}, {},
              "nowhere"),
@@ -108,6 +110,13 @@ def loss(params, samples):
     return (samples["x"] @ params["w"] - samples["y"]) ** 2
 
 
+LAWS: dict[str, dict[str, Any]] = {
+    "full": {}, "uniform": {"m": 1}, "bernoulli": {"p": 0.5},
+    "weighted": {"m": 1, "w": [1, 2]}, "markov": {"p": 0.5, "wake": 0.5},
+    "cyclic": {"m": 1}, "diurnal": {"p": 0.2, "amplitude": 0.5, "period": 9},
+    "correlated": {"p": 0.2, "outage": 0.5, "groups": 2}, "adversarial": {"gap": 3},
+    "trace": {"avail": [[1, 0], [0, 1]]}, "replay": {"masks": [[1, 0]]},
+}  # fmt: skip
 RNG = np.random.default_rng(0)
 ROWS, ANSWERS = RNG.standard_normal((3, 5, 2)), RNG.standard_normal((3, 5))
 CLASSES = np.arange(20) % 3
@@ -294,6 +303,48 @@ MADE = {
         for kind in (ff.FedAvg, ff.FedAWE, ff.FedVARP, ff.MIFA)
     },
 }  # fmt: skip
+
+STUDY = {
+    "rounds": 5,
+    "lr": 1e-3,
+    "problem": {"kind": "ridge", "num_clients": 4, "dim": 2, "rows": 3},
+    "participation": {"full": {}},
+    "algorithms": {"focus": {}},
+}
+TABLES_OF_A_STUDY = each("table", "stop", "problem", "participation", "algorithms")
+SETTINGS = {
+    "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",
+    "seed": "seed", "seeds": "count", "every": "count", "devices": "count",
+    **each("word", "on_empty", "client_state"), **TABLES_OF_A_STUDY,
+}  # fmt: skip
+IN_TOML = (str, int, float, bool, list, dict)  # all that a file can say
+
+
+def said_in_toml(kind: str, name: str) -> list[Any]:
+    huge = [10**30] if kind in ("count", "seed") else []
+    values = [value for value in BAD[kind] if isinstance(value, IN_TOML)] + huge
+    fine = {"lr": [[1]], "local_steps": [[1]], "seeds": [[1]], "stop": [{}]}  # grids
+    return [value for value in values if value not in fine.get(name, [])]
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [(n, v) for n, kind in SETTINGS.items() for v in said_in_toml(kind, n)],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(as_a_user, name, value):
+    with pytest.raises(ValueError) as refused:
+        config.parse({**STUDY, name: value}, "study")
+    assert clear(str(refused.value), name), refused.value
+
+
+@pytest.mark.parametrize("kind", participation.PARTICIPATION)
+@pytest.mark.parametrize("value", BAD["count"])
+def test_no_number_of_clients_no_law(as_a_user, kind, value):
+    law = ff.participation.PARTICIPATION[kind](**LAWS[kind])
+    for ask in (law.check, law.marginals):
+        with pytest.raises(ValueError, match="num_clients"):
+            ask(value)
+
 
 CASES = [
     pytest.param(made, name, value, id=f"{label}-{name}-{number}")

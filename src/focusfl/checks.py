@@ -19,6 +19,8 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(
             f"{name} must be a whole number of at least {least}; got {shown(value)}."
         )
+    if int(value) >= 2**63 and least:  # seeds may be as large as they like
+        raise ValueError(f"{name} must be below 2^63; got {value:.3g}.")
 
 
 def check_seed(name: str, value: Any) -> None:

@@ -53,9 +53,9 @@ def both(algorithm, problem, who, **more):
     return apart(one, many)
 
 
-def each(algorithm, problem, who):
+def each(algorithm, problem, who, **more):
     """Runs side by side."""
-    how = {"rounds": 40, "lrs": [0.01, 0.02], "seed": [0, 3]}
+    how = {"rounds": 40, "lrs": [0.01, 0.02], "seed": [0, 3], **more}
     ones = ff.sweep(algorithm, problem, who, **how)
     manys = ff.sweep(algorithm, problem, who, devices=jax.device_count(), **how)
     return max(map(apart, ones, manys))
@@ -130,7 +130,9 @@ def on_one_machine():
     )
     found["fewer clients than devices"] = both(ff.Focus(), quadratic(3), Cyclic(2))
     found["empty rounds"] = both(ff.MIFA(), quick, Bernoulli(0.01), on_empty="step")
-    found["divergence"] = both(ff.FedAvg(), quick, some, lr=5.0)
+    found["divergence"] = both(ff.FedAvg(), quick, some, lr=5.0, throw=None)
+    found["a target"] = both(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.5))
+    found["targets"] = each(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.8))
     found["sweep"] = each(ff.Focus(warm_start=True), drawn, Bernoulli(0.02))
     found["study"] = studied()
     simulator.pace = lambda *_: plan.Pace(8, 50, 3)  # some chunks where there is one

@@ -50,7 +50,7 @@ def test_loop_and_simulate_agree(alg, on_empty, local_steps):
     slow, fast = (
         run(
             alg, problem, ff.participation.Replay(masks), rounds=300, lr=0.03,
-            local_steps=local_steps, on_empty=on_empty, record="model",
+            local_steps=local_steps, on_empty=on_empty, record="model", throw=None,
         )
         for run in (ff.loop, ff.simulate)
     )  # fmt: skip
@@ -72,10 +72,11 @@ def test_nested_models_run_in_both_engines(alg, dtype):
     problem = Nested(dtype)
     slow, fast = (
         run(
-            alg, problem, ff.participation.Uniform(2), rounds=50, lr=0.02, local_steps=3
+            alg, problem, ff.participation.Uniform(2), rounds=50, lr=0.02,
+            local_steps=3, throw=None,
         )
         for run in (ff.loop, ff.simulate)
-    )
+    )  # fmt: skip
     assert fast.x["out"]["w"].dtype == slow.x["out"]["w"].dtype == dtype
     size = 1 + np.abs(slow.x["out"]["w"]).max()
     assert gap(slow.x, fast.x) < size * (1e-12 if dtype == "float64" else 1e-5)
@@ -87,7 +88,7 @@ def test_numpy_jax_and_torch_leaves_give_the_same_run(alg):
         runs = [
             ff.loop(
                 alg, quadratic(), ff.participation.Uniform(3), rounds=30, lr=0.05,
-                local_steps=3, record="model", array=array,
+                local_steps=3, record="model", array=array, throw=None,
             )
             for array in (np.asarray, jnp.asarray, torch.asarray)
         ]  # fmt: skip
@@ -98,13 +99,10 @@ def test_numpy_jax_and_torch_leaves_give_the_same_run(alg):
 def test_a_sweep_equals_its_runs():
     problem, who = quadratic(), ff.participation.Bernoulli(0.4)
     lrs = [0.01, 0.05, 50.0]
-    together = ff.sweep(
-        ff.Focus(), problem, who, lrs=lrs, rounds=300, local_steps=3, record="model"
-    )
+    how = {"rounds": 300, "local_steps": 3, "record": "model", "throw": None}
+    together = ff.sweep(ff.Focus(), problem, who, lrs=lrs, **how)
     for lr, result in zip(lrs, together, strict=True):
-        alone = ff.simulate(
-            ff.Focus(), problem, who, lr=lr, rounds=300, local_steps=3, record="model"
-        )
+        alone = ff.simulate(ff.Focus(), problem, who, lr=lr, **how)
         assert result.diverged_at == alone.diverged_at
         if alone.diverged_at is None:
             assert gap(result.clients, alone.clients) < 1e-11

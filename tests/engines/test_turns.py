@@ -9,7 +9,8 @@ import focusfl as ff
 from focusfl import tree
 from focusfl.engines.simulator import cohort as one_round
 
-HOW = {"rounds": 40, "lr": 0.03, "local_steps": 4}  # Hessians are made diagonal
+# Hessians are made diagonal.
+HOW = {"rounds": 40, "lr": 0.03, "local_steps": 4, "throw": None}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -62,6 +62,14 @@ def test_shares_add_up_to_the_chance_that_anybody_is_there(outage, groups):
     assert abs(law.marginals(n).q.sum() - (1 - empty)) < 1e-12
 
 
+def test_a_long_day_is_averaged_over_some_of_its_times(monkeypatch):
+    """Everybody at once and down to nobody: the roughest day of some ten clients."""
+    law = Diurnal(0.5, 1.0, 8192, phase=0.0)
+    some = law.marginals(20).q
+    monkeypatch.setattr("focusfl.participation.diurnal.TIMES", 8192)
+    assert np.abs(some / law.marginals(20).q - 1).max() < 1e-12
+
+
 @pytest.mark.parametrize(
     "law",
     [

@@ -49,6 +49,20 @@ class Net(nnx.Module):
         return self.layers[1](jax.nn.relu(self.layers[0](x)))
 
 
+def test_a_mean_is_refused_of_modules_too():
+    def mean(model, samples):
+        return loss(model, samples).mean()
+
+    eqx_net = eqx.nn.MLP(4, 3, 6, 1, key=jax.random.key(0))
+    for make, net in [
+        (ff.problems.from_flax, Net(nnx.Rngs(0))),
+        (ff.problems.from_equinox, eqx_net),
+    ]:
+        each = (lambda m, s: mean(jax.vmap(m), s)) if net is eqx_net else mean
+        with pytest.raises(ValueError, match=r"loss of each sample.* got shape \(\)"):
+            make(net, each, CLIENTS, **OPTIONS)
+
+
 def with_nnx():
     net = Net(nnx.Rngs(0))
     return ff.problems.from_flax(net, loss, CLIENTS, **OPTIONS), lambda x: [

@@ -192,10 +192,10 @@ def _problem(table: dict[str, Any]) -> Problem:
 
 def _stop(said: schema.Stop, problem: Problem) -> Stop:
     """When runs have done enough, by metrics that the problem has."""
-    import jax
-
     stop = _made(("stop",), Stop, said)
     if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
+        import jax  # which the clients of a deployment may lack
+
         evaluate = problem.objective.evaluate
         with jax.enable_x64(problem.dtype == "float64"):
             known = jax.eval_shape(evaluate, problem.x0, problem.held)

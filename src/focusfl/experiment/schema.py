@@ -17,9 +17,10 @@ from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Few = Annotated[int, Field(ge=1, le=100_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 StepSizes = Positive | list[Positive] | Literal["auto"]
 Counts = Count | list[Count]
 Models = Literal["last", "all", "none"]
@@ -57,12 +58,12 @@ class Stop(Strict):
 class Settings(Strict):
     """Algorithms x participation models x step sizes x seeds on one problem."""
 
-    name: str = said("study", "names the folder of results")
+    name: Annotated[str, Field(min_length=1)] = said("study", "names the folder")
     rounds: Count
     lr: StepSizes = Field(description="step size; several are a grid")
     local_steps: Counts = said(1, "gradients per participant and round")
     seed: Seed | None = said(None, "of participation and batches")
-    seeds: Count | list[Seed] | None = said(None, "how many, from 0, or which")
+    seeds: Few | list[Seed] | None = said(None, "how many, from 0, or which")
     every: Count = said(1, "rounds from one evaluation to the next")
     on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
     client_state: ClientState = said("auto", "where clients' memory is")
@@ -139,6 +140,8 @@ def _words(kind: Any, metadata: Any = ()) -> list[str]:
     for bound in metadata:
         if getattr(bound, "ge", None) is not None:
             word += f" of at least {bound.ge}"
+        if getattr(bound, "le", None) is not None:
+            word += f" and at most {bound.le}"
         if getattr(bound, "gt", None) is not None:
             word = "positive and finite"
     return [word]
@@ -167,7 +170,7 @@ def contender(kind: str, as_published: bool) -> type[Strict]:
     own = {
         "lr": (StepSizes | None, None),
         "local_steps": (Counts | None, None),
-        "noise": (Annotated[float, Field(ge=0)], 0.0),
+        "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
         "as_published": (bool, False),
     }
     return _model(kind, kinds[kind], own)

@@ -197,11 +197,6 @@ def sweep(
     stop = stop or Stop()
     many = problem.num_clients
     spread = devices_for(devices, many, client_state, checkpoint)
-    if state_dir is not None and client_state in ("device", "host"):
-        raise ValueError(
-            'state_dir is for client_state="disk" or "auto"; got '
-            f"state_dir={state_dir!r} and client_state={client_state!r}."
-        )
     drawn = Drawn(participation, many, rounds, seeds)
     active = drawn.active
     own_pace = pace(size(x0), jax.default_backend() == "cpu")
