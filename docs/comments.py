@@ -8,8 +8,8 @@ import re
 
 import griffe
 
-SIBLING = "engines.simulate.simulate"
-LIKE = ("engines.simulate.sweep", "engines.loop.loop")
+SIBLING = "engines.simulator.api.simulate"
+LIKE = ("engines.simulator.api.sweep", "engines.reference.loop")
 
 
 class Comments(griffe.Extension):

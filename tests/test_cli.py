@@ -41,7 +41,7 @@ def focusfl(tmp_path):
     def run(*arguments):
         return subprocess.run(
             [sys.executable, "-m", "focusfl.cli", *map(str, arguments)],
-            capture_output=True, text=True, cwd=tmp_path, timeout=120,
+            capture_output=True, text=True, cwd=tmp_path, timeout=900,
         )  # fmt: skip
 
     return run
@@ -179,7 +179,7 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing_half_written(tmp_path):
         assert "running" in running.stderr.readline()
         running.send_signal(signal.SIGINT)
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=600)
     assert running.returncode == 130
     assert "interrupted" in said and "Traceback" not in said
     assert not (tmp_path / "runs").exists()

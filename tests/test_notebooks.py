@@ -16,7 +16,7 @@ every_book = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_it_runs(path, tmp_path):
     book = nbformat.read(path, as_version=4)
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(book, timeout=120, resources=place).execute()
+    nbclient.NotebookClient(book, timeout=900, resources=place).execute()
 
 
 @every_book

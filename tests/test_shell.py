@@ -22,7 +22,7 @@ from focusfl.data import places
 def focusfl(*arguments, **env):
     command = [sys.executable, "-m", "focusfl.cli", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | env, timeout=120
+        command, capture_output=True, text=True, env=os.environ | env, timeout=900
     )
 
 

@@ -111,7 +111,7 @@ def test_an_interrupt_stops_all_that_was_started(tmp_path):
         assert len(lines) == 4 and all(line.alive for line in lines)
         begun = status.last_event(tmp_path / "runs/deploy-study", "begin")
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=600)
     assert running.returncode == 130 and "Traceback" not in said
     lines = status.look(tmp_path / "runs/deploy-study")
     assert len(lines) == 4 and not any(line.alive for line in lines)

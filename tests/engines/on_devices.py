@@ -135,7 +135,9 @@ def on_one_machine():
     found["targets"] = each(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.8))
     found["sweep"] = each(ff.Focus(warm_start=True), drawn, Bernoulli(0.02))
     found["study"] = studied()
-    simulator.pace = lambda *_: plan.Pace(8, 50, 3)  # some chunks where there is one
+    simulator.chunk_policy = lambda *_: plan.ChunkPolicy(
+        8, 50, 3
+    )  # some chunks where there is one
     found["checkpoint"] = resumed(drawn, few)
     return {
         "gaps": found,

@@ -20,7 +20,7 @@ HOW = {"rounds": 90, "lr": 0.02, "local_steps": 2}
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Ten chunks or so where there would be one."""
-    monkeypatch.setattr(simulator, "pace", lambda *_: plan.Pace(8, 50, 3))
+    monkeypatch.setattr(simulator, "pace", lambda *_: plan.ChunkPolicy(8, 50, 3))
 
 
 CASES = [

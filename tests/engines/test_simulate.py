@@ -10,7 +10,7 @@ from helpers import Nested, quadratic, some_masks, squares
 import focusfl as ff
 from focusfl.engines.simulator import api as simulator
 from focusfl.engines.simulator import layout as plan
-from focusfl.engines.simulator.layout import slot_sizes
+from focusfl.engines.simulator.layout import cohort_sizes
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
@@ -105,17 +105,17 @@ def test_progress_is_told_and_ends_at_the_last_round(run):
 @pytest.mark.parametrize("rounds", [500, 20_000])
 def test_slots_waste_little(law, rounds):
     active = ff.participation.masks(law, 64, rounds, seed=0).sum(1)
-    slots = slot_sizes(active, 64)
+    slots = cohort_sizes(active, 64)
     used = np.array(slots)[np.searchsorted(slots, active[active > 0])].sum()
     assert len(slots) <= 6 and active.max() <= slots[-1] <= 64
     assert used - active.sum() <= max(0.15 * used, 50_000) or len(slots) == 6
 
 
 def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
-    often = plan.Pace(chunk=64, worth=0, most=6)
+    often = plan.ChunkPolicy(chunk=64, worth=0, most=6)
     monkeypatch.setattr(simulator, "pace", lambda *_: often)
     masks = some_masks(rounds=60)
-    assert len(slot_sizes(masks.sum(1), 6, often)) > 1
+    assert len(cohort_sizes(masks.sum(1), 6, often)) > 1
     slow, fast = (
         run(ff.Focus(), quadratic(), Replay(masks), rounds=60, lr=0.05, local_steps=3)
         for run in (ff.loop, ff.simulate)

@@ -85,7 +85,7 @@ def made_up(tmp_path):
 def focusfl(*arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "focusfl.cli", *map(str, arguments)],
-        capture_output=True, text=True, timeout=120, env=os.environ | environment,
+        capture_output=True, text=True, timeout=900, env=os.environ | environment,
     )  # fmt: skip
 
 

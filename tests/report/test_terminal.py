@@ -82,7 +82,7 @@ def in_a_terminal(words, folder, columns=80):
             break
         parts.append(part)
     os.close(ours)
-    assert running.wait(timeout=120) == 0
+    assert running.wait(timeout=900) == 0
     return b"".join(parts).decode(errors="replace")
 
 
@@ -193,7 +193,7 @@ def test_an_interrupt_keeps_what_has_ended_though_it_was_not_first(tmp_path):
         late.cancel()
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
-        rest = running.communicate(timeout=60)[1]
+        rest = running.communicate(timeout=600)[1]
     assert running.returncode == 130 and "Traceback" not in rest
     ended = sum("error" in line for line in [*said, *rest.splitlines()])
     told = re.search(r"(\d+) of 12 runs have ended and are kept in out", rest)

@@ -22,21 +22,32 @@ from focusfl.checks import check_seed
 from focusfl.core import Algorithm
 from focusfl.engines.rest import warn
 from focusfl.engines.simulator import compiled, memory
-from focusfl.engines.simulator.cache import Table
-from focusfl.engines.simulator.checkpoint import CODE, Facts, digest, keeping, words
+from focusfl.engines.simulator.cache import ClientCache
+from focusfl.engines.simulator.checkpoint import (
+    CODE,
+    Facts,
+    digest,
+    open_checkpoint,
+    words,
+)
 from focusfl.engines.simulator.chunks import Layout
 from focusfl.engines.simulator.cohort import Program
 from focusfl.engines.simulator.compiled import Bounds
 from focusfl.engines.simulator.devices import Devices, devices_for
 from focusfl.engines.simulator.driver import run_chunks
-from focusfl.engines.simulator.layout import chunk_rows, pace, slot_sizes
+from focusfl.engines.simulator.layout import chunk_policy, chunk_rows, cohort_sizes
 from focusfl.engines.simulator.logs import (
     fetch,
     one_of,
     result_of,
 )
-from focusfl.engines.simulator.schedule import Drawn
-from focusfl.engines.simulator.start import abreast, begin, begin_on_device, leave
+from focusfl.engines.simulator.schedule import ScheduleBuffer
+from focusfl.engines.simulator.start import (
+    begin,
+    begin_on_device,
+    stack_runs,
+    to_model_coordinates,
+)
 from focusfl.engines.spec import (
     STEPS,
     ClientState,
@@ -197,11 +208,11 @@ def sweep(
     stop = stop or Stop()
     many = problem.num_clients
     spread = devices_for(devices, many, client_state, checkpoint)
-    drawn = Drawn(participation, many, rounds, seeds)
+    drawn = ScheduleBuffer(participation, many, rounds, seeds)
     active = drawn.active
-    own_pace = pace(size(x0), jax.default_backend() == "cpu")
-    sizes = [[len(ids) for ids in own] for own in spread.deal(drawn.ahead)]
-    slots = slot_sizes(np.max(sizes, 0), spread.share, own_pace)
+    policy = chunk_policy(size(x0), jax.default_backend() == "cpu")
+    sizes = [[len(ids) for ids in own] for own in spread.shard(drawn.ahead)]
+    slots = cohort_sizes(np.max(sizes, 0), spread.clients_per_device, policy)
     objective, data = problem.fast(local_steps)
     sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
     skips = on_empty == "skip" and (sometimes or len(seeds) > 1 and not drawn.all)
@@ -210,8 +221,8 @@ def sweep(
         int(min(every, STEPS - 1)), skips,
     )  # fmt: skip
     x64 = jax.enable_x64(problem.dtype == "float64")
-    kept_in = keeping(checkpoint, checkpoint_every)
-    with x64, memory.explained(slots[-1]), kept_in as kept:
+    kept_in = open_checkpoint(checkpoint, checkpoint_every)
+    with x64, memory.hint_on_oom(slots[-1]), kept_in as kept:
         x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
         keys = [batch_stream(objective, own) for own in seeds]
         key = keys[0]
@@ -229,14 +240,14 @@ def sweep(
         if where == "device":
             state, first = begin_on_device(*start, key)
         else:
-            table = Table(where == "disk", state_dir, kept)
+            table = ClientCache(where == "disk", state_dir, kept)
             state, first = table.begin(*start, key, rounds * slots[-1])
         at_x0 = {name: a[0] for name, a in first.metrics.items()}
         limit, targets = limit_of(at_x0), stop.targets(at_x0)
         run, own = compiled.chunk, rates[0]
         if runs > 1:
             run, own = compiled.chunks, rates
-            state, first = abreast((state, first), start, keys, len(rates))
+            state, first = stack_runs((state, first), start, keys, len(rates))
         if len(seeds) > 1 and key is not None:
             key = jnp.stack(keys)
         over = spent_by(stop, algorithm, many)
@@ -248,7 +259,7 @@ def sweep(
         step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
         fixed = step, Bounds(bound, jnp.int32(rounds), targets), data, held, key
         rows = chunk_rows(
-            rounds, own_pace.chunk, spread.count * slots[-1], needs.row if table else 0
+            rounds, policy.chunk, spread.count * slots[-1], needs.row if table else 0
         )
         layout = Layout(program, drawn, rounds, rows, on_empty, over)
 
@@ -278,13 +289,13 @@ def sweep(
                 coming, rounds, state, first, kept, table, stop.watch(progress, began),
             )  # fmt: skip
             if table:
-                clients = table.leave(anywhere, x0, data)
+                clients = table.export(anywhere, x0, data)
         axes, results = (runs > 1) + (len(seeds) > 1), []
         for s, k in product(range(len(seeds)), range(len(rates))):
             one = partial(one_of, (k, s)[:axes])
             server, met = one(state.server), bool(one(state.met))
             if table is None:
-                clients = leave(anywhere, one(state.clients), data)
+                clients = to_model_coordinates(anywhere, one(state.clients), data)
                 clients = jax.tree.map(spread.fetch, clients)
             result = result_of(
                 algorithm, many, local_steps, float(rates[k]), one(whole),

@@ -19,18 +19,18 @@ from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.layout import Plan
 from focusfl.engines.simulator.rows import Ids, Store
 from focusfl.engines.simulator.start import (
-    as_they_are,
     begin,
     begin_in_parts,
-    leave,
+    in_model_coordinates,
     parts,
+    to_model_coordinates,
 )
 from focusfl.tree import Tree
 
 GRAINS = 8  # a table has a power of two of rows, or some eighths between two
 
 
-class Table:
+class ClientCache:
     """Rows of a store on the device. Use it as a context: it has a thread."""
 
     def __init__(self, on_disk: bool, folder: str | Path | None, kept: Checkpoint):
@@ -48,7 +48,7 @@ class Table:
         self._coming: Future | None = None  # the table of the chunk after
         self._writing: Future | None = None
 
-    def __enter__(self) -> "Table":
+    def __enter__(self) -> "ClientCache":
         self._thread = ThreadPoolExecutor(1)
         return self
 
@@ -66,7 +66,7 @@ class Table:
         state, first = begin(program, x0, anybody, held, key)
         row = jax.tree.map(lambda a: np.asarray(a[0]), (state.clients, state.steps))
         many = clients_in(data)
-        all_alike = as_they_are(program) and not program.algorithm.starts_warm
+        all_alike = in_model_coordinates(program) and not program.algorithm.starts_warm
         self.store = Store(
             row, many, self._on_disk, self._folder, self._kept.folder is not None,
             self._kept.exists(), min(many, turns) if all_alike else many,
@@ -112,11 +112,11 @@ class Table:
             self._kept.write()
             self.store.keep(self.store.at)
 
-    def bring(self, state: State, plan: Plan) -> tuple[State, Plan]:
+    def load(self, state: State, plan: Plan) -> tuple[State, Plan]:
         """Put the rows of a chunk's participants on the device, in place of others."""
         many, ids = len(self.store.at), self._who(plan)
         rows = (self._coming or self._read(plan)).result()
-        self._take_back(state, ids, rows)
+        self._write_back(state, ids, rows)
         self._out, self._coming = ids, None
         clients, steps = jax.device_put(rows)
         nobody = len(steps) + plan.ids - many
@@ -124,17 +124,19 @@ class Table:
         state = state._replace(clients=clients, steps=steps)
         return state, plan._replace(places=places.astype(np.int32))
 
-    def expect(self, plan: Plan) -> None:
+    def prefetch(self, plan: Plan) -> None:
         """Read the rows of the chunk after this one, when those before are written."""
         self._coming = self._read(plan)
 
-    def leave(self, program: Program, x0: Tree, data: Tree) -> Tree:
+    def export(self, program: Program, x0: Tree, data: Tree) -> Tree:
         """Everybody's memory in the coordinates of the model, where it is."""
-        if not as_they_are(program):
+        if not in_model_coordinates(program):
             for ids in parts(x0, clients_in(data)):
                 ids = ids[ids < clients_in(data)]
                 clients, steps = self.store.read(ids)
-                clients = jax.device_get(leave(program, clients, data, ids))
+                clients = jax.device_get(
+                    to_model_coordinates(program, clients, data, ids)
+                )
                 self.store.write(ids, (clients, steps))
         clients, _ = self.store.rows()
         return clients
@@ -145,7 +147,7 @@ class Table:
 
     def _finish(self, state: State) -> None:
         """Write everything back."""
-        self._take_back(state)
+        self._write_back(state)
         self._out = self._coming = None
         if self._writing is not None:
             self._writing.result()
@@ -155,7 +157,7 @@ class Table:
         self._size = max(self._size, _enough(max(len(ids), plan.ids.shape[-1])))
         return self._thread.submit(self.store.read, ids, self._size)
 
-    def _take_back(
+    def _write_back(
         self, state: State, ids: Ids | None = None, rows: Tree = None
     ) -> None:
         """Send rows from the device to the store; hand those of `ids` on to `rows`."""

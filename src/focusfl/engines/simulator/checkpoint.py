@@ -100,7 +100,9 @@ class Checkpoint:
 
 
 @contextmanager
-def keeping(folder: str | Path | None, every: float | int) -> Iterator[Checkpoint]:
+def open_checkpoint(
+    folder: str | Path | None, every: float | int
+) -> Iterator[Checkpoint]:
     """Hold a folder for one run; no other run can have it meanwhile."""
     if isinstance(every, bool) or not isinstance(every, Real) or not every >= 0:
         raise ValueError(

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from focusfl.engines.simulator.cohort import Program
-from focusfl.engines.simulator.layout import Plan, grown, plan
-from focusfl.engines.simulator.schedule import Drawn
+from focusfl.engines.simulator.layout import Plan, ensure_capacity, plan
+from focusfl.engines.simulator.schedule import ScheduleBuffer
 from focusfl.engines.spec import OnEmpty
 from focusfl.participation.model import Ids
 
@@ -19,7 +19,7 @@ class Layout(NamedTuple):
     """How rounds become chunks of so many rows."""
 
     program: Program
-    drawn: Drawn
+    drawn: ScheduleBuffer
     rounds: int
     rows: int
     on_empty: OnEmpty
@@ -31,7 +31,9 @@ class Layout(NamedTuple):
         turns: int | np.ndarray = 0
         for start in range(0, self.rounds, self.rows):
             now = self.drawn.take(self.rows)
-            slots = grown(slots, devices.deal(now), devices.share)
+            slots = ensure_capacity(
+                slots, devices.shard(now), devices.clients_per_device
+            )
             if start >= done:
                 program = self.program._replace(slots=slots)
                 yield program, self._laid_out(program, now, start, turns)
@@ -50,9 +52,16 @@ class Layout(NamedTuple):
         turns: int | np.ndarray,
     ) -> Plan:
         devices = program.devices
-        dealt = devices.deal(now)
-        laid_out = devices.join(
-            plan(dealt, start, self.rows, program.slots, devices.share, self.on_empty)
+        dealt = devices.shard(now)
+        laid_out = devices.merge(
+            plan(
+                dealt,
+                start,
+                self.rows,
+                program.slots,
+                devices.clients_per_device,
+                self.on_empty,
+            )
         )
         if self.enough is None:
             return laid_out

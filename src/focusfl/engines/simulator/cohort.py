@@ -34,21 +34,21 @@ class Program(NamedTuple):
     skips: bool = False  # whether nobody may take part in one run and some in another
 
 
-class Slots(NamedTuple):
+class Cohort(NamedTuple):
     """Those who may take part in a round."""
 
     ids: Int[Array, " slots"]
-    there: Bool[Array, " slots"]  # false: an empty slot
+    is_active: Bool[Array, " slots"]  # false: an empty slot
     rows: Int[Array, " slots"] | None  # where in the data each has its own; None: here
     clients: Any  # leaves (slots, ...)
     done: Int[Array, " slots"]  # gradients each has computed so far
 
     def own(self, data: Tree) -> Tree:
         """Data slot by slot."""
-        return data if self.rows is None else at(data, self.rows)
+        return data if self.rows is None else take_rows(data, self.rows)
 
 
-def play(
+def run_round(
     program: Program,
     rd: Round,
     ids: Int[Array, " slots"],
@@ -68,40 +68,42 @@ def play(
     everybody, own = len(ids) == clients_in(data), ids if places is None else places
     rows = None if everybody else ids
     if not everybody or places is not None:
-        clients = at(clients, own)
-    who = program.devices.names(ids)
-    there = who < program.devices.num_clients
-    slots = Slots(who, there, rows, clients, at(steps, own))
-    mine, total = push(program, rd, slots, data, key, server)
+        clients = take_rows(clients, own)
+    who = program.devices.client_ids(ids)
+    is_active = who < program.devices.num_clients
+    cohort = Cohort(who, is_active, rows, clients, take_rows(steps, own))
+    mine, total = train_cohort(program, rd, cohort, data, key, server)
     server = program.algorithm.update(server, program.devices.total(total), rd)
-    return server, settle(program, rd, server, mine, slots.own(data))
+    return server, settle(program, rd, server, mine, cohort.own(data))
 
 
-def push(
-    program: Program, rd: Round, slots: Slots, data: Tree, key: Any, server: Any
+def train_cohort(
+    program: Program, rd: Round, cohort: Cohort, data: Tree, key: Any, server: Any
 ) -> tuple[Any, Any]:
     """The new memory of clients after their steps, slot by slot, and the sum of what
     those who are there push."""
     if take_turns(server.x):
-        return _push_in_turn(program, rd, slots, data, key, server)
-    one, theirs = _participant(program, rd, key, server), slots.own(data)
-    mine, ups = jax.vmap(one, axis_size=len(slots.ids))(
-        slots.clients, theirs, slots.ids, slots.done
+        return _train_in_turn(program, rd, cohort, data, key, server)
+    one, theirs = _participant(program, rd, key, server), cohort.own(data)
+    mine, ups = jax.vmap(one, axis_size=len(cohort.ids))(
+        cohort.clients, theirs, cohort.ids, cohort.done
     )
-    ups = jax.tree.map(partial(_or_zero, slots.there), ups)
+    ups = jax.tree.map(partial(_or_zero, cohort.is_active), ups)
     return mine, program.objective.collect(ups, theirs)
 
 
-def _push_in_turn(
-    program: Program, rd: Round, slots: Slots, data: Tree, key: Any, server: Any
+def _train_in_turn(
+    program: Program, rd: Round, cohort: Cohort, data: Tree, key: Any, server: Any
 ) -> tuple[Any, Any]:
     """The same, one after the other: empty slots cost nothing, and no more than one
     message is held."""
     participant = _participant(program, rd, key, server)
 
     def alone(i: Any, clients: Any) -> tuple[Any, Any]:
-        own = at(data, i if slots.rows is None else slots.rows[i])
-        client, up = participant(at(clients, i), own, slots.ids[i], slots.done[i])
+        own = take_rows(data, i if cohort.rows is None else cohort.rows[i])
+        client, up = participant(
+            take_rows(clients, i), own, cohort.ids[i], cohort.done[i]
+        )
         return client, collect_one(program, up, own)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -110,10 +112,10 @@ def _push_in_turn(
         clients = jax.tree.map(lambda a, b: a.at[i].set(b), clients, client)
         return clients, jax.tree.map(jnp.add, total, up)
 
-    order = jnp.argsort(~slots.there)
-    _, up = jax.eval_shape(alone, 0, slots.clients)
+    order = jnp.argsort(~cohort.is_active)
+    _, up = jax.eval_shape(alone, 0, cohort.clients)
     nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), up)
-    return jax.lax.fori_loop(0, slots.there.sum(), turn, (slots.clients, nothing))
+    return jax.lax.fori_loop(0, cohort.is_active.sum(), turn, (cohort.clients, nothing))
 
 
 def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
@@ -153,7 +155,7 @@ def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> A
     return jax.vmap(one, axis_size=clients_in(data))(mine, data)
 
 
-def at(table: Tree, rows: Int[Array, "*slots"]) -> Tree:
+def take_rows(table: Tree, rows: Int[Array, "*slots"]) -> Tree:
     """These rows of a table; for those beyond its end, the last."""
     return jax.tree.map(lambda a: a.at[rows].get(mode="clip"), table)
 

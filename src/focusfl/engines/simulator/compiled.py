@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
-from focusfl.engines.simulator.cohort import Program, at, play
-from focusfl.engines.simulator.devices import OWN, SAME
+from focusfl.engines.simulator.cohort import Program, run_round, take_rows
+from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.engines.simulator.layout import NOBODY, PADDING, Plan
 from focusfl.engines.spec import sane
 from focusfl.engines.stop import Targets
@@ -45,7 +45,9 @@ class Bounds(NamedTuple):
     targets: Targets = Targets({}, {})
 
 
-SPREAD = State._make([SAME, OWN, OWN, SAME, SAME, SAME])  # over several devices
+SPREAD = State._make(
+    [REPLICATED, SHARDED, SHARDED, REPLICATED, REPLICATED, REPLICATED]
+)  # over several devices
 
 
 class Log(NamedTuple):
@@ -82,7 +84,7 @@ def _chunk(
 
     def somebody(slots, server, clients, steps, row):
         ids, own = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
-        server, mine = play(
+        server, mine = run_round(
             program, about(row), ids, own, data, key, server, clients, steps
         )
         return server, jax.tree.map(lambda a: _pad(a, program.slots[-1]), mine)
@@ -108,7 +110,7 @@ def _chunk(
             )
         real, taken = row.round != PADDING, jnp.int32(program.local_steps)
         if going is not None:
-            before = at(state.clients, places(row))
+            before = take_rows(state.clients, places(row))
             server, mine = jax.tree.map(
                 partial(jnp.where, going), (server, mine), (state.server, before)
             )
@@ -184,10 +186,10 @@ def chunks(program, state, lrs, bounds, data, held, key, plan):
 
 
 def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
-    ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *OWN)
-    cut = Plan._make([SAME, SAME, SAME, ids, SAME, SAME])
-    takes = SPREAD, SAME, SAME, OWN, SAME, SAME, cut
-    return program.devices.each(one, takes, (SPREAD, SAME))
+    ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *SHARDED)
+    cut = Plan._make([REPLICATED, REPLICATED, REPLICATED, ids, REPLICATED, REPLICATED])
+    takes = SPREAD, REPLICATED, REPLICATED, SHARDED, REPLICATED, REPLICATED, cut
+    return program.devices.each(one, takes, (SPREAD, REPLICATED))
 
 
 def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:

@@ -25,7 +25,7 @@ from focusfl.participation.model import Ids
 from focusfl.tree import Tree
 
 AXIS = "clients"
-SAME, OWN = P(), P(AXIS)  # on every device; cut along the first axis
+REPLICATED, SHARDED = P(), P(AXIS)  # on every device; cut along the first axis
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Devices:
         return 1 if self.mesh is None else self.mesh.size
 
     @property
-    def share(self) -> int:
+    def clients_per_device(self) -> int:
         """Rows on each device; the last of them may be nobody's."""
         return -(-self.num_clients // self.count)
 
@@ -53,7 +53,7 @@ class Devices:
             run, mesh=self.mesh, in_specs=takes, out_specs=gives, check_vma=False
         )
 
-    def names(self, rows: Int[Array, " slots"]) -> Int[Array, " slots"]:
+    def client_ids(self, rows: Int[Array, " slots"]) -> Int[Array, " slots"]:
         """Who has these rows of the device this runs on; N and above: nobody."""
         if self.mesh is None:
             return rows
@@ -66,7 +66,7 @@ class Devices:
         flat, back = ravel_pytree(own)
         return back(jax.lax.psum(flat, AXIS))
 
-    def deal(self, drawn: Sequence[Sequence[Ids]]) -> Sequence[Sequence[Ids]]:
+    def shard(self, drawn: Sequence[Sequence[Ids]]) -> Sequence[Sequence[Ids]]:
         """Give the rows of every device's participants, for all schedules in turn."""
         if self.mesh is None:
             return drawn
@@ -81,7 +81,7 @@ class Devices:
             dealt += [hands[i : i + rounds] for i in range(0, len(hands), rounds)]
         return dealt
 
-    def join(self, dealt: Plan) -> Plan:
+    def merge(self, dealt: Plan) -> Plan:
         """Lay the slots of all devices side by side, in a plan of what was dealt."""
         if self.mesh is None:
             return dealt
@@ -97,11 +97,13 @@ class Devices:
         """Bring clients' data to where they live, what all look at to everywhere."""
         if self.mesh is None:
             return jax.device_put((data, held))
-        theirs, everywhere = (NamedSharding(self.mesh, cut) for cut in (OWN, SAME))
+        theirs, everywhere = (
+            NamedSharding(self.mesh, cut) for cut in (SHARDED, REPLICATED)
+        )
 
         def deal(a):
             a = np.asarray(a)
-            shape = self.count * self.share, *a.shape[1:]
+            shape = self.count * self.clients_per_device, *a.shape[1:]
             return jax.make_array_from_callback(shape, theirs, partial(self._hand, a))
 
         def repeat(a):
@@ -118,13 +120,15 @@ class Devices:
             from jax.experimental.multihost_utils import process_allgather
 
             rows = process_allgather(rows, tiled=True)
-        hands = np.asarray(rows).reshape(self.count, self.share, *rows.shape[1:])
+        hands = np.asarray(rows).reshape(
+            self.count, self.clients_per_device, *rows.shape[1:]
+        )
         return hands.swapaxes(0, 1).reshape(rows.shape)[: self.num_clients]
 
     def _hand(self, a: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
         """The rows of one device: of its clients, and any other to fill it up."""
-        own = a[(index[0].start or 0) // self.share :: self.count]
-        return np.concatenate([own, a[: self.share - len(own)]])
+        own = a[(index[0].start or 0) // self.clients_per_device :: self.count]
+        return np.concatenate([own, a[: self.clients_per_device - len(own)]])
 
 
 def devices_for(

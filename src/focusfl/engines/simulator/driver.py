@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from focusfl.engines.simulator.cache import Table
+from focusfl.engines.simulator.cache import ClientCache
 from focusfl.engines.simulator.checkpoint import Checkpoint
 from focusfl.engines.simulator.cohort import Program
 from focusfl.engines.simulator.compiled import Log, State
@@ -18,7 +18,7 @@ def run_chunks(
     state: State,
     first: Log,
     kept: Checkpoint,
-    table: Table | None,
+    table: ClientCache | None,
     progress: Progress | None,
 ) -> tuple[State, Log]:
     """Run the chunks that are coming until there are enough; give the end and the log.
@@ -33,7 +33,7 @@ def run_chunks(
     while now and not enough and logs[-1].alive[-1].any():
         program, laid_out = now
         if table:
-            state, laid_out = table.bring(state, laid_out)
+            state, laid_out = table.load(state, laid_out)
         state, log = run(program, state, laid_out)
         rows = min(len(laid_out.round), rounds - done)
         running.append((log, rows))
@@ -41,7 +41,7 @@ def run_chunks(
         kept.write()  # what was kept before this chunk, while it is running
         now = next(coming, None)
         if table and now:
-            table.expect(now[1])
+            table.prefetch(now[1])
         due = now is not None and kept.due()
         while len(running) > (now is not None and not due):
             logs.append(fetch(*running.pop(0)))

@@ -20,7 +20,7 @@ PADDING = -1  # the round number of a row that is no round
 PerRound = Int[Array | np.ndarray, "*rounds"]
 
 
-class Pace(NamedTuple):
+class ChunkPolicy(NamedTuple):
     """How rounds are best cut up: by what a slot costs beside a compilation."""
 
     chunk: int  # rounds per call of the compiled program, at most
@@ -28,15 +28,15 @@ class Pace(NamedTuple):
     most: int  # branches there may be
 
 
-QUICK = Pace(256, 50_000, 6)
+QUICK = ChunkPolicy(256, 50_000, 6)
 
 
-def pace(size: int, on_cpu: bool) -> Pace:
+def chunk_policy(size: int, on_cpu: bool) -> ChunkPolicy:
     """What was measured for models of this many numbers."""
     if size <= LARGE:
         return QUICK
     # On a CPU clients with large models take turns, and an empty slot costs nothing.
-    return Pace(8, 0, 1) if on_cpu else Pace(256, 5_000, 4)
+    return ChunkPolicy(8, 0, 1) if on_cpu else ChunkPolicy(256, 5_000, 4)
 
 
 class Plan(NamedTuple):
@@ -52,10 +52,10 @@ class Plan(NamedTuple):
     spent: Any = None  # whether all vectors are sent by the end; None: no bound on them
 
 
-def slot_sizes(
+def cohort_sizes(
     active: Int[np.ndarray, " rounds"],
     num_clients: int,
-    pace: Pace = QUICK,
+    pace: ChunkPolicy = QUICK,
 ) -> tuple[int, ...]:
     """Choose the few numbers of slots that waste little on rounds of these sizes.
 
@@ -100,7 +100,7 @@ def chunk_rows(
     return -(-rounds // (chunks * grain)) * grain
 
 
-def grown(
+def ensure_capacity(
     slots: tuple[int, ...], drawn: Sequence[Sequence[Ids]], num_clients: int
 ) -> tuple[int, ...]:
     """Add a number of slots if these are too few for rounds that were not looked at."""

@@ -121,7 +121,7 @@ def choose(
 
 
 @contextlib.contextmanager
-def explained(slots: int) -> Iterator[None]:
+def hint_on_oom(slots: int) -> Iterator[None]:
     """Say what to do when a round is too large for the device."""
     try:
         yield

@@ -12,7 +12,7 @@ from focusfl.participation.model import BLOCK, Ids
 AHEAD = 1 << 22  # participants drawn before the run, for its slots to be chosen by
 
 
-class Drawn:
+class ScheduleBuffer:
     """The rounds to come of every schedule, and the sizes of all rounds drawn so far.
 
     A run with few participants in all is drawn before it begins; a longer one in part,

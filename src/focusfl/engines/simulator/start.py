@@ -12,17 +12,17 @@ from jaxtyping import Array
 from focusfl import tree
 from focusfl.core import Algorithm, Round
 from focusfl.engines.simulator.cohort import (
+    Cohort,
     Program,
-    Slots,
-    at,
     clients_in,
     collect_one,
-    play,
-    push,
+    run_round,
     settle,
+    take_rows,
+    train_cohort,
 )
 from focusfl.engines.simulator.compiled import SPREAD, Log, State, log
-from focusfl.engines.simulator.devices import OWN, SAME
+from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.problems import Objective
 from focusfl.problems.loss import size
 from focusfl.tree import Tree
@@ -43,7 +43,7 @@ def begin(
     def on_each(x0, data, held, key):
         server, clients, steps = _fresh(program, x0, data)
         if warm:
-            server, clients = play(
+            server, clients = run_round(
                 program._replace(local_steps=1), _warm_up(program),
                 jnp.arange(len(steps)), None, data, key, server, clients, steps,
             )  # fmt: skip
@@ -52,8 +52,10 @@ def begin(
         state = State(server, clients, steps, metrics, jnp.array(True))
         return state, jax.tree.map(lambda a: a[None], log(program, state))
 
-    takes = SAME, OWN, SAME, SAME
-    return program.devices.each(on_each, takes, (SPREAD, SAME))(x0, data, held, key)
+    takes = REPLICATED, SHARDED, REPLICATED, REPLICATED
+    return program.devices.each(on_each, takes, (SPREAD, REPLICATED))(
+        x0, data, held, key
+    )
 
 
 def begin_on_device(
@@ -78,7 +80,7 @@ def begin_on_device(
     return state._replace(server=server, clients=clients, steps=steps), first
 
 
-def abreast(
+def stack_runs(
     begun: tuple[State, Log],
     start: tuple[Program, Tree, Tree, Tree],
     keys: list[Any],
@@ -139,19 +141,27 @@ def parts(x0: Tree, clients: int) -> Iterator[Ids]:
         yield np.arange(first, first + at_once)
 
 
-def leave(program: Program, clients: Any, data: Tree, ids: Ids | None = None) -> Any:
+def to_model_coordinates(
+    program: Program, clients: Any, data: Tree, ids: Ids | None = None
+) -> Any:
     """Everybody's memory, or that of some, in the coordinates of the model."""
-    return clients if as_they_are(program) else _leave(program, clients, data, ids)
+    return (
+        clients
+        if in_model_coordinates(program)
+        else _all_to_model_coordinates(program, clients, data, ids)
+    )
 
 
-def as_they_are(program: Program) -> bool:
+def in_model_coordinates(program: Program) -> bool:
     """Whether clients work in the coordinates of the model, as almost always."""
     objective = type(program.objective)
     return objective.enter is Objective.enter and objective.collect is Objective.collect
 
 
 @partial(jax.jit, static_argnums=0)
-def _leave(program: Program, clients: Any, data: Tree, ids: Ids | None) -> Any:
+def _all_to_model_coordinates(
+    program: Program, clients: Any, data: Tree, ids: Ids | None
+) -> Any:
     mine = data if ids is None else _get(data, ids)
     one = partial(collect_one, program)
     return jax.vmap(one, axis_size=clients_in(mine))(clients, mine)
@@ -167,8 +177,8 @@ def _some(
     if not program.algorithm.starts_warm:
         return (clients, steps), None
     program, there = program._replace(local_steps=1), ids < rd.num_clients
-    slots = Slots(ids, there, None, clients, steps)
-    clients, total = push(program, rd, slots, mine, key, server)
+    cohort = Cohort(ids, there, None, clients, steps)
+    clients, total = train_cohort(program, rd, cohort, mine, key, server)
     return (clients, steps + 1), total
 
 
@@ -182,7 +192,7 @@ def _settled(program: Program, server: Any, clients: Any, data: Tree, ids: Ids) 
     return settle(program, _warm_up(program), server, clients, _get(data, ids))
 
 
-_get = jax.jit(at)
+_get = jax.jit(take_rows)
 
 
 @partial(jax.jit, donate_argnums=0)
