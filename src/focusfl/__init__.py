@@ -9,9 +9,10 @@ from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
     from focusfl import data, mixing, participation, problems, theory
+    from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
+    from focusfl.engines.result import Result
     from focusfl.engines.simulator.api import simulate, sweep
-    from focusfl.engines.spec import Diverged, DivergenceWarning, Result
     from focusfl.engines.stop import Stop
     from focusfl.experiment.results import load_model, load_results
 
@@ -41,9 +42,9 @@ __all__ = [
 # takes its time.
 _ROOMS = ("data", "mixing", "participation", "problems", "theory")
 _NAMES = {
-    "DivergenceWarning": "engines.spec",
-    "Diverged": "engines.spec",
-    "Result": "engines.spec",
+    "DivergenceWarning": "engines.divergence",
+    "Diverged": "engines.divergence",
+    "Result": "engines.result",
     "Stop": "engines.stop",
     "load_model": "experiment.results",
     "load_results": "experiment.results",

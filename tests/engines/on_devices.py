@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from helpers import Diary, Nested, quadratic, walked  # noqa: E402
 
 import focusfl as ff  # noqa: E402
-from focusfl.engines.simulator import api as simulator  # noqa: E402
 from focusfl.engines.simulator import compiled as program  # noqa: E402
 from focusfl.engines.simulator import layout as plan
+from focusfl.engines.simulator import simulation as simulator  # noqa: E402
 from focusfl.experiment import config, study  # noqa: E402
 from focusfl.participation import Bernoulli, Cyclic, Full, Uniform  # noqa: E402
 

@@ -7,10 +7,10 @@ from helpers import Diary, Stopped, Told, bits, quadratic, same, stop_after, wal
 
 import focusfl as ff
 from focusfl import tree
-from focusfl.engines.simulator import api as simulator
 from focusfl.engines.simulator import checkpoint, memory, start
 from focusfl.engines.simulator import layout as plan
 from focusfl.engines.simulator import rows as store
+from focusfl.engines.simulator import simulation as simulator
 from focusfl.participation import Bernoulli, Cyclic, Full, Markov, Replay, Uniform
 
 ELSEWHERE = ("host", "disk")
@@ -20,7 +20,9 @@ HOW = {"rounds": 90, "lr": 0.02, "local_steps": 2}
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Ten chunks or so where there would be one."""
-    monkeypatch.setattr(simulator, "pace", lambda *_: plan.ChunkPolicy(8, 50, 3))
+    monkeypatch.setattr(
+        simulator, "chunk_policy", lambda *_: plan.ChunkPolicy(8, 50, 3)
+    )
 
 
 CASES = [

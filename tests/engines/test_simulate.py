@@ -8,8 +8,8 @@ import pytest
 from helpers import Nested, quadratic, some_masks, squares
 
 import focusfl as ff
-from focusfl.engines.simulator import api as simulator
 from focusfl.engines.simulator import layout as plan
+from focusfl.engines.simulator import simulation as simulator
 from focusfl.engines.simulator.layout import cohort_sizes
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 
@@ -113,7 +113,7 @@ def test_slots_waste_little(law, rounds):
 
 def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
     often = plan.ChunkPolicy(chunk=64, worth=0, most=6)
-    monkeypatch.setattr(simulator, "pace", lambda *_: often)
+    monkeypatch.setattr(simulator, "chunk_policy", lambda *_: often)
     masks = some_masks(rounds=60)
     assert len(cohort_sizes(masks.sum(1), 6, often)) > 1
     slow, fast = (

@@ -12,8 +12,7 @@ import pytest
 
 import focusfl as ff
 from focusfl.engines import stop
-from focusfl.engines.simulator import api as simulate
-from focusfl.engines.simulator import memory
+from focusfl.engines.simulator import memory, simulation
 from focusfl.experiment import config, keep, results
 
 STUDY = """
@@ -224,7 +223,7 @@ def test_seconds_begin_anew_for_runs_that_did_not_fit_side_by_side(
 
     monkeypatch.setattr(memory, "choose", one)
     clock = SimpleNamespace(monotonic=lambda: now[0])
-    for engine in (simulate, stop):
+    for engine in (simulation, stop):
         monkeypatch.setattr(engine, "time", clock)
     found, _ = complete(study, tmp_path, "stop.seconds=50", "algorithms={focus={}}")
     assert [run.row["rounds"] for run in found.runs] == [400] * 4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.engines.spec import Result
+from focusfl.engines.result import Result
 from focusfl.experiment import config
 from focusfl.experiment.study import run
 from focusfl.experiment.summary import summarise

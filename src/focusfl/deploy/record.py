@@ -106,7 +106,7 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write what a study writes."""
-    from focusfl.engines.spec import costs
+    from focusfl.engines.result import costs
     from focusfl.experiment import results
 
     end, clients = events[-1], len(job.sites)
@@ -133,7 +133,7 @@ def _row(
     rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """A run's line of the table, in the words of a study."""
-    from focusfl.engines.spec import Result
+    from focusfl.engines.result import Result
     from focusfl.experiment.study import Cell
     from focusfl.experiment.summary import summarise
     from focusfl.theory.prediction import Prediction

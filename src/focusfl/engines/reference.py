@@ -11,24 +11,24 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Round
+from focusfl.engines.client_round import (
+    batch_stream,
+    client_round,
+    grad_fn,
+    next_batch,
+)
+from focusfl.engines.divergence import finish, limit_of, number, sane
 from focusfl.engines.rest import warn
+from focusfl.engines.result import Result, costs
 from focusfl.engines.spec import (
     OnEmpty,
     Progress,
     Record,
-    Result,
+    RunSpec,
     StepSize,
-    batch_stream,
-    check,
+    check_progress,
     check_throw,
     choose_lr,
-    costs,
-    finish,
-    grad_fn,
-    limit_of,
-    next_batch,
-    number,
-    sane,
 )
 from focusfl.engines.stop import Stop, spent_by
 from focusfl.participation import Participation, schedule
@@ -73,10 +73,12 @@ def loop(
     began = time.monotonic()
     check_throw(throw)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
-    x0 = check(
-        algorithm, problem, participation, rounds, np.atleast_1d(lr), local_steps, x0,
-        [seed], on_empty, record, every, progress, stop,
-    )  # fmt: skip
+    check_progress(progress)
+    spec = RunSpec(
+        algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
+        on_empty, record, every, stop,
+    ).validated()  # fmt: skip
+    x0, stop = spec.x0, spec.stop or Stop()
     if not callable(array) or not hasattr(array(np.zeros(1)), "shape"):
         raise ValueError(
             "array must make an array of one of numpy's, as torch.from_numpy does; "
@@ -87,7 +89,7 @@ def loop(
         lr=lr, local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty,
         array=array,
     )  # fmt: skip
-    stop, held = stop or Stop(), tree.map(array, problem.held)
+    held = tree.map(array, problem.held)
 
     def evaluate(x: Tree) -> Row:
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
@@ -190,12 +192,12 @@ def states(
         )
         total = tree.zeros(idle_push[1])
         for i in ids:
-            local = algorithm.pull(clients[i], down)
-            for _ in range(rd.local_steps):
-                batch = next_batch(objective, key, i, steps[i])
-                local = algorithm.step(local, grads[i], batch, rd)
-                steps[i] += 1
-            clients[i], up = algorithm.push(clients[i], down, local, rd)
+            numbers = range(steps[i], steps[i] + rd.local_steps)
+            batches = (next_batch(objective, key, i, number) for number in numbers)
+            clients[i], up = client_round(
+                algorithm, clients[i], down, grads[i], batches, rd
+            )
+            steps[i] += rd.local_steps
             total = tree.add(total, up)
         if len(ids) or on_empty == "step":
             server = algorithm.update(server, total, rd)

@@ -12,7 +12,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms import focus
 from focusfl.core import Algorithm
-from focusfl.engines.spec import Result
+from focusfl.engines.result import Result
 from focusfl.problems import Noisy, Problem
 
 NEAR = 0.9  # share of the largest step from which on it is worth a warning

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from focusfl.checks import unknown
-from focusfl.engines.spec import Result
+from focusfl.engines.result import Result
 from focusfl.experiment.config import STUDIES, Study
 from focusfl.experiment.study import Cell, Watch, expected, side_by_side
 from focusfl.experiment.summary import summarise

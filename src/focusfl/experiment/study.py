@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from focusfl.engines.rest import tracker_norm
-from focusfl.engines.spec import COSTS, Progress, Result, StepSize, choose_lr
+from focusfl.engines.result import COSTS, Result
+from focusfl.engines.spec import Progress, StepSize, choose_lr
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap

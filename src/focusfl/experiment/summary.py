@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from focusfl import tree
 from focusfl.algorithms import focus
-from focusfl.engines.spec import Result
+from focusfl.engines.result import Result
 from focusfl.experiment.verdict import NOTHING, Expected, Word, judge
 
 TARGET = 1e-8

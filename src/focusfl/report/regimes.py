@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from focusfl.algorithms.focus import Focus
-from focusfl.engines.spec import Result
+from focusfl.engines.result import Result
 from focusfl.participation import Bernoulli, Participation
 from focusfl.problems import Problem, random_quadratic, robust, wavy
 from focusfl.report.figure import blank

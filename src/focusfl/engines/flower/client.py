@@ -108,7 +108,7 @@ def _load(work: Any, context: Context, seed: int) -> Work:
 def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """One client's part of a problem, drawing the batches that simulate() draws."""
     from focusfl import keys, tree
-    from focusfl.engines.spec import batch_stream, grad_fn
+    from focusfl.engines.client_round import batch_stream, grad_fn
 
     i = who.number
     if i is None or not 0 <= i < problem.num_clients:

@@ -7,6 +7,7 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Client, GradFn, Message, Round
+from focusfl.engines.client_round import client_round
 from focusfl.tree import Tree
 
 UNKNOWN = float("nan")  # |S_r|, as long as the round is open
@@ -56,10 +57,7 @@ def work(
     batches: Iterable[Any],
 ) -> tuple[Client, Message]:
     """A participant's part of a round: its memory if the push counts, and the push."""
-    local = algorithm.pull(slot.memory, down)
-    for batch in batches:
-        local = algorithm.step(local, grad_fn, batch, rd)
-    return algorithm.push(slot.memory, down, local, rd)
+    return client_round(algorithm, slot.memory, down, grad_fn, batches, rd)
 
 
 def farewell(

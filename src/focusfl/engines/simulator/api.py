@@ -6,69 +6,32 @@ on the device, or elsewhere (store.py) and brought there chunk by chunk (table.p
 spread over several devices (devices.py).
 """
 
-import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
-from itertools import product
 from pathlib import Path
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 from focusfl.checks import check_seed
 from focusfl.core import Algorithm
+from focusfl.engines.divergence import finish
 from focusfl.engines.rest import warn
-from focusfl.engines.simulator import compiled, memory
-from focusfl.engines.simulator.cache import ClientCache
-from focusfl.engines.simulator.checkpoint import (
-    CODE,
-    Facts,
-    digest,
-    open_checkpoint,
-    words,
-)
-from focusfl.engines.simulator.chunks import Layout
-from focusfl.engines.simulator.cohort import Program
-from focusfl.engines.simulator.compiled import Bounds
-from focusfl.engines.simulator.devices import Devices, devices_for
-from focusfl.engines.simulator.driver import run_chunks
-from focusfl.engines.simulator.layout import chunk_policy, chunk_rows, cohort_sizes
-from focusfl.engines.simulator.logs import (
-    fetch,
-    one_of,
-    result_of,
-)
-from focusfl.engines.simulator.schedule import ScheduleBuffer
-from focusfl.engines.simulator.start import (
-    begin,
-    begin_on_device,
-    stack_runs,
-    to_model_coordinates,
-)
+from focusfl.engines.result import Result
+from focusfl.engines.simulator.simulation import Simulation
 from focusfl.engines.spec import (
-    STEPS,
     ClientState,
+    Execution,
     OnEmpty,
     Progress,
     Record,
-    Result,
+    RunSpec,
     StepSize,
-    batch_stream,
-    check,
     check_throw,
     choose_lr,
-    finish,
-    limit_of,
     rates_of,
     seeds_of,
 )
-from focusfl.engines.stop import Stop, spent_by
+from focusfl.engines.stop import Stop
 from focusfl.participation import Participation
 from focusfl.problems import Problem
-from focusfl.problems.loss import size
 from focusfl.tree import Tree
 
 
@@ -152,13 +115,14 @@ def simulate(
     check_throw(throw)
     check_seed("seed", seed)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
-    (result,) = sweep(
-        algorithm, problem, participation, lrs=[lr], rounds=rounds,
-        local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty, record=record,
-        every=every, throw=None, progress=progress, stop=stop, checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every, client_state=client_state,
-        state_dir=state_dir, devices=devices,
-    )  # fmt: skip
+    spec = RunSpec(
+        algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
+        on_empty, record, every, stop,
+    ).validated()  # fmt: skip
+    how = Execution(
+        progress, checkpoint, checkpoint_every, client_state, state_dir, devices
+    )
+    (result,) = Simulation(spec, how).run()
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)
     return replace(result, why_lr=why)
@@ -200,108 +164,13 @@ def sweep(
         progress: called with the rounds done and the metrics by then; true ends all.
     """
     check_throw(throw)
-    began, rates, seeds = time.monotonic(), rates_of(lrs), seeds_of(seed)
-    x0 = check(
-        algorithm, problem, participation, rounds, rates, local_steps, x0, seeds,
-        on_empty, record, every, progress, stop,
-    )  # fmt: skip
-    stop = stop or Stop()
-    many = problem.num_clients
-    spread = devices_for(devices, many, client_state, checkpoint)
-    drawn = ScheduleBuffer(participation, many, rounds, seeds)
-    active = drawn.active
-    policy = chunk_policy(size(x0), jax.default_backend() == "cpu")
-    sizes = [[len(ids) for ids in own] for own in spread.shard(drawn.ahead)]
-    slots = cohort_sizes(np.max(sizes, 0), spread.clients_per_device, policy)
-    objective, data = problem.fast(local_steps)
-    sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
-    skips = on_empty == "skip" and (sometimes or len(seeds) > 1 and not drawn.all)
-    program = Program(
-        algorithm, objective, spread, slots, int(local_steps), record,
-        int(min(every, STEPS - 1)), skips,
-    )  # fmt: skip
-    x64 = jax.enable_x64(problem.dtype == "float64")
-    kept_in = open_checkpoint(checkpoint, checkpoint_every)
-    with x64, memory.hint_on_oom(slots[-1]), kept_in as kept:
-        x0 = jax.tree.map(partial(jnp.asarray, dtype=problem.dtype), x0)
-        keys = [batch_stream(objective, own) for own in seeds]
-        key = keys[0]
-        anywhere = program._replace(slots=(), skips=False)  # first and last need none
-        held, runs = problem.held, len(rates) * len(seeds)
-        alone = anywhere._replace(devices=Devices(many))
-        needs = memory.needs(
-            partial(begin, alone), x0, data, held, key, runs, spread.count
-        )
-        asked = client_state if spread.count == 1 else "device"
-        where = memory.choose(asked, needs, algorithm, kept.folder is not None)
-        data, held = spread.put(data, held)
-        start = anywhere, x0, data, held
-        table = None
-        if where == "device":
-            state, first = begin_on_device(*start, key)
-        else:
-            table = ClientCache(where == "disk", state_dir, kept)
-            state, first = table.begin(*start, key, rounds * slots[-1])
-        at_x0 = {name: a[0] for name, a in first.metrics.items()}
-        limit, targets = limit_of(at_x0), stop.targets(at_x0)
-        run, own = compiled.chunk, rates[0]
-        if runs > 1:
-            run, own = compiled.chunks, rates
-            state, first = stack_runs((state, first), start, keys, len(rates))
-        if len(seeds) > 1 and key is not None:
-            key = jnp.stack(keys)
-        over = spent_by(stop, algorithm, many)
-        if over or any(targets):
-            met = targets.met({name: a[0] for name, a in first.metrics.items()})
-            met = jnp.asarray(met | bool(over and over(0)))
-            met = jnp.broadcast_to(met, first.alive[0].shape).copy()
-            state = state._replace(met=met)
-        step, bound = (jnp.asarray(a, problem.dtype) for a in (own, limit))
-        fixed = step, Bounds(bound, jnp.int32(rounds), targets), data, held, key
-        rows = chunk_rows(
-            rounds, policy.chunk, spread.count * slots[-1], needs.row if table else 0
-        )
-        layout = Layout(program, drawn, rounds, rows, on_empty, over)
-
-        def facts() -> Facts:
-            like = state, layout.nobodys(len(seeds))
-            if table:
-                like = table.like(*like)
-            begun = begin.lower(*start, keys[0], algorithm.starts_warm)
-            chunk = run.lower(program, like[0], *fixed, like[1])
-            return {
-                "algorithm": words(algorithm), "objective": words(objective),
-                "lr": own.tolist(), "rounds": rounds, "local_steps": local_steps,
-                "seed": seeds if len(seeds) > 1 else seeds[0],
-                "on_empty": on_empty, "record": record, "every": every,
-                "stop": words(replace(stop, seconds=None)),
-                "dtype": str(problem.dtype), "x0": digest(x0), "data": digest(data),
-                "held": digest(held), "client_state": where, "devices": spread.count,
-                "participation": digest(active, *map(np.concatenate, drawn.ahead)),
-                CODE: digest(begun.as_text(), chunk.as_text()),
-            }  # fmt: skip
-
-        state, first = (table or kept).restore(state, fetch(first, 1), facts)
-        coming = layout.after(len(first.alive) - 1)
-        with table or nullcontext():
-            state, whole = run_chunks(
-                lambda program, state, now: run(program, state, *fixed, now),
-                coming, rounds, state, first, kept, table, stop.watch(progress, began),
-            )  # fmt: skip
-            if table:
-                clients = table.export(anywhere, x0, data)
-        axes, results = (runs > 1) + (len(seeds) > 1), []
-        for s, k in product(range(len(seeds)), range(len(rates))):
-            one = partial(one_of, (k, s)[:axes])
-            server, met = one(state.server), bool(one(state.met))
-            if table is None:
-                clients = to_model_coordinates(anywhere, one(state.clients), data)
-                clients = jax.tree.map(spread.fetch, clients)
-            result = result_of(
-                algorithm, many, local_steps, float(rates[k]), one(whole),
-                drawn.active[s], server, clients, met, every, rounds,
-                partial(compiled.evaluate, anywhere, server.x, held),
-            )  # fmt: skip
-            results.append(result)
+    spec = RunSpec(
+        algorithm, problem, participation, rounds, rates_of(lrs), local_steps, x0,
+        seeds_of(seed), on_empty, record, every, stop,
+    ).validated()  # fmt: skip
+    how = Execution(
+        progress, checkpoint, checkpoint_every, client_state, state_dir, devices
+    )
+    results = Simulation(spec, how).run()
     finish(results, throw)
     return results

@@ -128,8 +128,10 @@ class ClientCache:
         """Read the rows of the chunk after this one, when those before are written."""
         self._coming = self._read(plan)
 
-    def export(self, program: Program, x0: Tree, data: Tree) -> Tree:
+    def export(self, start: tuple[Program, Tree, Tree, Tree], clients: Any) -> Tree:
         """Everybody's memory in the coordinates of the model, where it is."""
+        del clients  # those of the last chunk alone
+        program, x0, data, _ = start
         if not in_model_coordinates(program):
             for ids in parts(x0, clients_in(data)):
                 ids = ids[ids < clients_in(data)]

@@ -4,10 +4,8 @@ The file is a plain .npz, without pickles: every leaf of the run under its path,
 JSON the facts that the run follows from. Trees are rebuilt from a run freshly begun.
 """
 
-import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -147,24 +145,6 @@ def _lock(handle: int, folder: Path) -> None:
         ) from None
     except OSError:
         pass  # nor on every file system
-
-
-def digest(*trees: Tree) -> str:
-    """Tell arrays and texts from any others, in a few letters."""
-    found = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(trees):
-        if isinstance(leaf, str):
-            leaf = np.frombuffer(leaf.encode(), np.uint8)
-        leaf = np.asarray(leaf)
-        about = (jax.tree_util.keystr(path), leaf.shape, leaf.dtype.name)
-        found.update(repr(about).encode())
-        found.update(np.ascontiguousarray(leaf).view(np.uint8).data)
-    return f"#{found.hexdigest()[:16]}"
-
-
-def words(value: Any) -> str:
-    """Write a value as it will be written by the next process too."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _here() -> Facts:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from focusfl.core import Algorithm, Round
+from focusfl.engines.client_round import client_round, grad_fn, next_batch
 from focusfl.engines.simulator.devices import Devices
-from focusfl.engines.spec import Record, grad_fn, next_batch
+from focusfl.engines.spec import Record
 from focusfl.problems import Objective
 from focusfl.problems.loss import LARGE, size, take_turns
 from focusfl.tree import Tree
@@ -125,17 +126,15 @@ def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
     unroll = UNROLL if size(server.x) <= LARGE else 1
 
     def participant(client, data, id, done):
-        gradient = grad_fn(objective, data)
+        def scan(step, local, numbers):
+            def one(local, number):
+                return step(local, next_batch(objective, key, id, number)), None
 
-        def step(local, number):
-            batch = next_batch(objective, key, id, number)
-            return algorithm.step(local, gradient, batch, rd), None
+            return jax.lax.scan(one, local, numbers, unroll=unroll)[0]
 
-        here = objective.enter(down, data)
-        local = algorithm.pull(client, here)
+        here, gradient = objective.enter(down, data), grad_fn(objective, data)
         numbers = done + jnp.arange(program.local_steps)
-        local, _ = jax.lax.scan(step, local, numbers, unroll=unroll)
-        return algorithm.push(client, here, local, rd)
+        return client_round(algorithm, client, here, gradient, numbers, rd, scan)
 
     return participant
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Algorithm, Round
+from focusfl.engines.divergence import sane
 from focusfl.engines.simulator.cohort import Program, run_round, take_rows
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.engines.simulator.layout import NOBODY, PADDING, Plan
-from focusfl.engines.spec import sane
 from focusfl.engines.stop import Targets
 from focusfl.tree import Tree
 

@@ -1,14 +1,14 @@
 """What is kept of every round, fetched chunk by chunk and cut into results."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from focusfl.core import Algorithm
+from focusfl.engines.result import Result, costs
 from focusfl.engines.simulator.compiled import Log
-from focusfl.engines.spec import Result, costs
+from focusfl.engines.spec import RunSpec
 from focusfl.tree import Tree
 
 
@@ -57,32 +57,33 @@ def only_evaluated(
     return metrics
 
 
+class Ended(NamedTuple):
+    """One run after its last round."""
+
+    server: Any
+    clients: Any
+    met: bool  # whether it reached a target
+    evaluate: Callable[[], dict[str, Any]]  # the model it ended with
+
+
 def result_of(
-    algorithm: Algorithm,
-    num_clients: int,
-    local_steps: int,
-    lr: float,
-    log: Log,
-    active: np.ndarray,
-    server: Any,
-    clients: Any,
-    met: bool,
-    every: int,
-    rounds: int,
-    end: Callable[[], dict[str, Any]],
+    spec: RunSpec, lr: float, log: Log, active: np.ndarray, ended: Ended
 ) -> Result:
     """Make the result of one run; cut it at the round that broke it, or was enough."""
-    whole, length = met or bool(log.alive.all()), int(log.alive.sum())
+    whole, length = ended.met or bool(log.alive.all()), int(log.alive.sum())
     metrics, model = jax.tree.map(lambda a: a[:length], (log.metrics, log.model))
-    server = jax.tree.map(np.asarray, server)
+    server = jax.tree.map(np.asarray, ended.server)
+    spent = costs(
+        spec.algorithm, spec.num_clients, active[: length - 1], spec.local_steps
+    )
     return Result(
         x=server.x,
-        metrics=only_evaluated(metrics, every, rounds, end)
-        | costs(algorithm, num_clients, active[: length - 1], local_steps),
+        metrics=only_evaluated(metrics, spec.every, spec.rounds, ended.evaluate)
+        | spent,
         trajectory=model,
         diverged_at=None if whole else length - 1,
-        lr=lr,
+        lr=float(lr),
         why_lr=None,
         server=server,
-        clients=clients if whole else None,
+        clients=ended.clients if whole else None,
     )

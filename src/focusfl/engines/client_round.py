@@ -1,0 +1,60 @@
+"""A participant's part of a round, written once.
+
+The reference engine, the simulator and the sites of a deployment all run this.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any
+
+from focusfl.core import Algorithm, Batch, Client, GradFn, Local, Message, Round
+from focusfl.tree import Tree
+
+Step = Callable[[Local, Any], Local]
+Repeat = Callable[[Step, Local, Any], Local]  # takes a step for every batch
+
+
+def one_by_one(step: Step, local: Local, batches: Iterable[Any]) -> Local:
+    """Take a step for every batch, in plain Python."""
+    return reduce(step, batches, local)
+
+
+def client_round(
+    algorithm: Algorithm,
+    client: Client,
+    down: Message,
+    gradient: GradFn,
+    batches: Any,
+    rd: Round,
+    repeat: Repeat = one_by_one,
+) -> tuple[Client, Message]:
+    """Pull, take a step for every batch, push; give the new memory and the message."""
+
+    def step(local: Local, batch: Any) -> Local:
+        return algorithm.step(local, gradient, batch, rd)
+
+    local = repeat(step, algorithm.pull(client, down), batches)
+    return algorithm.push(client, down, local, rd)
+
+
+def batch_stream(objective: Any, seed: int) -> Any:
+    """The key that all batches of a run come from; none if nothing is drawn."""
+    if not objective.stochastic:
+        return None
+    from focusfl import keys
+
+    return keys.stream(seed, "batch")
+
+
+def grad_fn(objective: Any, data: Tree) -> GradFn:
+    """One client's gradient, as algorithms call it."""
+    return lambda x, batch: objective.grad(x, data, batch)
+
+
+def next_batch(objective: Any, key: Any, client: Any, number: Any) -> Any:
+    """What a gradient is drawn from; nothing if the objective draws nothing."""
+    if not objective.stochastic:
+        return None
+    from focusfl import keys
+
+    return Batch(keys.fold(key, client), number)

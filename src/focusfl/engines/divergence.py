@@ -1,0 +1,78 @@
+"""When a run is not worth going on from, and how that is said."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from focusfl.engines.result import Result
+
+BLOWN_UP = 1e8  # a relative distance past this, times the first one, is divergence
+
+
+class Diverged(ArithmeticError):
+    """Raised instead of a result when a run diverges and `throw` is set."""
+
+
+class DivergenceWarning(UserWarning):
+    """Warns that a run diverged and its result ends early, where `throw` is not set."""
+
+
+def sane(metrics: Mapping[str, Any], limit: Any) -> Any:
+    """Whether a model with these metrics is still worth going on from."""
+    ok = True
+    for value in metrics.values():
+        ok = ok & (value - value == 0)  # finite, in any array library
+    if "distance" in metrics:
+        ok = ok & (metrics["distance"] <= limit)
+    return ok
+
+
+def number(name: str, value: Any) -> float:
+    """A metric as a number; raise if it is more than one."""
+    if np.ndim(value):
+        raise ValueError(
+            f"a metric must be one number; {name} has shape {tuple(np.shape(value))}."
+        )
+    return float(value)
+
+
+def limit_of(first: Mapping[str, Any]) -> float:
+    """The distance past which a run that began with these metrics has diverged.
+
+    Raise if it cannot begin: metrics that are not finite at x0 say nothing later.
+    """
+    for name, value in first.items():
+        if not np.isfinite(found := number(name, value)):
+            raise ValueError(
+                f"{name} is {found} at x0; look for NaN, infinity or very large "
+                "numbers in the data, or start from another x0."
+            )
+    return BLOWN_UP * max(1.0, float(first.get("distance", 0.0)))
+
+
+def finish(results: Sequence[Result], throw: bool | None) -> None:
+    """Raise or warn if runs diverged; call it from what a user calls.
+
+    With None nothing is said: that is for who says it otherwise.
+    """
+    broken = [result for result in results if result.diverged_at is not None]
+    if not broken or throw is None:
+        return
+    words = _advice(broken, len(results))
+    if throw:
+        raise Diverged(words)
+    warnings.warn(words, DivergenceWarning, stacklevel=3)
+
+
+def _advice(broken: Sequence[Result], runs: int) -> str:
+    where = [f"in round {run.diverged_at} at lr = {run.lr:.3g}" for run in broken[:4]]
+    more = f" and {len(broken) - 4} more" if len(broken) > 4 else ""
+    what = "the run" if runs == 1 else f"{len(broken)} of {runs} runs"
+    words = f"{what} diverged {', '.join(where)}{more}"
+    smaller = min(run.lr for run in broken) / 4
+    words += f". A result ends before that round. Try lr = {smaller:.2g} or below"
+    if any(run.diverged_at == 0 for run in broken):
+        words += "; if round 0 breaks at any lr, look for NaN or infinity in the data"
+    return words + "."

@@ -1,0 +1,94 @@
+"""Where clients' memory is during a run: three stores behind one interface.
+
+On one device or sharded over several (`OnDevice`), or off it and brought there chunk by
+chunk (`cache.ClientCache`, in the memory of the host or on disk).
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+
+from focusfl.engines.simulator.cache import ClientCache
+from focusfl.engines.simulator.checkpoint import Checkpoint, Facts
+from focusfl.engines.simulator.cohort import Program
+from focusfl.engines.simulator.compiled import Log, State
+from focusfl.engines.simulator.devices import Devices
+from focusfl.engines.simulator.layout import Plan
+from focusfl.engines.simulator.start import begin_on_device, to_model_coordinates
+from focusfl.engines.spec import ClientState, Execution
+from focusfl.tree import Tree
+
+Start = tuple[Program, Tree, Tree, Tree]  # program, x0, data, what is evaluated on
+
+
+class ClientStore(Protocol):
+    """What the driver asks of clients' memory. Use it as a context."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *_: Any) -> None: ...
+    def begin(self, *start: Any) -> tuple[State, Log]:
+        """Give the state before round 0; takes a `Start`, a key and all turns."""
+
+    def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
+        """What a chunk is compiled for, in shape."""
+
+    def restore(
+        self, state: State, log: Log, facts: Callable[[], Facts]
+    ) -> tuple[State, Log]:
+        """Go on from the checkpoint, if there is one."""
+
+    def load(self, state: State, plan: Plan) -> tuple[State, Plan]:
+        """Have the memory of a chunk's participants on the device."""
+
+    def prefetch(self, plan: Plan) -> None:
+        """Get the memory of the chunk after this one ready."""
+
+    def keep(self, state: State, log: Log) -> None:
+        """Make all that was done so far part of the checkpoint, if there is one."""
+
+    def export(self, start: Start, clients: Any) -> Tree:
+        """Everybody's memory after the last round, in the coordinates of the model."""
+
+
+class OnDevice:
+    """All clients' memory on the device, or sharded over several."""
+
+    def __init__(self, devices: Devices, kept: Checkpoint):
+        self._devices, self._kept = devices, kept
+        self.restore, self.keep = kept.restore, kept.keep
+
+    def __enter__(self) -> "OnDevice":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def begin(
+        self, program: Program, x0: Tree, data: Tree, held: Tree, key: Any, turns: int
+    ) -> tuple[State, Log]:
+        del turns  # there is room for everybody
+        return begin_on_device(program, x0, data, held, key)
+
+    def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
+        return state, plan
+
+    def load(self, state: State, plan: Plan) -> tuple[State, Plan]:
+        return state, plan
+
+    def prefetch(self, plan: Plan) -> None:
+        pass
+
+    def export(self, start: Start, clients: Any) -> Tree:
+        program, _, data, _ = start
+        clients = to_model_coordinates(program, clients, data)
+        return jax.tree.map(self._devices.fetch, clients)
+
+
+def store_for(
+    where: ClientState, how: Execution, devices: Devices, kept: Checkpoint
+) -> ClientStore:
+    """Make the store for clients' memory that is to be there."""
+    if where == "device":
+        return OnDevice(devices, kept)
+    return ClientCache(where == "disk", how.state_dir, kept)

@@ -1,0 +1,197 @@
+"""From a spec to its results: what runs are compiled from, begun with and ended by."""
+
+import time
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from focusfl.engines.client_round import batch_stream
+from focusfl.engines.divergence import limit_of
+from focusfl.engines.result import Result
+from focusfl.engines.simulator import compiled, memory
+from focusfl.engines.simulator.checkpoint import (
+    CODE,
+    Checkpoint,
+    Facts,
+    open_checkpoint,
+)
+from focusfl.engines.simulator.chunks import Layout
+from focusfl.engines.simulator.clients import ClientStore, Start, store_for
+from focusfl.engines.simulator.cohort import Program
+from focusfl.engines.simulator.compiled import Bounds, Log, State
+from focusfl.engines.simulator.devices import Devices, devices_for
+from focusfl.engines.simulator.driver import run_chunks
+from focusfl.engines.simulator.layout import (
+    ChunkPolicy,
+    chunk_policy,
+    chunk_rows,
+    cohort_sizes,
+)
+from focusfl.engines.simulator.logs import Ended, fetch, one_of, result_of
+from focusfl.engines.simulator.schedule import ScheduleBuffer
+from focusfl.engines.simulator.start import begin, stack_runs
+from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
+from focusfl.engines.stop import Stop, spent_by
+from focusfl.fingerprint import fingerprint, stable_repr
+from focusfl.problems.loss import size
+
+
+class Begun(NamedTuple):
+    """Runs before round 0, and all that their chunks are called with."""
+
+    state: State
+    first: Log
+    run: Any  # compiles: a chunk of one run, or of several side by side
+    fixed: tuple  # what every chunk takes: steps, bounds, data, held, key
+    layout: Layout
+
+
+class Simulation:
+    """The runs of one spec, side by side."""
+
+    def __init__(self, spec: RunSpec, how: Execution):
+        check_progress(how.progress)
+        self.spec, self.how, self.began = spec, how, time.monotonic()
+        many = spec.num_clients
+        self.devices = devices_for(how.devices, many, how.client_state, how.checkpoint)
+        self.schedule = ScheduleBuffer(
+            spec.participation, many, spec.rounds, spec.seeds
+        )
+        on_cpu = jax.default_backend() == "cpu"
+        self.policy: ChunkPolicy = chunk_policy(size(spec.x0), on_cpu)
+        self.objective, self.data = spec.problem.fast(spec.local_steps)
+        self.program = self._program()
+        # What comes first and last needs no cohorts.
+        self.anywhere = self.program._replace(slots=(), skips=False)
+        self.stop = spec.stop or Stop()
+
+    def run(self) -> list[Result]:
+        """Run everything; give the results, seed by seed."""
+        spec, how = self.spec, self.how
+        with (
+            jax.enable_x64(spec.problem.dtype == "float64"),
+            memory.hint_on_oom(self.program.slots[-1]),
+            open_checkpoint(how.checkpoint, how.checkpoint_every) as kept,
+        ):
+            x0 = jax.tree.map(partial(jnp.asarray, dtype=spec.problem.dtype), spec.x0)
+            keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
+            needs, where = self._place(x0, keys[0], kept)
+            data, held = self.devices.put(self.data, spec.problem.held)
+            start: Start = self.anywhere, x0, data, held
+            clients = store_for(where, how, self.devices, kept)
+            row = 0 if where == "device" else needs.row
+            begun = self._begin(start, keys, clients, row)
+            facts = partial(self._facts, begun, start, keys[0], clients, where)
+            state, first = clients.restore(begun.state, fetch(begun.first, 1), facts)
+            with clients:
+                state, log = run_chunks(
+                    lambda program, state, now: begun.run(
+                        program, state, *begun.fixed, now
+                    ),
+                    begun.layout.after(len(first.alive) - 1), state, first, kept,
+                    clients, self.stop.watch(how.progress, self.began),
+                )  # fmt: skip
+                return self._results(start, state, log, clients)
+
+    def _program(self) -> Program:
+        """What is compiled, with cohorts of the sizes that this schedule needs."""
+        spec, schedule, devices = self.spec, self.schedule, self.devices
+        sizes = [[len(ids) for ids in own] for own in devices.shard(schedule.ahead)]
+        slots = cohort_sizes(np.max(sizes, 0), devices.clients_per_device, self.policy)
+        active = schedule.active
+        sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
+        unknown = len(spec.seeds) > 1 and not schedule.all
+        return Program(
+            spec.algorithm, self.objective, devices, slots, int(spec.local_steps),
+            spec.record, int(min(spec.every, STEPS - 1)),
+            skips=spec.on_empty == "skip" and (sometimes or unknown),
+        )  # fmt: skip
+
+    def _place(self, x0: Any, key: Any, kept: Checkpoint) -> tuple[memory.Needs, Any]:
+        """Count what the runs need; decide where clients' memory is."""
+        spec, count = self.spec, self.devices.count
+        alone = self.anywhere._replace(devices=Devices(spec.num_clients))
+        needs = memory.needs(
+            partial(begin, alone), x0, self.data, spec.problem.held, key,
+            spec.num_runs, count,
+        )  # fmt: skip
+        asked = self.how.client_state if count == 1 else "device"
+        checkpointed = kept.folder is not None
+        return needs, memory.choose(asked, needs, spec.algorithm, checkpointed)
+
+    def _begin(
+        self, start: Start, keys: list[Any], clients: ClientStore, row_bytes: int
+    ) -> Begun:
+        """Bring all runs to round 0."""
+        spec, slots = self.spec, self.program.slots
+        state, first = clients.begin(*start, keys[0], spec.rounds * slots[-1])
+        at_x0 = {name: a[0] for name, a in first.metrics.items()}
+        limit, targets = limit_of(at_x0), self.stop.targets(at_x0)
+        run, lr, key = compiled.chunk, np.asarray(spec.lrs[0]), keys[0]
+        if spec.num_runs > 1:
+            run, lr = compiled.chunks, np.asarray(spec.lrs)
+            state, first = stack_runs((state, first), start, keys, len(spec.lrs))
+        if len(keys) > 1 and key is not None:
+            key = jnp.stack(keys)
+        over = spent_by(self.stop, spec.algorithm, spec.num_clients)
+        if over or any(targets):
+            met = targets.met({name: a[0] for name, a in first.metrics.items()})
+            met = jnp.asarray(met | bool(over and over(0)))
+            met = jnp.broadcast_to(met, first.alive[0].shape).copy()
+            state = state._replace(met=met)
+        step, bound = (jnp.asarray(a, spec.problem.dtype) for a in (lr, limit))
+        _, _, data, held = start
+        fixed = step, Bounds(bound, jnp.int32(spec.rounds), targets), data, held, key
+        rows = chunk_rows(
+            spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
+        )
+        layout = Layout(
+            self.program, self.schedule, spec.rounds, rows, spec.on_empty, over
+        )
+        return Begun(state, first, run, fixed, layout)
+
+    def _facts(
+        self, begun: Begun, start: Start, key: Any, clients: ClientStore, where: str
+    ) -> Facts:
+        """What a checkpoint is of: runs with other facts are other runs."""
+        spec, x0 = self.spec, start[1]
+        like = clients.like(begun.state, begun.layout.nobodys(len(spec.seeds)))
+        beginning = begin.lower(*start, key, spec.algorithm.starts_warm)
+        chunk = begun.run.lower(self.program, like[0], *begun.fixed, like[1])
+        ahead = [np.concatenate(own) for own in self.schedule.ahead]
+        return {
+            "algorithm": stable_repr(spec.algorithm),
+            "objective": stable_repr(self.objective),
+            "lr": [float(lr) for lr in spec.lrs], "rounds": spec.rounds,
+            "local_steps": spec.local_steps, "seed": [int(seed) for seed in spec.seeds],
+            "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
+            "stop": stable_repr(replace(self.stop, seconds=None)),
+            "dtype": str(spec.problem.dtype), "x0": fingerprint(jax.device_get(x0)),
+            "data": fingerprint(self.data), "held": fingerprint(spec.problem.held),
+            "client_state": where, "devices": self.devices.count,
+            "participation": fingerprint(self.schedule.active, *ahead),
+            CODE: fingerprint(beginning.as_text(), chunk.as_text()),
+        }  # fmt: skip
+
+    def _results(
+        self, start: Start, state: State, log: Log, clients: ClientStore
+    ) -> list[Result]:
+        """Cut the runs apart."""
+        spec, held, results = self.spec, start[3], []
+        axes = (spec.num_runs > 1) + (len(spec.seeds) > 1)
+        for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
+            one = partial(one_of, (k, s)[:axes])
+            server = one(state.server)
+            ended = Ended(
+                server, clients.export(start, one(state.clients)),
+                bool(one(state.met)),
+                partial(compiled.evaluate, self.anywhere, server.x, held),
+            )  # fmt: skip
+            active = self.schedule.active[s]
+            results.append(result_of(spec, spec.lrs[k], one(log), active, ended))
+        return results
