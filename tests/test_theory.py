@@ -294,6 +294,7 @@ def test_auto_lr_is_within_twice_the_best_step_of_a_grid(case):
             lrs=[choice.lr, *grid],
             rounds=1500,
             local_steps=local_steps,
+            throw=None,  # the largest steps of the grid are too large
         )  # fmt: skip
     )
     best = int(np.argmin(others))
