@@ -210,3 +210,13 @@ def test_what_is_not_ours_is_refused(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1 nothing of ours")
     with pytest.raises(ValueError, match="Remove it and run the study again"):
         results.read_runs(tmp_path / "x.parquet")
+
+
+def test_the_manifest_knows_the_loss_of_the_optimum_where_there_is_one(study, tmp_path):
+    found, _ = complete(study, tmp_path / "known", "rounds=1500")
+    lowest = found.manifest["problem"]["optimal_loss"]
+    ends = [r.curves["loss"][-1] for r in found.runs if r.row["algorithm"] == "focus"]
+    assert np.allclose(ends, lowest, rtol=1e-14)  # x is x* to rounding, F rounds, too
+    study.write_text(STUDY.replace('"ridge"', '"robust"'))
+    found, _ = complete(study, tmp_path / "unknown", "rounds=3")
+    assert found.manifest["problem"]["optimal_loss"] is None
