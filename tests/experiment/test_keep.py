@@ -338,3 +338,13 @@ def test_a_model_that_cannot_be_told_is_asked_for_again(study, tmp_path, which, 
     complete(study, tmp_path / "out", "rounds=20")
     with pytest.raises(ValueError, match=words):
         ff.load_model(tmp_path / "out", **which)
+
+
+def test_the_manifest_knows_the_loss_of_the_optimum_where_there_is_one(study, tmp_path):
+    found, _ = complete(study, tmp_path / "known", "rounds=1500")
+    lowest = found.manifest["problem"]["optimal_loss"]
+    ends = [r.curves["loss"][-1] for r in found.runs if r.row["algorithm"] == "focus"]
+    assert np.allclose(ends, lowest, rtol=1e-14)  # x is x* to rounding, F rounds, too
+    study.write_text(STUDY.replace('"ridge"', '"robust"'))
+    found, _ = complete(study, tmp_path / "unknown", "rounds=3")
+    assert found.manifest["problem"]["optimal_loss"] is None
