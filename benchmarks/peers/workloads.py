@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from focusfl import data, keys, problems
-from focusfl.data.places import renamed
+from focusfl.files import renamed
 
 CLIENTS, COHORT, SEED = 1000, 50, 0
 MOST = {"logistic": 40_000, "cnn": 200, "ridge": 100_000}  # rounds drawn

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
-from focusfl.data.places import renamed
+from focusfl.files import renamed
 
 PAGE = Path(__file__).parent.parent / "choosing.md"
 STEPS = 1e-3 * 2.0 ** -np.arange(0, 12.0)  # halves, from past the edge of stability

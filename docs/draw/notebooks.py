@@ -4,7 +4,7 @@ import nbformat
 from nbclient import NotebookClient
 from svg import PICTURES
 
-from focusfl.data.places import renamed
+from focusfl.files import renamed
 
 if __name__ == "__main__":
     for path in sorted((PICTURES.parent / "notebooks").glob("*.ipynb")):

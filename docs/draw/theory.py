@@ -4,7 +4,7 @@ import numpy as np
 from svg import PICTURES
 
 import focusfl as ff
-from focusfl.data.places import renamed
+from focusfl.files import renamed
 from focusfl.report.figure import LABELS, blank, render
 from focusfl.report.names import colour
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from focusfl import data, mixing, participation, problems, theory
     from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
-    from focusfl.engines.result import Result
+    from focusfl.engines.rest import RestWarning
+    from focusfl.engines.result import Result, load_result
     from focusfl.engines.simulator.api import simulate, sweep
     from focusfl.engines.stop import Stop
     from focusfl.experiment.results import load_model, load_results
@@ -22,11 +23,13 @@ __all__ = [
     "Algorithm",
     "DivergenceWarning",
     "Diverged",
+    "RestWarning",
     "Result",
     "Round",
     "Stop",
     "data",
     "load_model",
+    "load_result",
     "load_results",
     "loop",
     "mixing",
@@ -44,9 +47,11 @@ _ROOMS = ("data", "mixing", "participation", "problems", "theory")
 _NAMES = {
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",
+    "RestWarning": "engines.rest",
     "Result": "engines.result",
     "Stop": "engines.stop",
     "load_model": "experiment.results",
+    "load_result": "engines.result",
     "load_results": "experiment.results",
     "loop": "engines.reference",
     "simulate": "engines.simulator.api",
@@ -61,3 +66,7 @@ def __getattr__(name: str):
         globals()[name] = getattr(import_module(f"focusfl.{_NAMES[name]}"), name)
         return globals()[name]
     raise AttributeError(f"module 'focusfl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__"})

@@ -6,13 +6,13 @@ of the format get flat names joined by dots; `load_model` gives the nested model
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from focusfl.files import renamed
 from focusfl.tree import Tree
 
 ALONE = "model"  # the name of a model that is one array
@@ -33,8 +33,6 @@ def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> 
 
     The file is there whole or not at all. Raises ValueError for what is no model.
     """
-    from focusfl.data.places import renamed
-
     path = Path(path)
     leaves = {name: (where, np.asarray(leaf)) for name, where, leaf in _walk(model)}
     header: dict[str, Any] = {
@@ -60,8 +58,6 @@ def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> 
         for _, leaf in leaves.values():
             little = leaf.astype(leaf.dtype.newbyteorder("<"), copy=False)
             file.write(np.ascontiguousarray(little).tobytes())
-        file.flush()
-        os.fsync(file.fileno())
     return path
 
 
@@ -70,6 +66,11 @@ def read_model(path: str | Path) -> Tree:
 
     Raises ValueError if the file is not one, or is damaged.
     """
+    return read_with_about(path)[0]
+
+
+def read_with_about(path: str | Path) -> tuple[Tree, dict[str, str]]:
+    """Read a model and what was written beside it."""
     try:
         whole = Path(path).read_bytes()
         length = int.from_bytes(whole[:8], "little")
@@ -77,19 +78,19 @@ def read_model(path: str | Path) -> Tree:
             raise ValueError(f"its header cannot be {length} bytes long")
         header = json.loads(whole[8 : 8 + length])
         about = header.pop("__metadata__", {})
-        paths = json.loads(about[PATHS]) if PATHS in about else {}
+        paths = json.loads(about.pop(PATHS)) if PATHS in about else {}
         body, model = whole[8 + length :], dict[str, Any]()
         if sum(_size(tensor) for tensor in header.values()) != len(body):
             raise ValueError("it is not as long as its tensors")
         for name, tensor in header.items():
             where = paths.get(name, name.split("."))
             if not where:
-                return _tensor(tensor, body)
+                return _tensor(tensor, body), about
             inner = model
             for part in where[:-1]:
                 inner = inner.setdefault(part, {})
             inner[where[-1]] = _tensor(tensor, body)
-        return model
+        return model, about
     except OSError:
         raise
     except Exception as error:  # a damaged file can make a reader say anything

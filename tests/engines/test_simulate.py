@@ -164,7 +164,7 @@ def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
         ({"seed": 2**32}, "seed must be a whole number .*; got 4294967296."),
         ({"seed": [0, 1]}, r"seed must be a whole number .*; got \[0, 1\]."),
         ({"x0": "zeros"}, "x0 must be real numbers; got 'zeros'."),
-        ({"x0": np.ones(5) * 1j}, "x0 must be real numbers; got array"),
+        ({"x0": np.ones(5) * 1j}, "x0 must be real numbers; got an array"),
         ({"x0": [[1], [1, 2]]}, "x0 must be real numbers; got"),
         ({"x0": [None] * 5}, "x0 must be real numbers; got"),
         ({"x0": {"w": np.ones(5)}}, "x0 must be real numbers; got"),

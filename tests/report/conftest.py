@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture
 def command_line():
     """Run one of the report's commands as the command line would."""
-    from focusfl.report import cli
+    from focusfl.cli import reports as cli
 
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(required=True)

@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
-from focusfl.cli import completion, doctor, reproduce, studies
-from focusfl.deploy import cli as deployment
-from focusfl.report import cli as reports
+from focusfl.cli import completion, deploy, doctor, reports, reproduce, studies
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
@@ -76,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
             "focusfl reproduce ridge",
         ),
         (
-            deployment.add, "deploy", "run on Flower: processes, here or on many hosts",
+            deploy.add, "deploy", "run on Flower: processes, here or on many hosts",
             "focusfl deploy local study.toml --clients 4 --tls",
         ),
     ]:  # fmt: skip

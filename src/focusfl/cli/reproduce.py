@@ -57,7 +57,8 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _study(options: argparse.Namespace) -> int:
     """A study of the paper: its table and figure, and each at its own best step."""
     from focusfl.experiment import config, reproduce, study
-    from focusfl.experiment.files import environment, write
+    from focusfl.experiment.environment import environment
+    from focusfl.files import write
     from focusfl.report import figure, table, terminal
 
     study_file = reproduce.path(options.name)
@@ -104,7 +105,7 @@ def _lead(plan: "Study") -> str:
 
 def _regimes(options: argparse.Namespace) -> int:
     """The theorem in its three regimes: a figure and its numbers."""
-    from focusfl.experiment.files import write
+    from focusfl.files import write
     from focusfl.report import figure, regimes, terminal
 
     found = regimes.regimes()
@@ -130,7 +131,7 @@ def _regimes(options: argparse.Namespace) -> int:
 def _hospitals(options: argparse.Namespace) -> int:
     """Real hospitals, one of them rarely online: whom does the model serve?"""
     from focusfl.experiment import hospitals, study
-    from focusfl.experiment.files import write
+    from focusfl.files import write
     from focusfl.report import figure, terminal
     from focusfl.report import hospitals as report
 

@@ -91,7 +91,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _new(options: argparse.Namespace) -> int:
     from focusfl.experiment.config import STUDIES
-    from focusfl.experiment.files import write
+    from focusfl.files import write
 
     if options.study.exists():
         raise ValueError(f"{options.study} exists; name another file.")
@@ -214,7 +214,7 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 def _graph(options: argparse.Namespace) -> int:
-    from focusfl.experiment import files
+    from focusfl import files
     from focusfl.report import figure
     from focusfl.report.graph import mixing_figure
 

@@ -14,7 +14,8 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from focusfl.data.places import Place, cache_folder, find, folder, renamed
+from focusfl.data.places import Place, cache_folder, find, folder
+from focusfl.files import renamed
 
 HOME = "https://www.cs.toronto.edu/~kriz/"
 BINARY = "cifar-10-binary.tar.gz"

@@ -1,9 +1,6 @@
 """Where data sets are looked for, and where what is made of them is kept."""
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from focusfl.checks import shown
@@ -44,36 +41,6 @@ def find(what: str, choices: list[list[str]], how: str, data_dir: Place) -> list
         f"the data set {what} is missing: looked in {looked} for {wanted}. {how} Set "
         "FOCUSFL_DATA to the folder that holds it."
     )
-
-
-@contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Let an error name the file that was to be written: on a full disk none does."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise OSError(error.errno, reason, str(path)) from error
-
-
-@contextmanager
-def renamed(target: Path) -> Iterator[Path]:
-    """Give a temporary name to write under; rename it to the target if all went well.
-
-    Whoever comes first stays: a target that appears meanwhile is as good.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        named(target),
-        tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch,
-    ):
-        part = Path(scratch) / target.name
-        yield part
-        try:
-            os.replace(part, target)
-        except OSError:
-            if not target.exists():
-                raise
 
 
 def _folders(data_dir):

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from focusfl.data.places import renamed
 from focusfl.deploy import certificates, status
 from focusfl.deploy.processes import (
     LOOPBACK,
@@ -25,6 +24,7 @@ from focusfl.deploy.processes import (
     listens,
     stop,
 )
+from focusfl.files import renamed
 
 PATIENCE = 90.0  # seconds for a process to come up, on a machine with much to do
 CONNECTION = "fleet"  # what the SuperLink is called in Flower's configuration

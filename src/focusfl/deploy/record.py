@@ -1,6 +1,7 @@
 """What a deployment leaves behind: what a study does, made of the events of its job.
 
 model.npz     the model: its leaves by their paths, a single array as x
+model.safetensors   the same, for `ff.load_model`, PyTorch and Flax
 curves.npz    where pandas, pyarrow or jax is missing, instead of a study's files:
               the same curves, and who was counted in each round
 """
@@ -18,10 +19,11 @@ from focusfl.deploy import SCENE
 from focusfl.engines.flower import events as happened
 from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol.format import paths
-from focusfl.experiment.files import write
+from focusfl.files import write
+from focusfl.models import save_model
 from focusfl.tree import Tree
 
-MODEL, CURVES = "model.npz", "curves.npz"
+MODEL, CURVES, FOR_OTHERS = "model.npz", "curves.npz", "model.safetensors"
 Events = Sequence[Mapping[str, Any]]
 Pairs = tuple[np.ndarray, np.ndarray]  # rounds and clients, an entry for each push
 
@@ -35,6 +37,7 @@ def keep(
     """
     folder = job.place if folder is None else folder
     write(folder / MODEL, archive({path or "x": leaf for path, leaf in paths(x)}))
+    save_model(folder / FOR_OTHERS, x)
     rounds, metrics = points(events)
     pairs = participants(job, events)
     try:
@@ -162,14 +165,15 @@ def _row(
     row |= {k: end[k] for k in ("grad_norm", "tracker_norm") if k in end}
     of = end.get("of", "nobody")
     return row | {
-        "rounds": end["round"], "grad_norm_of": of, "counted": end["counted"],
+        "model": FOR_OTHERS, "rounds": end["round"], "grad_norm_of": of,
+        "counted": end["counted"],
     }  # fmt: skip
 
 
 def _manifest(
     job: Job, events: Events, scenes: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    from focusfl.experiment.files import environment
+    from focusfl.experiment.environment import environment
 
     began = next(event["time"] for event in events if event["event"] == "begin")
     now = datetime.now(UTC)

@@ -1,17 +1,23 @@
 """What a run gives: the model, its metrics round by round, and what it cost."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from focusfl.checks import unknown
 from focusfl.core import Algorithm
+from focusfl.extras import missing
+from focusfl.models import read_with_about, save_model
 from focusfl.tree import Tree
 
+KEPT = "focusfl.result"  # beside the model in its file
 COSTS = ("down", "up", "gradients")  # what a round takes, not how good its model is
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """One run. Metrics and trajectory begin at x0: entry r + 1 is after round r.
 
@@ -35,6 +41,89 @@ class Result:
         length = len(next(iter(self.metrics.values())))
         known = [~np.isnan(np.asarray(curve, float)) for curve in curves]
         return np.flatnonzero(np.any(known, 0)) if known else np.arange(length)
+
+    def __repr__(self) -> str:
+        rounds = len(self.metrics.get("down", next(iter(self.metrics.values())))) - 1
+        ends = {k: v[-1] for k, v in self.metrics.items() if k not in COSTS and len(v)}
+        spent = {k: float(np.sum(v)) for k, v in self.metrics.items() if k in COSTS}
+        how = "" if self.diverged_at is None else f", diverged in round {rounds}"
+        sent, done = (
+            spent.get("down", 0) + spent.get("up", 0),
+            spent.get("gradients", 0),
+        )
+        return "\n".join(
+            [
+                f"Result after {rounds:,} rounds at lr={self.lr:.4g}{how}",
+                "  " + ", ".join(f"{name} {value:.4g}" for name, value in ends.items()),
+                f"  {sent:,.0f} vectors sent, {done:,.0f} gradients",
+            ]
+        )
+
+    def to_frame(self) -> Any:
+        """Give the metrics as a pandas DataFrame: a row per evaluated round."""
+        import pandas as pd
+
+        at = self.evaluated
+        frame = pd.DataFrame({name: v[at] for name, v in self.metrics.items()})
+        frame.insert(0, "round", at)
+        return frame
+
+    def plot(self, metric: str | None = None, ax: Any = None, **options: Any) -> Any:
+        """Draw a metric, the first there is, against rounds; give matplotlib's axes.
+
+        Args:
+            metric: such as "distance" or "accuracy".
+            ax: axes to draw on; new ones if None.
+            options: of matplotlib's `plot`, such as label="FOCUS".
+
+        Raises:
+            ValueError: If there is no such metric, or matplotlib is missing.
+        """
+        known = [name for name in self.metrics if name not in COSTS]
+        metric = known[0] if metric is None else metric
+        if metric not in known:
+            raise ValueError(unknown("metric", metric, known))
+        if ax is None:
+            try:
+                from matplotlib import pyplot
+            except ImportError:
+                what = missing("figures need", "matplotlib", "plots")
+                raise ValueError(what) from None
+            ax = pyplot.figure().subplots()
+        at, values = self.evaluated, self.metrics[metric]
+        ax.plot(at, values[at], **options)
+        if np.nanmin(values) > 0 and metric != "accuracy":
+            ax.set_yscale("log")
+        ax.set(xlabel="rounds", ylabel=metric.replace("_", " "))
+        return ax
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model as safetensors, with the metrics beside it.
+
+        PyTorch and Flax read the model; `ff.load_result` gives model and metrics back.
+        What server and clients remember is not kept.
+        """
+        about = {
+            "metrics": {name: list(map(float, v)) for name, v in self.metrics.items()},
+            "lr": self.lr,
+            "why_lr": self.why_lr,
+            "diverged_at": self.diverged_at,
+        }
+        return save_model(path, self.x, {KEPT: json.dumps(about)})
+
+
+def load_result(path: str | Path) -> Result:
+    """Read what `Result.save` wrote; trajectory, server and clients are None.
+
+    Raises:
+        ValueError: If the file is damaged, or holds a model alone.
+    """
+    x, about = read_with_about(path)
+    if KEPT not in about:
+        raise ValueError(f"{path} holds a model and no result; use ff.load_model.")
+    kept = json.loads(about[KEPT])
+    metrics = {name: np.array(values) for name, values in kept.pop("metrics").items()}
+    return Result(x, metrics, None, server=None, clients=None, **kept)
 
 
 def costs(

@@ -19,9 +19,10 @@ from jaxtyping import Bool, Float
 from focusfl.checks import check_count
 from focusfl.data.hospitals import CENTERS, REGIONS
 from focusfl.experiment.config import STUDIES, Study, load
-from focusfl.experiment.files import environment, write
+from focusfl.experiment.environment import environment
 from focusfl.experiment.study import Watch, run
 from focusfl.experiment.summary import errors
+from focusfl.files import write
 from focusfl.problems import Cox, Logistic
 
 NAMES = ("hospitals", "survival")

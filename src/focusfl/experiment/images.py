@@ -19,8 +19,9 @@ from focusfl import keys
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import check_count, unknown
 from focusfl.engines.spec import Progress
-from focusfl.experiment.files import environment, write
+from focusfl.experiment.environment import environment
 from focusfl.experiment.summary import tracking_gap
+from focusfl.files import write
 from focusfl.participation import Bernoulli, Markov, Participation
 from focusfl.problems import vision
 

@@ -18,7 +18,7 @@ import numpy as np
 from focusfl import __version__, tree
 from focusfl.experiment import results
 from focusfl.experiment.config import Study
-from focusfl.experiment.files import environment
+from focusfl.experiment.environment import environment
 from focusfl.experiment.results import Run
 from focusfl.experiment.study import Batch, Watch, batches
 from focusfl.experiment.workers import carried_out

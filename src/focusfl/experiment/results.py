@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from focusfl.checks import unknown
-from focusfl.data.places import renamed
+from focusfl.files import renamed
 from focusfl.models import read_model
 from focusfl.tree import Tree
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusfl.experiment.files import write
 from focusfl.experiment.study import Cell
 from focusfl.experiment.summary import errors
 from focusfl.extras import missing
+from focusfl.files import write
 from focusfl.report.names import label, looks
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from focusfl.experiment import results
-from focusfl.experiment.files import write
 from focusfl.experiment.results import Results
+from focusfl.files import write
 from focusfl.report import figure, html, plots, terminal
 from focusfl.report.finding import condition, findings
 from focusfl.report.groups import bests, grouped

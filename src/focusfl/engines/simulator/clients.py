@@ -5,7 +5,7 @@ chunk (`cache.ClientCache`, in the memory of the host or on disk).
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 
@@ -22,6 +22,7 @@ from focusfl.tree import Tree
 Start = tuple[Program, Tree, Tree, Tree]  # program, x0, data, what is evaluated on
 
 
+@runtime_checkable
 class ClientStore(Protocol):
     """What the driver asks of clients' memory. Use it as a context."""
 

@@ -127,7 +127,7 @@ def _words(found: Mapping[str, Any]) -> list[str]:
 def _draw(place: Path) -> list[Path]:
     """Draw what was found, as of a study; give its files."""
     from focusfl.experiment import results
-    from focusfl.experiment.files import write
+    from focusfl.files import write
     from focusfl.report import html
 
     found = results.read(place)

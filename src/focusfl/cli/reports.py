@@ -140,7 +140,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, content: str | bytes) -> int:
-    from focusfl.experiment import files
+    from focusfl import files
 
     file = files.write(options.out, content)
     print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
