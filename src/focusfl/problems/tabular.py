@@ -50,10 +50,11 @@ def libsvm(
     check_count("num_clients", num_clients)
     check_count("seed", seed, least=0)
     check_positive("penalty", penalty)
+    if rows is not None:
+        check_count("rows", rows)
     table = data.libsvm(name, data_dir)
     x, y = table.x, table.y
     if rows is not None:
-        check_count("rows", rows)
         if not num_clients <= rows <= len(y):
             raise ValueError(
                 f"rows must lie between the number of clients, {num_clients}, and that "
