@@ -45,10 +45,8 @@ def imports() -> list[tuple[str, str]]:
             for name in names:
                 top, _, rest = name.partition(".")
                 room = rest.split(".")[0]
-                if (
-                    top == "focusfl"
-                    and (SOURCE / room).exists() | (SOURCE / f"{room}.py").exists()
-                ):
+                known = (SOURCE / room).is_dir() or (SOURCE / f"{room}.py").is_file()
+                if top == "focusfl" and room and known:
                     found.append((module, room))
     return found
 
