@@ -1,5 +1,7 @@
 """Verdicts, on curves whose truth is known and on runs whose end is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -129,3 +131,19 @@ def test_what_is_known_of_exactness_stands_in_a_runs_row():
     )
     assert row["reason"]
     assert ff.Focus().exact_below(2.0, 5) == 0.5
+
+
+def test_a_false_fixed_point_is_named_in_its_verdict():
+    plan = study(600, 1.0)
+    A = 1 + np.random.default_rng(0).standard_normal((4, 20, 3))
+    b = np.repeat([1.0, 1, -1, -1], 20).reshape(4, 20)
+    problem = ff.problems.Logistic(A, b)
+    full = {"full": plan.participation["full"]}
+    focus = {"focus": plan.algorithms["focus"]}
+    plan = replace(
+        plan, problem=problem, participation=full, algorithms=focus,
+        lrs=(1.43 / problem.L,),
+    )  # fmt: skip
+    (cell,) = run(plan)
+    assert cell.summary.verdict == "biased"
+    assert "the tracker is at rest" in cell.summary.reason

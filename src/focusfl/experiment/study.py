@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from focusfl.engines.rest import tracker_norm
+from focusfl.engines.rest import at_rest_elsewhere, tracker_norm
 from focusfl.engines.result import COSTS, Result
 from focusfl.engines.spec import Progress, StepSize, choose_lr
 from focusfl.experiment.config import Study
@@ -183,11 +183,22 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
         cells.append(
             Cell(
                 batch.participation, batch.algorithm, batch.local_steps, seed, result,
-                summarise(result, expected(known[k], problem), study.stop.tolerance),
-                seconds, compiled, known[k], problem.num_clients,
+                _summary(study, result, known[k], problem), seconds, compiled,
+                known[k], problem.num_clients,
             )
         )  # fmt: skip
     return cells
+
+
+def _summary(
+    study: Study, result: Result, known: Prediction, problem: Problem
+) -> Summary:
+    """Sum a run up, and say it if its tracker rests while the gradient does not."""
+    found = summarise(result, expected(known, problem), study.stop.tolerance)
+    false = at_rest_elsewhere(result, problem.num_clients)
+    if false and result.diverged_at is None:
+        return found._replace(verdict="biased", reason=false)
+    return found
 
 
 def expected(known: Prediction, problem: Problem) -> Expected:
