@@ -188,6 +188,8 @@ def _check_labels(given, num_clients, alpha: Any = 1, name="labels"):
         labels = np.asarray(given)
     except (TypeError, ValueError):  # ragged
         labels = np.empty((0, 0))
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
+        labels = labels.astype(str)  # as pandas has words
     wrong = labels.dtype.kind not in "biufUS"
     if labels.ndim != 1 or not len(labels) or wrong:
         raise ValueError(

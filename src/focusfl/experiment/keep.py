@@ -92,7 +92,13 @@ class Shelf:
         ]
         name = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
         file = self.folder / f"{name}.parquet"
-        results.write_runs(file, runs)
+        try:
+            results.write_runs(file, runs)
+        except BaseException:
+            for run in runs:
+                if run.row["model"]:
+                    (self.folder.parent / run.row["model"]).unlink(missing_ok=True)
+            raise
         self._files |= dict.fromkeys(keys, file)
 
     def _saved(self, key: str, run: Run) -> str | None:

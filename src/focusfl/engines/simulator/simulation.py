@@ -167,15 +167,16 @@ class Simulation:
         return {
             "algorithm": stable_repr(spec.algorithm),
             "objective": stable_repr(self.objective),
-            "lr": [float(lr) for lr in spec.lrs], "rounds": spec.rounds,
-            "local_steps": spec.local_steps, "seed": [int(seed) for seed in spec.seeds],
+            "lr": _one_or_all([float(lr) for lr in spec.lrs]), "rounds": spec.rounds,
+            "local_steps": spec.local_steps,
+            "seed": _one_or_all([int(seed) for seed in spec.seeds]),
             "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
             "stop": stable_repr(replace(self.stop, seconds=None)),
-            "dtype": str(spec.problem.dtype), "x0": fingerprint(jax.device_get(x0)),
-            "data": fingerprint(self.data), "held": fingerprint(spec.problem.held),
+            "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(x0)),
+            "data": _digest(self.data), "held": _digest(spec.problem.held),
             "client_state": where, "devices": self.devices.count,
-            "participation": fingerprint(self.schedule.active, *ahead),
-            CODE: fingerprint(beginning.as_text(), chunk.as_text()),
+            "participation": _digest(self.schedule.active, *ahead),
+            CODE: _digest(beginning.as_text(), chunk.as_text()),
         }  # fmt: skip
 
     def _results(
@@ -195,3 +196,12 @@ class Simulation:
             active = self.schedule.active[s]
             results.append(result_of(spec, spec.lrs[k], one(log), active, ended))
         return results
+
+
+def _one_or_all(values: list) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _digest(*values: Any) -> str:
+    """What is too long to be named in a message, in a few letters."""
+    return "#" + fingerprint(*values)
