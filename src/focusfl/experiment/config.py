@@ -104,7 +104,9 @@ def load(
                 raise ValueError(unknown("algorithm of this study", name, everybody))
         source.table["algorithms"] = {name: everybody[name] for name in only}
     try:
-        return _parsed(source, path.stem)
+        study = _parsed(source, path.stem)
+        _check_targets(study)
+        return study
     except Wrong as wrong:
         raise ValueError(source.place(wrong.path) + wrong.words) from None
 
@@ -132,7 +134,7 @@ def _parsed(source: Source, name: str) -> Study:
         on_empty=said.on_empty,
         client_state=said.client_state,
         devices=said.devices,
-        stop=_stop(said.stop, problem),
+        stop=_made(("stop",), Stop, said.stop),
         problem=problem,
         participation={
             key: _scene(("participation", key), own, problem)
@@ -155,20 +157,21 @@ def _problem(table: dict[str, Any]) -> Problem:
     return _made(path, PROBLEMS[said.kind], said)
 
 
-def _stop(said: schema.Stop, problem: Problem) -> Stop:
-    """When runs have done enough, by metrics that the problem has."""
-    import jax
+def _check_targets(study: Study) -> None:
+    """Raise if a run is to stop by a metric that the problem does not have.
 
-    stop = _made(("stop",), Stop, said)
+    Only where a study is read to be run: its sites in a deployment have no jax.
+    """
+    stop, problem = study.stop, study.problem
     if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
-        evaluate = problem.objective.evaluate
+        import jax
+
         with jax.enable_x64(problem.dtype == "float64"):
-            known = jax.eval_shape(evaluate, problem.x0, problem.held)
+            known = jax.eval_shape(problem.objective.evaluate, problem.x0, problem.held)
         try:
             stop.targets(dict.fromkeys(known, 1.0))
         except ValueError as error:
             raise Wrong(("stop",), f"[stop]: {error}") from None
-    return stop
 
 
 def _contender(path: Path_, table: dict[str, Any]) -> Contender:
