@@ -1,12 +1,15 @@
 """How a run ends: its last round, enough of them, or a stop that was asked for."""
 
+import itertools
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import Stopped, bits, quadratic, some_masks, stop_after, walked
 
 import focusfl as ff
+from focusfl.engines import checkpoint
 from focusfl.participation import Bernoulli, Full, Replay
 
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
@@ -247,32 +250,21 @@ def test_a_run_that_met_its_target_comes_back_and_another_target_is_refused(tmp_
         ff.simulate(*run, **how)
 
 
-def test_a_stop_that_was_asked_for_stays_asked_for():
-    """Two chunks are drained together before the last one, and the second says no."""
-    told = []
+def test_a_stop_that_was_asked_for_stays_asked_for(tmp_path, monkeypatch):
+    """A checkpoint is due after the second chunk, so that two are drained together."""
+    told, seconds = [], itertools.count(0, 40)
 
     def progress(done, _):
         told.append(done)
         return done == 256
 
-    result = ff.simulate(
-        ff.Focus(), quadratic(), Full(), rounds=3000, progress=progress, **HOW
-    )
-    assert 256 in told and len(result.metrics["up"]) - 1 <= 2 * 256
-
-
-def test_a_stop_asked_for_while_two_chunks_drain_together_is_kept(tmp_path):
-    told = []
-
-    def progress(done, _):
-        told.append(done)
-        return len(told) == 2
-
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr(checkpoint, "time", clock)
     result = ff.simulate(
         ff.Focus(), quadratic(), Full(), rounds=3000, progress=progress,
-        checkpoint=tmp_path, checkpoint_every=1e-9, **HOW,
+        checkpoint=tmp_path, checkpoint_every=60, **HOW,
     )  # fmt: skip
-    assert len(result.metrics["up"]) - 1 < 1500
+    assert told == [256, 512] and len(result.metrics["up"]) - 1 == 512
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,9 @@ def read(
 def made(source: Source, name: str) -> Study:
     """Turn what was read into a study; ValueError says where what is wrong."""
     try:
-        return _parsed(source, name)
+        study = _parsed(source, name)
+        _check_targets(study)
+        return study
     except Wrong as wrong:
         raise ValueError(source.place(wrong.path) + wrong.words) from None
 
@@ -146,7 +148,7 @@ def _parsed(source: Source, name: str) -> Study:
         client_state=said.client_state,
         devices=said.devices,
         models=said.models,
-        stop=_stop(said.stop, problem),
+        stop=_made(("stop",), Stop, said.stop),
         problem=problem,
         participation={
             key: _scene(("participation", key), own, problem)
@@ -190,20 +192,21 @@ def _problem(table: dict[str, Any]) -> Problem:
     return _made(path, PROBLEMS[said.kind], said)
 
 
-def _stop(said: schema.Stop, problem: Problem) -> Stop:
-    """When runs have done enough, by metrics that the problem has."""
-    stop = _made(("stop",), Stop, said)
-    if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
-        import jax  # which the clients of a deployment may lack
+def _check_targets(study: Study) -> None:
+    """Raise if a run is to stop by a metric that the problem does not have.
 
-        evaluate = problem.objective.evaluate
+    Only where a study is read to be run: its sites in a deployment have no jax.
+    """
+    stop, problem = study.stop, study.problem
+    if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
+        import jax
+
         with jax.enable_x64(problem.dtype == "float64"):
-            known = jax.eval_shape(evaluate, problem.x0, problem.held)
+            known = jax.eval_shape(problem.objective.evaluate, problem.x0, problem.held)
         try:
             stop.targets(dict.fromkeys(known, 1.0))
         except ValueError as error:
             raise Wrong(("stop",), f"[stop]: {error}") from None
-    return stop
 
 
 def _contender(path: Path_, table: dict[str, Any]) -> Contender:
