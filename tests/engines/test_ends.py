@@ -9,7 +9,7 @@ import pytest
 from helpers import Stopped, bits, quadratic, some_masks, stop_after, walked
 
 import focusfl as ff
-from focusfl.engines import checkpoint
+from focusfl.engines.simulator import checkpoint
 from focusfl.participation import Bernoulli, Full, Replay
 
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])

@@ -188,8 +188,9 @@ def _check_labels(given, num_clients, alpha: Any = 1, name="labels"):
         labels = np.asarray(given)
     except (TypeError, ValueError):  # ragged
         labels = np.empty((0, 0))
-    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
-        labels = labels.astype(str)  # as pandas has words
+    words = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
+    if labels.dtype.kind == "O" and words:
+        labels = labels.astype(str)  # as pandas has them
     wrong = labels.dtype.kind not in "biufUS"
     if labels.ndim != 1 or not len(labels) or wrong:
         raise ValueError(

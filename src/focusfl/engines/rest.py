@@ -62,8 +62,13 @@ def at_rest_elsewhere(result: Result, num_clients: int) -> str | None:
 def warn(
     algorithm: Algorithm, problem: Problem, result: Result, local_steps: int
 ) -> None:
-    """Warn if a run rests away from the optimum, or might for the step it took."""
-    if result.diverged_at is not None:
+    """Warn if a run rests away from the optimum, or might for the step it took.
+
+    One that has solved the problem, or diverged, needs no such warning.
+    """
+    slope = result.metrics.get("grad_norm")
+    solved = slope is not None and slope[-1] <= SOLVED * slope[0]
+    if result.diverged_at is not None or solved:
         return
     for words in (
         at_rest_elsewhere(result, problem.num_clients),

@@ -91,7 +91,7 @@ def name_of(run: Run) -> str:
 
 def facts(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a run was given and what came out, without what is not known."""
-    row = _flat(run.row)
+    row = {k: v for k, v in _flat(run.row).items() if k not in run.metrics}
     given = {name: value for name, value in row.items() if name in GIVEN}
     return given, {name: value for name, value in row.items() if name not in GIVEN}
 
