@@ -145,7 +145,7 @@ def test_the_references_are_made_of_the_code_and_leave_nothing_unsaid(site):
     unsaid = [own[0] for own in cells if own and not own[-1].strip()]
     assert len(cells) > 80 and unsaid == []
     commands = (site / "commands.html").read_text()
-    for name in ("run", "report", "reproduce", "doctor", "deploy local", "deploy init"):
+    for name in ("run", "report", "reproduce ridge", "doctor", "deploy local"):
         assert f">focusfl {name}<" in commands
     assert "--resume" in commands and "<!-- reference" not in study + commands
 
