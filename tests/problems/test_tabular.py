@@ -85,3 +85,11 @@ def test_survival_in_six_regions_has_an_optimum_and_focus_finds_it():
 def test_a_missing_data_set_says_what_where_and_how(tmp_path):
     with pytest.raises(ValueError, match="libsvm_binary.npz"):
         libsvm(data_dir=str(tmp_path))
+
+
+@real_data
+def test_the_split_that_an_error_advises_is_one_that_can_be_asked_for(as_a_user):
+    with pytest.raises(ValueError, match="Use a larger alpha, dirichlet_balanced"):
+        libsvm("mushrooms", num_clients=500, split="dirichlet", alpha=1e-3)
+    problem = libsvm("mushrooms", num_clients=500, split="dirichlet_balanced")
+    assert problem.num_clients == 500 and np.ptp(problem.mask.sum(1)) <= 1
