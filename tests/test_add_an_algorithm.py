@@ -18,7 +18,9 @@ from focusfl import participation as who
 PAGE = Path(__file__).parent.parent / "docs" / "add-an-algorithm.md"
 NAME = "focusfl.algorithms.feddyn"
 LAWS = {
-    name: law for name, law in vars(test_contract).items() if name.startswith("test_")
+    name: law
+    for name, law in vars(test_contract).items()
+    if name.startswith("test_") and not name.startswith("test_the_check_of")
 }
 EXTRA = {"run": [ff.loop, ff.simulate], "dtype": ["float32", "float64"]}
 

@@ -160,7 +160,7 @@ def test_law_7_idling_sees_the_client_and_the_round_index_alone(alg):
     assert sees_the_index_alone(alg)
 
 
-def test_law_7_catches_who_looks_at_more_and_lets_who_idles_do_something():
+def test_the_check_of_law_7_catches_who_looks_at_more_and_lets_who_idles_do_something():
     assert not sees_the_index_alone(Peeks())
     _, client = start(Diary())
     assert not same(Diary().idle(client, RD), client)

@@ -240,17 +240,17 @@ def test_what_makes_no_arrays_is_refused(as_a_user, array):
     [
         ({"loss": np.nan}, "loss is nan at x0; look for NaN, infinity or very large"),
         ({"loss": 1.0, "auc": np.inf}, "auc is inf at x0"),
-        ({"loss": np.ones(3)}, r"a metric must be one number; loss has shape \(3,\)"),
+        ({"loss": np.ones(3)}, "must give a single number for 'loss'; got shape"),
     ],
 )
 def test_metrics_that_say_nothing_at_x0_are_refused(run, metrics, message):
-    problem = ff.problems.from_loss(
-        squares, {"w": np.ones(4), "b": np.ones(())},
-        [{"a": np.ones((3, 4)), "y": np.ones(3)}] * 2,
-        batch_size=3, metrics_fn=lambda x, held: metrics, dtype="float64",
-        held={"a": np.ones((3, 4)), "y": np.ones(3)},
-    )  # fmt: skip
     with pytest.raises(ValueError, match=message):
+        problem = ff.problems.from_loss(
+            squares, {"w": np.ones(4), "b": np.ones(())},
+            [{"a": np.ones((3, 4)), "y": np.ones(3)}] * 2,
+            batch_size=3, metrics_fn=lambda x, held: metrics, dtype="float64",
+            held={"a": np.ones((3, 4)), "y": np.ones(3)},
+        )  # fmt: skip
         run(ff.Focus(), problem, Full(), **GOOD)
 
 

@@ -75,8 +75,6 @@ def test_the_command_writes_a_table_and_two_pictures(tiny, tmp_path, capsys):
         (["cifar10", "--participation", "markof"], "Did you mean 'markov'"),
         (["cifar10", "--algorithms", "focs"], "Did you mean 'focus'"),
         (["cifar10", "--rounds", "0"], "rounds must be a whole number"),
-        (["cifar10", "--set", "lr=1"], "cifar10 has no --set"),
-        (["ridge", "--tune"], "ridge has no --tune"),
     ],
 )
 def test_bad_input_is_one_line(asked, told, tiny, tmp_path, capsys):
@@ -84,6 +82,14 @@ def test_bad_input_is_one_line(asked, told, tiny, tmp_path, capsys):
     said = capsys.readouterr().err
     assert told in said and said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("asked", [["cifar10", "--set", "lr=1"], ["ridge", "--tune"]])
+def test_an_experiment_has_its_own_options_alone(asked, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", *asked, "--out", str(tmp_path / "out")])
+    assert ended.value.code == 2 and not (tmp_path / "out").exists()
+    assert f"unrecognized arguments: {asked[1]}" in capsys.readouterr().err
 
 
 def test_results_of_something_else_are_refused(tiny, tmp_path, capsys):
