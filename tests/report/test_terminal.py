@@ -144,7 +144,7 @@ def test_without_matplotlib_everything_but_the_figure_is_shown(
     assert done.returncode == 0, done.stderr
     assert says in done.stdout and "written: " in done.stdout
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("no figure") and "matplotlib; install it" in last
+    assert last.startswith("no figure") and "matplotlib; get it" in last
     assert "Traceback" not in done.stderr
     kinds = {file.suffix for file in (tmp_path / "out").iterdir() if file.is_file()}
     assert ".png" not in kinds and ".json" in kinds
