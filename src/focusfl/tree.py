@@ -3,6 +3,7 @@
 States, NamedTuples of such trees, are trees too.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,13 @@ def map(f: Callable, a: Tree, *rest: Tree) -> Tree:
     if isinstance(a, tuple):
         return type(a)(*(map(f, *parts) for parts in zip(a, *rest, strict=True)))
     return f(a, *rest)
+
+
+def size(a: Tree) -> int:
+    """Count the numbers in all leaves."""
+    counts: list[int] = []
+    map(lambda a: counts.append(math.prod(getattr(a, "shape", ()))), a)
+    return sum(counts)
 
 
 def zeros(a: Tree) -> Tree:

@@ -30,7 +30,7 @@ def caution(
 ) -> str | None:
     """Say it if a step is so large that a run may rest elsewhere, where L is known."""
     plain = problem.exact if isinstance(problem, Noisy) else problem
-    L = getattr(plain, "L", None) if _numbers(problem.data) <= FEW else None
+    L = getattr(plain, "L", None) if tree.size(problem.data) <= FEW else None
     if not L:
         return None
     bound = algorithm.exact_below(L, local_steps)
@@ -85,9 +85,3 @@ def tracker_norm(server: Any, num_clients: int) -> float | None:
     squares: list[float] = []
     tree.map(lambda y: squares.append(float(np.vdot(y, y).real)), server.y)
     return float(np.sqrt(sum(squares))) / num_clients
-
-
-def _numbers(data: Any) -> int:
-    total: list[int] = []
-    tree.map(lambda leaf: total.append(int(np.size(leaf))), data)
-    return sum(total)

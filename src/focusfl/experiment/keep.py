@@ -105,8 +105,8 @@ class Shelf:
         """Write the model of a run, if the study wants it; say under which name."""
         if self.study.models == "none" or run.model is None:
             return None
-        parts = [*(str(run.row[name]) for name in ("participation", "algorithm"))]
-        plain = re.sub(r"[^\w.-]+", "_", "-".join(parts))
+        whole = f"{run.row['participation']}-{run.row['algorithm']}"
+        plain = re.sub(r"[^\w.-]+", "_", whole)
         name = f"{MODELS}/{plain}-seed{run.row['seed']}-{key}.safetensors"
         about = {field: str(run.row[field]) for field in results.IDENTITY}
         about |= {"key": key, "rounds": str(run.row["rounds"])}
@@ -175,7 +175,7 @@ def complete(
             "problem": {
                 "kind": study.source["problem"]["kind"],
                 "num_clients": study.problem.num_clients,
-                "size": _size(study.problem.x0),
+                "size": tree.size(study.problem.x0),
                 "optimal_loss": _optimal_loss(study.problem),
             },
             "scenes": scenes,
@@ -228,18 +228,6 @@ def _participants(study: Study) -> dict[str, results.Participants]:
         who = np.concatenate([np.zeros(0, int), *drawn])
         found[name] = np.repeat(np.arange(len(drawn)), sizes), who
     return found
-
-
-def _size(x: Any) -> int:
-    """Count the numbers in a model."""
-    total = 0
-
-    def add(leaf: Any) -> None:
-        nonlocal total
-        total += np.size(leaf)
-
-    tree.map(add, x)
-    return total
 
 
 def _optimal_loss(problem: Any) -> float | None:
