@@ -52,7 +52,7 @@ def band(runs: list[Run], metric: str) -> Band | None:
     known = [_evaluated(run, metric) for run in runs if metric in run.curves]
     if not known:
         return None
-    rounds = np.unique(np.concatenate([curves["round"] for _, curves in known]))
+    rounds = _shared_rounds([curves["round"] for _, curves in known])
     worst = -np.inf if metric == RISING else np.inf
     values = np.empty((len(known), len(rounds)))
     for row, (run, curves) in zip(values, known, strict=True):
@@ -72,6 +72,13 @@ def band(runs: list[Run], metric: str) -> Band | None:
     }
     axes["round"] = rounds.astype(float)  # a run that stopped early keeps its place
     return _each(Band(axes, low, mid, high), lambda values: values[:end])
+
+
+def _shared_rounds(evaluated: list[np.ndarray]) -> np.ndarray:
+    """The rounds in which every run was evaluated, or had ended before."""
+    rounds = np.unique(np.concatenate(evaluated))
+    shared = [np.isin(rounds, own) | (rounds > own[-1]) for own in evaluated]
+    return rounds[np.all(shared, axis=0)]
 
 
 def _evaluated(run: Run, metric: str) -> tuple[Run, Columns]:
