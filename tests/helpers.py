@@ -87,7 +87,7 @@ class Nested(Problem):
 
 
 class Entry(NamedTuple):
-    idle: Any  # sum of (1 + index) over the rounds sat out
+    rounds: Any  # sum of (1 + index) over the rounds taken part in
     answer: Any  # the last answer of the server
 
 
@@ -116,7 +116,7 @@ class Listener(Algorithm):
 
 @dataclass(frozen=True)
 class Diary(Listener):
-    """Uses every hook: clients write down what they sat out and what they were told."""
+    """Uses every hook: clients write down the rounds they saw and what they heard."""
 
     def init(self, params):
         return Model(params), Entry(0.0, tree.zeros(params))
@@ -124,8 +124,9 @@ class Diary(Listener):
     def update(self, server, total, rd):
         return Model(tree.axpy(0.5, server.x, tree.scale(0.5, rd.mean(total["x"]))))
 
-    def idle(self, client, rd):
-        return client._replace(idle=client.idle + 1 + rd.index)
+    def push(self, client, down, local, rd):
+        seen = client._replace(rounds=client.rounds + 1 + rd.index)
+        return super().push(seen, down, local, rd)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 import copy
 import pickle
-from dataclasses import dataclass
 
 import jax
 import numpy as np
 import pytest
-from helpers import ALL, Diary, Nested, gap, quadratic, same, some_masks
+from helpers import ALL, Nested, gap, quadratic, same, some_masks
 
 import focusfl as ff
 from focusfl import tree
@@ -46,8 +45,7 @@ def one_round(alg: Algorithm, server, client, rd=RD, dtype="float64"):
     pushed, up = alg.push(client, down, local, rd)
     updated = alg.update(server, frozen(up), rd)
     settled = alg.settle(frozen(pushed), frozen(alg.broadcast(updated)), rd)
-    idled = alg.idle(client, rd)
-    return down, local, up, updated, settled, idled
+    return down, local, up, updated, settled
 
 
 def start(alg, dtype="float64"):
@@ -76,9 +74,9 @@ def test_law_2_an_algorithm_is_a_value(alg):
 @every_algorithm
 def test_law_3_dicts_travel_and_named_tuples_stay(alg):
     server, client = start(alg)
-    down, local, up, updated, settled, idled = one_round(alg, server, client)
+    down, local, up, updated, settled = one_round(alg, server, client)
     assert type(down) is dict and type(up) is dict
-    for state in (server, client, local, updated, settled, idled):
+    for state in (server, client, local, updated, settled):
         assert isinstance(state, tuple) and hasattr(state, "_fields")
     assert "x" in server._fields
 
@@ -129,41 +127,11 @@ def test_law_6_every_method_traces(alg):
         )
         client, up = alg.push(client, down, local, rd)
         server = alg.update(server, up, rd)
-        return (
-            server,
-            alg.settle(client, alg.broadcast(server), rd),
-            alg.idle(client, rd),
-        )
+        return server, alg.settle(client, alg.broadcast(server), rd)
 
     with jax.enable_x64(True):
         traced = jax.jit(whole_round)(problem.x0, 3, 0.05, 2.0)
     assert gap(traced[0], whole_round(problem.x0, 3, 0.05, 2)[0]) < 1e-14
-
-
-@dataclass(frozen=True)
-class Peeks(Diary):
-    """Breaks law 7: a sleeper cannot know the step of a round it slept through."""
-
-    def idle(self, client, rd):
-        return client._replace(idle=client.idle + rd.lr)
-
-
-def sees_the_index_alone(alg):
-    _, client = start(alg)
-    other = RD._replace(lr=9.0, num_clients=99, num_active=0)
-    return same(alg.idle(client, RD), alg.idle(client, other))
-
-
-@pytest.mark.parametrize("alg", [*ALL, Diary()], ids=repr)
-def test_law_7_idling_sees_the_client_and_the_round_index_alone(alg):
-    """No algorithm of the library idles; Diary, which does, is one that may."""
-    assert sees_the_index_alone(alg)
-
-
-def test_the_check_of_law_7_catches_who_looks_at_more_and_lets_who_idles_do_something():
-    assert not sees_the_index_alone(Peeks())
-    _, client = start(Diary())
-    assert not same(Diary().idle(client, RD), client)
 
 
 @every_algorithm

@@ -54,8 +54,6 @@ class Algorithm(abc.ABC):
         server = alg.update(server, sum of up, rd)   # on the server
         for each active client:
             client = alg.settle(client, alg.broadcast(server), rd)
-        for each other client:
-            client = alg.idle(client, rd)
 
     The engine always SUMS the `up` messages; an algorithm that wants a mean divides in
     `update`. Messages are dicts; server, client and local are NamedTuples of trees.
@@ -82,11 +80,6 @@ class Algorithm(abc.ABC):
     def settle(self, client: Client, down: Message, rd: Round) -> Client:
         """What a participant does with the server's answer. Almost always: nothing."""
         del down, rd
-        return client
-
-    def idle(self, client: Client, rd: Round) -> Client:
-        """What a client that sits this round out does. Almost always: nothing."""
-        del rd
         return client
 
     def exact_below(self, L: float, local_steps: int) -> float:

@@ -124,7 +124,7 @@ def on_one_machine():
     found["Focus quadratic uniform"] = both(ff.Focus(), quick, few)
     found["Focus from_loss bernoulli"] = both(ff.Focus(), drawn, some)
     found["settles"] = both(ff.Scaffnew(), quick, Full())
-    found["idles"] = both(Diary(), quick, some)
+    found["keeps a diary"] = both(Diary(), quick, some)
     found["nested model"] = both(
         ff.Scaffold(option=1), Nested(), Bernoulli(0.5), record="model"
     )

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import Diary, Stopped, Told, bits, quadratic, same, stop_after, walked
+from helpers import Stopped, Told, bits, quadratic, same, stop_after, walked
 
 import focusfl as ff
 from focusfl import tree
@@ -155,15 +155,12 @@ def test_auto_leaves_the_device_when_it_is_too_small_and_says_so(monkeypatch, ca
     assert "client_state='disk': what 50 clients remember" in capsys.readouterr().err
     with pytest.raises(ValueError, match='With client_state="disk" only data'):
         ff.simulate(ff.Focus(), problem, who, **HOW, client_state="device")
-    with pytest.raises(ValueError, match="would fit.$"):
-        ff.simulate(Diary(), problem, who, **HOW)
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
         ({"client_state": "cloud"}, "client_state must be one of"),
-        ({"client_state": "disk", "algorithm": Diary()}, "rounds they sit out"),
         ({"client_state": "host", "checkpoint": "here"}, 'Use "disk"'),
         (
             {"client_state": "disk", "checkpoint": "here", "state_dir": "there"},

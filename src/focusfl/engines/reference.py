@@ -187,10 +187,10 @@ def states(
         server, clients, steps = state.server, list(state.clients), list(state.steps)
         down = algorithm.broadcast(server)
         # A participant that took no step shows the shape of a message.
-        idle_push = algorithm.push(
+        no_steps = algorithm.push(
             clients[0], down, algorithm.pull(clients[0], down), rd
         )
-        total = tree.zeros(idle_push[1])
+        total = tree.zeros(no_steps[1])
         for i in ids:
             numbers = range(steps[i], steps[i] + rd.local_steps)
             batches = (next_batch(objective, key, i, number) for number in numbers)
@@ -202,12 +202,8 @@ def states(
         if len(ids) or on_empty == "step":
             server = algorithm.update(server, total, rd)
         answer = algorithm.broadcast(server)
-        present = set(ids)
-        for i in range(num_clients):
-            if i in present:
-                clients[i] = algorithm.settle(clients[i], answer, rd)
-            else:
-                clients[i] = algorithm.idle(clients[i], rd)
+        for i in ids:
+            clients[i] = algorithm.settle(clients[i], answer, rd)
         return State(server, clients, steps)
 
     server, client = algorithm.init(tree.map(array, x0))

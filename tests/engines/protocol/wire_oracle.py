@@ -26,8 +26,7 @@ class Oracle:
         """Start an epoch."""
         self.server, client = self.algorithm.init(x)
         self.index = -1 if self.algorithm.starts_warm else 0
-        # Everybody's memory before each round, as long as its pushes do not count.
-        self.memory = [{self.index: client} for _ in range(self.num_clients)]
+        self.memory = [client] * self.num_clients
         self.pushed = [None] * self.num_clients
         self.counted = []
         self.total = None
@@ -41,12 +40,12 @@ class Oracle:
         )  # fmt: skip
 
     def ask(self, seq):
-        self.asked[seq] = self.index, self.algorithm.broadcast(self.server), self.rd()
+        self.asked[seq] = self.algorithm.broadcast(self.server), self.rd()
 
     def count(self, i, seq, gradient=None):
         """The server has counted what client i was asked for under this number."""
-        index, down, rd = self.asked[seq]
-        client, grad = self.memory[i][index], gradient or self.grads[i]
+        down, rd = self.asked[seq]
+        client, grad = self.memory[i], gradient or self.grads[i]
         local = self.algorithm.pull(client, down)
         for k in range(rd.local_steps):
             batch = Batch(None, self.numbers[i] + k)
@@ -55,9 +54,7 @@ class Oracle:
         if gradient is None:
             self.numbers[i] += rd.local_steps
         self.pushed[i] = client
-        for late in range(index, self.index):
-            client = self.algorithm.idle(client, rd._replace(index=late))
-        self.memory[i] = {self.index: client}
+        self.memory = [*self.memory[:i], client, *self.memory[i + 1 :]]
         total = tree.zeros(up) if self.total is None else self.total
         self.total = tree.add(total, up)
         self.counted = [*self.counted, i]
@@ -68,13 +65,10 @@ class Oracle:
         if self.counted:
             self.server = self.algorithm.update(self.server, self.total, rd)
         answer = self.algorithm.broadcast(self.server)
-        for i in range(self.num_clients):
-            client = self.memory[i][self.index]
-            if i in self.counted:
-                client = self.algorithm.settle(client, answer, rd)
-            else:
-                client = self.algorithm.idle(client, rd)
-            self.memory[i] = {**self.memory[i], self.index + 1: client}
+        self.memory = [
+            self.algorithm.settle(client, answer, rd) if i in self.counted else client
+            for i, client in enumerate(self.memory)
+        ]
         self.index += 1
         self.counted, self.total = [], None
 

@@ -11,7 +11,14 @@ from helpers import quadratic, same
 from wire_oracle import Oracle
 
 from focusfl import Focus, tree
-from focusfl.engines.protocol import Hub, Refused, Site, files, tracking_gap
+from focusfl.engines.protocol import (
+    Hub,
+    Refused,
+    Site,
+    files,
+    header,
+    tracking_gap,
+)
 
 LR, DIM = 0.05, 3
 
@@ -143,12 +150,12 @@ class World:
         i, reply = self.replies[k % len(self.replies)]
         if remove:
             self.replies.pop(k % len(self.replies))
-        before = self.hub.books
+        before, asked = self.hub.books, header(reply).fields["round"]
         verdict = self.hub.receive(self.names[i], reply)
         self.events[verdict.status] += 1
         if verdict.applied:
             entry = self.hub.books.ledger[self.names[i]]
-            self.events["late"] += entry.made < self.hub.books.current
+            self.events["late"] += asked < self.hub.books.current
             zero = (lambda x, batch: 0 * x) if entry.gone else None
             self.oracle.count(i, entry.applied, zero)
         else:
@@ -294,7 +301,7 @@ class World:
             if slot is state.pending:
                 assert same(slot.memory, oracle.pushed[i])
             else:
-                assert same(slot.memory, oracle.memory[i][slot.through])
+                assert same(slot.memory, oracle.memory[i])
         if isinstance(self.algorithm, Focus) and len(memories) == len(
             oracle.contributed
         ):

@@ -30,7 +30,6 @@ from focusfl.engines.protocol.messages import Answer, Ask, read_ask, read_round
 from focusfl.engines.protocol.snapshots import (
     Slot,
     farewell,
-    idle,
     newcomer,
     settle,
     work,
@@ -122,7 +121,6 @@ class Site:
             acked = self._base(ask, trees, state, new)
             if acked is None:
                 return self._encode(ask, "lost", ask.number, {})
-            acked = idle(self.algorithm, acked, ask.round, ask.rd)
             if grad_fn is None:
                 kind, number = "goodbye", ask.number
                 memory, up = farewell(
@@ -138,7 +136,7 @@ class Site:
             check_alike(memory, new.memory)
             sections = {"up": up, "memory": memory} if ask.copies else {"up": up}
             reply = self._encode(ask, kind, number, sections)
-            pending = Slot(ask.seq, header(reply).digest, ask.round, memory)
+            pending = Slot(ask.seq, header(reply).digest, memory)
             self._save(State(ask.epoch, acked, pending), reply)
             return reply
 
@@ -170,7 +168,7 @@ class Site:
         slot = next((s for s in slots if s[:2] == (ask.base, ask.digest)), None)
         if slot is None and "memory" in trees:
             memory = restore(new.memory, trees["memory"])
-            slot = Slot(ask.base, ask.digest, ask.made, memory)
+            slot = Slot(ask.base, ask.digest, memory)
         if slot is None:
             log.warning("%s has lost its memory of %s: says so", self.site, self.job)
             return None
@@ -206,7 +204,7 @@ class Site:
 
     def _save(self, state: State, reply: Wired) -> None:
         slots = {"acked": state.acked, "pending": state.pending}
-        fields: Fields = {name: list(slot[:3]) for name, slot in slots.items()}
+        fields: Fields = {name: list(slot[:2]) for name, slot in slots.items()}
         fields |= {"kind": "state", "algorithm": repr(self.algorithm), "job": self.job}
         fields |= {"site": self.site, "epoch": state.epoch}
         memories = pack({name: slot.memory for name, slot in slots.items()})

@@ -23,7 +23,6 @@ class Entry(NamedTuple):
 
     applied: int = 0  # the push counted last; 0: none in this epoch
     digest: str = ""  # its checksum
-    made: int = 0  # the round it was made for, by index
     counted: tuple = ()  # the round it was counted in: the scalars of a Round
     number: int = 0  # gradients the site has computed up to then, over all epochs
     gone: bool = False  # it has left for good
@@ -79,7 +78,7 @@ def read(message: Wired, identity: Fields, new: Books, like: Client) -> Books:
     return Books(
         server=restore(new.server, trees["server"]),
         ledger={
-            site: Entry(*line)._replace(counted=tuple(line[3]))
+            site: Entry(*line)._replace(counted=tuple(line[2]))
             for site, line in head.fields["ledger"].items()
         },
         epoch=head.fields["epoch"],

@@ -18,7 +18,6 @@ class Ask(NamedTuple):
     seq: int  # the number an answer must bear
     base: int  # the push of this site that was counted last; 0: none
     digest: str  # that push's checksum
-    made: int  # the round it was made for
     counted: list  # the round it was counted in: the scalars of a Round
     number: int  # gradients the site has computed up to that push
     lr: float

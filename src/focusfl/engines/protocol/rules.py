@@ -19,7 +19,6 @@ from focusfl.engines.protocol.snapshots import (
     Slot,
     farewell,
     first_index,
-    idle,
     newcomer,
     settle,
 )
@@ -115,7 +114,6 @@ class Rules:
             seq=books.clock + 1,
             base=entry.applied,
             digest=entry.digest,
-            made=entry.made,
             counted=list(entry.counted),
             number=entry.number,
             lr=rd.lr,
@@ -151,7 +149,6 @@ class Rules:
         entry = Entry(
             applied=answer.seq,
             digest=digest,
-            made=answer.round,
             number=answer.number,
             gone=answer.kind == "goodbye",
         )
@@ -205,10 +202,9 @@ class Rules:
         if site not in books.copies:
             raise ValueError(f"there is no copy of what {site} has contributed.")
         rd, down = self.rd(books.current), self.algorithm.broadcast(books.server)
-        slot = Slot(entry.applied, entry.digest, entry.made, books.copies[site])
+        slot = Slot(entry.applied, entry.digest, books.copies[site])
         answer = self.told(books, site).get("settle", {})
         slot = settle(self.algorithm, slot, answer, Round(*entry.counted))
-        slot = idle(self.algorithm, slot, books.current, rd)
         new = newcomer(self.algorithm, tree.zeros(books.server.x)).memory
         memory, up = farewell(self.algorithm, slot, down, rd, new)
         goodbye = Answer(

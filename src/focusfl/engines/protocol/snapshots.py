@@ -18,7 +18,6 @@ class Slot(NamedTuple):
 
     seq: int  # the push; 0 for a newcomer
     digest: str  # its checksum
-    through: int  # the first round, by index, that the memory has not lived through
     memory: Client
 
 
@@ -29,23 +28,12 @@ def first_index(algorithm: Algorithm) -> int:
 
 def newcomer(algorithm: Algorithm, params: Tree) -> Slot:
     """Whoever has pushed nothing in this epoch, which began with these parameters."""
-    return Slot(0, "", first_index(algorithm), algorithm.init(params)[1])
-
-
-def idle(algorithm: Algorithm, slot: Slot, until: int, rd: Round) -> Slot:
-    """Catch up on the rounds before `until` that the site has sat out."""
-    memory = slot.memory
-    if type(algorithm).idle is not Algorithm.idle:
-        for index in range(slot.through, until):
-            memory = algorithm.idle(memory, rd._replace(index=index))
-    return slot._replace(memory=memory, through=max(until, slot.through))
+    return Slot(0, "", algorithm.init(params)[1])
 
 
 def settle(algorithm: Algorithm, slot: Slot, down: Message, rd: Round) -> Slot:
     """Take the server's answer to the round that counted the push, late or not."""
-    slot = idle(algorithm, slot, rd.index, rd)
-    memory = algorithm.settle(slot.memory, down, rd)
-    return slot._replace(memory=memory, through=rd.index + 1)
+    return slot._replace(memory=algorithm.settle(slot.memory, down, rd))
 
 
 def work(

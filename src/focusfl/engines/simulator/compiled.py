@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from focusfl.core import Algorithm, Round
+from focusfl.core import Round
 from focusfl.engines.divergence import sane
 from focusfl.engines.simulator.cohort import Program, run_round, take_rows
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
@@ -69,7 +69,7 @@ def _chunk(
     key: Any,
     plan: Plan,
 ) -> tuple[State, Log]:
-    algorithm, num_clients = program.algorithm, program.devices.num_clients
+    num_clients = program.devices.num_clients
 
     def about(row: Plan) -> Round:
         # Scalars in the dtype of the model: an integer |S| would promote the state.
@@ -108,17 +108,16 @@ def _chunk(
             server = jax.tree.map(
                 partial(jnp.where, row.active > 0), server, state.server
             )
-        real, taken = row.round != PADDING, jnp.int32(program.local_steps)
+        taken = jnp.int32(program.local_steps)
         if going is not None:
             before = take_rows(state.clients, places(row))
             server, mine = jax.tree.map(
                 partial(jnp.where, going), (server, mine), (state.server, before)
             )
-            real, taken = real & going, jnp.where(going, taken, 0)
-        clients = _idle(algorithm, state.clients, about(row), real)
+            taken = jnp.where(going, taken, 0)
         clients = jax.tree.map(
             lambda a, b: a.at[places(row)].set(b, mode="drop", unique_indices=True),
-            clients,
+            state.clients,
             mine,
         )
         due = _due(program, bounds.rounds, row.round, anybody)
@@ -190,14 +189,6 @@ def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
     cut = Plan._make([REPLICATED, REPLICATED, REPLICATED, ids, REPLICATED, REPLICATED])
     takes = SPREAD, REPLICATED, REPLICATED, SHARDED, REPLICATED, REPLICATED, cut
     return program.devices.each(one, takes, (SPREAD, REPLICATED))
-
-
-def _idle(algorithm: Algorithm, clients: Any, rd: Round, real: Any) -> Any:
-    """Let everybody idle, unless the row is padding; participants are put over it."""
-    if type(algorithm).idle is Algorithm.idle:
-        return clients
-    idle = jax.vmap(lambda client: algorithm.idle(client, rd))(clients)
-    return jax.tree.map(partial(jnp.where, real), idle, clients)
 
 
 def log(program: Program, state: State) -> Log:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, get_args
 import jax
 import numpy as np
 
-from focusfl.core import Algorithm
 from focusfl.engines.spec import ClientState
 from focusfl.tree import Tree
 
@@ -72,18 +71,10 @@ def needs(
     return Needs(memory // shares, others, own, len(state.steps), runs)
 
 
-def choose(
-    asked: ClientState, needs: Needs, algorithm: Algorithm, kept: bool
-) -> ClientState:
+def choose(asked: ClientState, needs: Needs, kept: bool) -> ClientState:
     """Decide where clients' memory is kept; raise if it cannot be there."""
     if asked not in PLACES:
         raise ValueError(f"client_state must be one of {PLACES}; got {asked!r}.")
-    moves = type(algorithm).idle is Algorithm.idle
-    if asked in ("host", "disk") and not moves:
-        raise ValueError(
-            f'client_state must be "device" for {type(algorithm).__name__}: its '
-            f"clients do something in rounds they sit out; got {asked!r}."
-        )
     if asked == "host" and kept:
         raise ValueError(
             "a checkpoint needs clients' memory on the device or on disk; got "
@@ -98,14 +89,14 @@ def choose(
     fits = needs.clients + needs.others <= room
     if fits and asked in ("auto", "device"):
         return "device"
-    if needs.others > room or asked == "device" or not moves or needs.runs > 1:
+    if needs.others > room or asked == "device" or needs.runs > 1:
         each = (needs.clients + needs.data) / needs.num_clients
         hint = ' With client_state="disk" only data and model need to.'
         raise DoesNotFit(
             f"{needs.num_clients:,} clients do not fit: what they remember takes "
             f"{_gib(needs.clients)}, data and model {_gib(needs.others)}, and the "
             f"device has {_gib(room)}. About {int(room / each):,} clients would fit."
-            + (hint if moves and needs.others <= room else "")
+            + (hint if needs.others <= room else "")
         )
     if asked != "auto":
         return asked

@@ -122,7 +122,7 @@ class Simulation:
         )  # fmt: skip
         asked = self.how.client_state if count == 1 else "device"
         checkpointed = kept.folder is not None
-        return needs, memory.choose(asked, needs, spec.algorithm, checkpointed)
+        return needs, memory.choose(asked, needs, checkpointed)
 
     def _begin(
         self, start: Start, keys: list[Any], clients: ClientStore, row_bytes: int
