@@ -1,6 +1,6 @@
 """The server's ledger from ten sites to ten million: what a push and a round cost it.
 
-First the books that a deployment keeps today, a dictionary written out every round.
+First the ledger that a deployment keeps today, a dictionary written out every round.
 Then a ledger for very many: fixed lines in one mapped file, and a journal that is on
 disk before a round is over. A process works through rounds and is killed in the middle;
 what another one reads then must be, line by line, what the rounds in the journal say.
@@ -24,7 +24,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.engines.protocol.client import Site
-from focusfl.engines.protocol.server import Hub
+from focusfl.engines.protocol.server import ProtocolServer
 
 LINE = np.dtype([
     ("applied", "u8"), ("digest", "S16"), ("made", "u4"), ("counted", "u4"),
@@ -170,8 +170,8 @@ def many(clients: int) -> dict:
         shutil.rmtree(folder)
 
 
-def books(sites: int, rounds: int = 5, active: int = 10) -> dict:
-    """Today's books: time of a push and of the end of a round, with a tiny model."""
+def dictionary(sites: int, rounds: int = 5, active: int = 10) -> dict:
+    """The ledger of today: time of a push and of the end of a round, with a tiny model."""
     rng = np.random.default_rng(0)
     problem = ff.problems.Quadratic(np.eye(3)[None], rng.normal(size=(1, 3)))
     names = [f"site-{i}" for i in range(sites)]
@@ -181,27 +181,27 @@ def books(sites: int, rounds: int = 5, active: int = 10) -> dict:
     def gradient(x, batch):
         return problem.objective.grad(x, data, batch)
 
-    with tempfile.TemporaryDirectory(prefix="books-") as home:
+    with tempfile.TemporaryDirectory(prefix="ledger-") as home:
         folder = Path(home)
-        with Hub(
-            ff.Focus(), np.zeros(3), names, folder / "server", job="books", lr=1e-3
-        ) as hub:
+        with ProtocolServer(
+            ff.Focus(), np.zeros(3), names, folder / "server", job="ledger", lr=1e-3
+        ) as protocol:
             for _ in range(rounds):
                 for i in rng.choice(sites, min(active, sites), replace=False):
-                    site = Site(ff.Focus(), folder / "sites", "books", names[i])
-                    reply = site.answer(hub.request(names[i]), gradient)
+                    site = Site(ff.Focus(), folder / "sites", "ledger", names[i])
+                    reply = site.answer(protocol.request(names[i]), gradient)
                     start = time.perf_counter()
-                    assert hub.receive(names[i], reply).applied
+                    assert protocol.receive(names[i], reply).applied
                     counts.append(time.perf_counter() - start)
                 start = time.perf_counter()
-                hub.close_round()
+                protocol.close_round()
                 closes.append(time.perf_counter() - start)
-            size = (folder / "server" / "books" / "server.books").stat().st_size
+            size = (folder / "server" / "ledger" / "server.ledger").stat().st_size
     return {
         "sites": sites,
         "push_ms": 1e3 * float(np.median(counts)),
         "round_end_ms": 1e3 * float(np.median(closes)),
-        "books_bytes": size,
+        "ledger_bytes": size,
     }
 
 
@@ -213,20 +213,20 @@ def main():
     options = parser.parse_args()
     if options.work:
         return work(options.work, options.clients)
-    today = [books(sites) for sites in BOOKS]
-    print("today's books: a dictionary, written out every round")
+    today = [dictionary(sites) for sites in BOOKS]
+    print("today: a dictionary, written out every round")
     print(f"{'sites':>12}{'a push':>12}{'end of round':>16}{'on disk':>12}")
     for row in today:
         print(
             f"{row['sites']:>12,}{row['push_ms']:>9.2f} ms"
-            f"{row['round_end_ms']:>13.1f} ms{row['books_bytes'] / 1e6:>9.2f} MB"
+            f"{row['round_end_ms']:>13.1f} ms{row['ledger_bytes'] / 1e6:>9.2f} MB"
         )
     found = many(options.clients)
     print(f"\na ledger of {options.clients:,} lines, {PUSHES} pushes a round")
     for name, value in found.items():
         print(f"{name:>28}: {value:,.6g}")
     if options.json:
-        options.json.write_text(json.dumps({"books": today, "ledger": found}, indent=2))
+        options.json.write_text(json.dumps({"dictionary": today, "ledger": found}, indent=2))
     return 0
 
 

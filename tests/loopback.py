@@ -10,7 +10,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import focusfl as ff
 from focusfl.engines.flower import Job, client_app
-from focusfl.engines.protocol import Hub, Site, tracking_gap
+from focusfl.engines.protocol import ProtocolServer, Site, tracking_gap
 
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 SITES = tuple(f"site-{i}" for i in range(4))
@@ -97,16 +97,16 @@ def events(folder, kind):
 
 
 def reopened(folder, algorithm=FOCUS, **more):
-    return Hub(
+    return ProtocolServer(
         algorithm, PROBLEM.x0, SITES, folder / "server", job="test",
         **{"lr": 0.2, **more},
     )  # fmt: skip
 
 
-def gap_of(folder, hub, algorithm=FOCUS):
+def gap_of(folder, protocol, algorithm=FOCUS):
     memories = [
         Site(algorithm, folder / site, "test", site).memory(seq)
-        for site, seq in hub.applied.items()
+        for site, seq in protocol.applied.items()
         if seq
     ]
-    return tracking_gap(hub.server, memories, hub.num_clients)
+    return tracking_gap(protocol.server, memories, protocol.num_clients)

@@ -149,7 +149,7 @@ def test_law_8_a_round_with_nobody_changes_nothing(alg, run):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_law_9_trees_shapes_and_dtypes_are_kept(alg, dtype):
     server, client = start(alg, dtype)
-    _, _, up, updated, settled, idled = one_round(alg, server, client, dtype=dtype)
+    _, _, up, updated, settled = one_round(alg, server, client, dtype=dtype)
 
     def shape(a):
         return tree.map(lambda leaf: (np.shape(leaf), np.asarray(leaf).dtype), a)

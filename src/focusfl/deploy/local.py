@@ -83,19 +83,19 @@ def local_study(
     watch({"event": "start", "why": str(deployed)})
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
     job = deployed.job(fleet.folder / "server")
-    with job.hub() as hub:
+    with job.open_protocol() as protocol:
         memories = [
             Site(deployed.algorithm, fleet.state(site), study.name, site).memory(seq)
-            for site, seq in hub.applied.items()
+            for site, seq in protocol.applied.items()
             if seq
         ]
         try:
-            gap = tracking_gap(hub.server, memories, hub.num_clients)
+            gap = tracking_gap(protocol.server, memories, protocol.num_clients)
         except ValueError:  # an algorithm that tracks nothing
             gap = None
-        known = {"server": hub.server, "clients": _stacked(memories)}
-        record.keep(job, hub.x, events, fleet.folder, **known)
-        return outcome._replace(x=hub.x, gap=gap)
+        known = {"server": protocol.server, "clients": _stacked(memories)}
+        record.keep(job, protocol.x, events, fleet.folder, **known)
+        return outcome._replace(x=protocol.x, gap=gap)
 
 
 def _stacked(memories: list[Any]) -> Any:

@@ -214,8 +214,8 @@ def test_a_problem_needs_to_know_which_client_it_is(tmp_path):
     app = client_app(PROBLEM, FOCUS)
     node = Node(app, 7, tmp_path, name="site-0", site="site-0")
     grid = Loopback({1: node})
-    with reopened(tmp_path) as hub:
-        del hub
+    with reopened(tmp_path) as protocol:
+        del protocol
     this = replace(job(tmp_path, deadline=0.05), rounds=1)
     grid.before = lambda grid, round: (
         node.config.update({"partition-id": 0}) if len(grid.asked) else None

@@ -39,8 +39,8 @@ def test_every_algorithm_over_flower_equals_simulate(name, tmp_path):
     expected = ff.simulate(
         algorithm, PROBLEM, ff.participation.Replay(masks), rounds=12, lr=0.2,
     )  # fmt: skip
-    with reopened(tmp_path, algorithm) as hub:
-        assert gap(hub.x, expected.x) < 1e-12
+    with reopened(tmp_path, algorithm) as protocol:
+        assert gap(protocol.x, expected.x) < 1e-12
 
 
 def test_a_straggler_three_rounds_behind_never_blocks_and_never_breaks(tmp_path):
@@ -56,8 +56,8 @@ def test_a_straggler_three_rounds_behind_never_blocks_and_never_breaks(tmp_path)
     without = [event for event in rounds[:30] if "site-0" not in event["counted"]]
     assert len(late) > 3 and len(without) > 15
     assert rounds[-1]["distance"] < 1e-12
-    with reopened(tmp_path) as hub:
-        assert gap_of(tmp_path, hub) < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert gap_of(tmp_path, protocol) < 1e-12
 
 
 def test_a_site_that_returns_as_another_node_is_found_again(tmp_path):
@@ -75,8 +75,8 @@ def test_a_site_that_returns_as_another_node_is_found_again(tmp_path):
     counted = [event["counted"] for event in events(tmp_path, "round")]
     assert "site-0" not in counted[5] and "site-0" in counted[20]
     assert events(tmp_path, "end")[0]["distance"] < 1e-12
-    with reopened(tmp_path) as hub:
-        assert gap_of(tmp_path, hub) < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert gap_of(tmp_path, protocol) < 1e-12
 
 
 def test_lost_late_and_double_replies_leave_it_exact(tmp_path):
@@ -87,8 +87,8 @@ def test_lost_late_and_double_replies_leave_it_exact(tmp_path):
     )
     assert events(tmp_path, "refused") and events(tmp_path, "nothing")
     assert events(tmp_path, "end")[0]["distance"] < 1e-7  # and falling: 50 rounds
-    with reopened(tmp_path) as hub:
-        assert gap_of(tmp_path, hub) < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert gap_of(tmp_path, protocol) < 1e-12
 
 
 class Failing(Loopback):
@@ -118,8 +118,8 @@ def test_a_superlink_that_fails_loses_messages_and_nothing_else(tmp_path):
     )
     assert events(tmp_path, "nothing")
     assert events(tmp_path, "end")[0]["distance"] < 1e-7
-    with reopened(tmp_path) as hub:
-        assert gap_of(tmp_path, hub) < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert gap_of(tmp_path, protocol) < 1e-12
 
 
 def test_a_superlink_that_stays_away_ends_the_run(tmp_path, monkeypatch):
@@ -143,8 +143,8 @@ def test_a_killed_server_app_goes_on_where_it_was(tmp_path):
     expected = ff.simulate(
         ff.Focus(), PROBLEM, ff.participation.Full(), rounds=30, lr=0.2
     )
-    with reopened(tmp_path) as hub:
-        assert gap(hub.x, expected.x) < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert gap(protocol.x, expected.x) < 1e-12
 
 
 def test_a_lost_disk_is_noticed_and_mended(tmp_path):
@@ -155,8 +155,8 @@ def test_a_lost_disk_is_noticed_and_mended(tmp_path):
     run(Loopback(nodes(tmp_path), wipe), job(tmp_path, rounds=40))
     assert [event["site"] for event in events(tmp_path, "lost")] == ["site-2"]
     assert events(tmp_path, "end")[0]["distance"] < 1e-12
-    with reopened(tmp_path) as hub:
-        assert hub.epoch == 2 and gap_of(tmp_path, hub) < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert protocol.epoch == 2 and gap_of(tmp_path, protocol) < 1e-12
 
 
 def test_a_site_that_leaves_takes_its_gradients_along(tmp_path):
@@ -166,9 +166,9 @@ def test_a_site_that_leaves_takes_its_gradients_along(tmp_path):
 
     run(Loopback(nodes(tmp_path), leave), job(tmp_path, rounds=40))
     rest = ff.problems.Quadratic(PROBLEM.H[:3], PROBLEM.h[:3])
-    with reopened(tmp_path) as hub:
-        assert hub.gone == ("site-3",)
-        assert np.linalg.norm(hub.x - rest.optimum) < 1e-10
+    with reopened(tmp_path) as protocol:
+        assert protocol.gone == ("site-3",)
+        assert np.linalg.norm(protocol.x - rest.optimum) < 1e-10
 
 
 def test_an_app_that_raises_does_not_hold_up_the_others(tmp_path):
@@ -197,8 +197,8 @@ def test_a_site_whose_pushes_are_refused_is_asked_again(tmp_path):
     assert [event["site"] for event in refused] == ["site-0"] * 3
     assert "norm" in refused[0]["why"]
     assert events(tmp_path, "end")[0]["distance"] < 1e-12
-    with reopened(tmp_path) as hub:
-        assert gap_of(tmp_path, hub) < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert gap_of(tmp_path, protocol) < 1e-12
 
 
 def test_a_round_waits_for_the_minimum(tmp_path):

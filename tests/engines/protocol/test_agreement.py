@@ -10,7 +10,7 @@ import focusfl as ff
 from focusfl import keys, participation, tree
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.core import Batch
-from focusfl.engines.protocol import Hub, Site
+from focusfl.engines.protocol import ProtocolServer, Site
 from focusfl.problems import Objective, Quadratic
 
 every_algorithm = pytest.mark.parametrize(
@@ -40,12 +40,14 @@ def deploy(
         return lambda x, batch: objective.grad(x, data, batch)
 
     def opened():
-        return Hub(algorithm, x0, names, folder, job="job", lr=0.05, **options)
+        return ProtocolServer(
+            algorithm, x0, names, folder, job="job", lr=0.05, **options
+        )
 
-    hub = opened()
+    protocol = opened()
 
     def play(i):
-        request = hub.request(names[i])
+        request = protocol.request(names[i])
         return sites[i].answer(request, grad(i), batch_of and batch_of(i))
 
     try:
@@ -54,21 +56,23 @@ def deploy(
             schedule = [range(num_clients), *schedule]
         for ids in schedule:
             for i in ids:
-                assert hub.receive(names[i], play(i)).applied
-            assert hub.close_round() == tuple(names[i] for i in ids)
+                assert protocol.receive(names[i], play(i)).applied
+            assert protocol.close_round() == tuple(names[i] for i in ids)
             if restart:
-                hub.close()
-                hub = opened()
+                protocol.close()
+                protocol = opened()
         for i in range(num_clients):  # being asked, they learn how the last round ended
             play(i)
         start = algorithm.init(x0)[1]
         memories = [
-            site.memory(hub.applied[site.site]) if hub.applied[site.site] else start
+            site.memory(protocol.applied[site.site])
+            if protocol.applied[site.site]
+            else start
             for site in sites
         ]
-        return hub.server, memories
+        return protocol.server, memories
     finally:
-        hub.close()
+        protocol.close()
 
 
 def stacked(trees):
@@ -152,18 +156,18 @@ def test_the_step_size_may_follow_the_round(folder):
     sites = [Site(ff.Focus(), folder, "job", name) for name in names]
     x, y, g = np.zeros(5), np.zeros(5), np.zeros((2, 5))
     schedule = [0.1, 0.1, 0.1, 0.05, 0.05, 0.05]
-    with Hub(
+    with ProtocolServer(
         ff.Focus(), np.zeros(5), names, folder, job="job", lr=schedule.__getitem__
-    ) as hub:
+    ) as protocol:
         for lr in schedule:
             for i, site in enumerate(sites):
                 reply = site.answer(
-                    hub.request(site.site),
+                    protocol.request(site.site),
                     lambda x, batch, i=i: problem.H[i] @ x - problem.h[i],
                 )
-                assert hub.receive(site.site, reply).applied
+                assert protocol.receive(site.site, reply).applied
                 grad = problem.H[i] @ x - problem.h[i]
                 y, g[i] = y + grad - g[i], grad
-            hub.close_round()
+            protocol.close_round()
             x = x - lr * y
-        assert gap(hub.x, x) < 1e-14
+        assert gap(protocol.x, x) < 1e-14

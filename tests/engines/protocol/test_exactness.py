@@ -7,7 +7,7 @@ from helpers import quadratic
 import focusfl as ff
 from focusfl import tree
 from focusfl.core import Round
-from focusfl.engines.protocol import Hub, Site, tracking_gap
+from focusfl.engines.protocol import ProtocolServer, Site, tracking_gap
 
 N, LR = 4, 0.1
 
@@ -33,36 +33,36 @@ def error(x):
 
 @pytest.fixture
 def job(folder, as_a_user):
-    """A function that starts a job: the server's hub and the sites."""
+    """A function that starts a job: the server's protocol and the sites."""
     hubs = []
 
     def start(algorithm, **options):
-        hub = Hub(
+        protocol = ProtocolServer(
             algorithm, np.zeros(5), NAMES, folder, job="job", lr=LR, local_steps=3,
             **options,
         )  # fmt: skip
-        hubs.append(hub)
-        return hub, [Site(algorithm, folder, "job", name) for name in NAMES]
+        hubs.append(protocol)
+        return protocol, [Site(algorithm, folder, "job", name) for name in NAMES]
 
     yield start
-    for hub in hubs:
-        hub.close()
+    for protocol in hubs:
+        protocol.close()
 
 
 @pytest.mark.parametrize("algorithm", EXACT, ids=repr)
 def test_a_fifth_of_the_replies_lost_ends_at_the_optimum(algorithm, job):
-    hub, sites = job(algorithm)
+    protocol, sites = job(algorithm)
     rng, lost = np.random.default_rng(0), 0
-    while hub.round < 250:
+    while protocol.round < 250:
         for i in np.flatnonzero(rng.random(N) < 0.6).tolist():
-            reply = sites[i].answer(hub.request(NAMES[i]), grad(i))
+            reply = sites[i].answer(protocol.request(NAMES[i]), grad(i))
             if rng.random() < 0.2:
                 lost += 1
             else:
-                assert hub.receive(NAMES[i], reply).applied
-        hub.close_round()
+                assert protocol.receive(NAMES[i], reply).applied
+        protocol.close_round()
     assert lost > 80
-    assert error(hub.x) < 1e-12
+    assert error(protocol.x) < 1e-12
 
 
 @pytest.mark.parametrize("algorithm", EXACT[:3], ids=repr)
@@ -92,90 +92,94 @@ def test_without_acknowledgement_it_does_not(algorithm):
 def test_a_straggler_three_rounds_behind_blocks_nothing_and_breaks_nothing(
     algorithm, job
 ):
-    hub, sites = job(algorithm)
+    protocol, sites = job(algorithm)
     late = []  # (the round its reply arrives in, the reply)
-    while hub.round < 250:
+    while protocol.round < 250:
         for i in range(N - 1):
-            reply = sites[i].answer(hub.request(NAMES[i]), grad(i))
-            assert hub.receive(NAMES[i], reply).applied
-        if NAMES[-1] in hub.free:
-            reply = sites[-1].answer(hub.request(NAMES[-1]), grad(N - 1))
-            late.append((hub.round + 3, reply))
-        while late and late[0][0] == hub.round:
-            assert hub.waiting == {NAMES[-1]: hub.round - 3}
-            assert hub.receive(NAMES[-1], late.pop(0)[1]).applied
-        before = hub.round
-        hub.close_round()
-        assert hub.round == before + 1
+            reply = sites[i].answer(protocol.request(NAMES[i]), grad(i))
+            assert protocol.receive(NAMES[i], reply).applied
+        if NAMES[-1] in protocol.free:
+            reply = sites[-1].answer(protocol.request(NAMES[-1]), grad(N - 1))
+            late.append((protocol.round + 3, reply))
+        while late and late[0][0] == protocol.round:
+            assert protocol.waiting == {NAMES[-1]: protocol.round - 3}
+            assert protocol.receive(NAMES[-1], late.pop(0)[1]).applied
+        before = protocol.round
+        protocol.close_round()
+        assert protocol.round == before + 1
         if not isinstance(algorithm, ff.Scaffnew):
             memories = [
-                site.memory(hub.applied[site.site])
+                site.memory(protocol.applied[site.site])
                 for site in sites
-                if hub.applied[site.site]
+                if protocol.applied[site.site]
             ]
-            assert tracking_gap(hub.server, memories, N) < 1e-12
-    assert error(hub.x) < 1e-12
+            assert tracking_gap(protocol.server, memories, N) < 1e-12
+    assert error(protocol.x) < 1e-12
 
 
 def test_scaffold_2_refuses_what_is_late_and_stays_exact(job):
     """Its server works out a client's new control variate from its own, present one."""
-    hub, sites = job(ff.Scaffold())
+    protocol, sites = job(ff.Scaffold())
     rng, refused, late = np.random.default_rng(1), 0, None
-    while hub.round < 250:
+    while protocol.round < 250:
         if late is not None:
-            verdict = hub.receive(NAMES[-1], late)
-            assert verdict.status == "refused" and "late" in verdict.why
+            receipt = protocol.receive(NAMES[-1], late)
+            assert receipt.status == "refused" and "late" in receipt.why
             refused, late = refused + 1, None
         for i in range(N):
-            reply = sites[i].answer(hub.request(NAMES[i]), grad(i))
+            reply = sites[i].answer(protocol.request(NAMES[i]), grad(i))
             if i == N - 1 and rng.random() < 0.5:
                 late = reply
             else:
-                assert hub.receive(NAMES[i], reply).applied
-        hub.close_round()
+                assert protocol.receive(NAMES[i], reply).applied
+        protocol.close_round()
     assert refused > 100
-    assert error(hub.x) < 1e-12
+    assert error(protocol.x) < 1e-12
 
 
 def test_counting_what_is_late_would_bias_scaffold_2(job):
     """Why it is refused: the same, with the rule switched off."""
-    hub, sites = job(ff.Scaffold())
-    object.__setattr__(hub._rules, "needs", hub._rules.needs._replace(late=True))
+    protocol, sites = job(ff.Scaffold())
+    object.__setattr__(
+        protocol._rules,
+        "requirements",
+        protocol._rules.requirements._replace(late=True),
+    )
     late = []
-    while hub.round < 250:
+    while protocol.round < 250:
         for i in range(N - 1):
-            reply = sites[i].answer(hub.request(NAMES[i]), grad(i))
-            assert hub.receive(NAMES[i], reply).applied
-        if NAMES[-1] in hub.free:
-            reply = sites[-1].answer(hub.request(NAMES[-1]), grad(N - 1))
-            late.append((hub.round + 3, reply))
-        while late and late[0][0] == hub.round:
-            assert hub.receive(NAMES[-1], late.pop(0)[1]).applied
-        hub.close_round()
-    assert error(hub.x) > 1e-4
+            reply = sites[i].answer(protocol.request(NAMES[i]), grad(i))
+            assert protocol.receive(NAMES[i], reply).applied
+        if NAMES[-1] in protocol.free:
+            reply = sites[-1].answer(protocol.request(NAMES[-1]), grad(N - 1))
+            late.append((protocol.round + 3, reply))
+        while late and late[0][0] == protocol.round:
+            assert protocol.receive(NAMES[-1], late.pop(0)[1]).applied
+        protocol.close_round()
+    assert error(protocol.x) > 1e-4
 
 
 @pytest.mark.parametrize("copies", [False, True], ids=["epochs", "copies"])
 def test_lost_disks_are_noticed_and_the_optimum_reached_all_the_same(copies, job):
-    hub, sites = job(ff.Focus(), copies=copies)
+    protocol, sites = job(ff.Focus(), copies=copies)
     losses = 0
-    while hub.round < 250:
-        if hub.round in (40, 41, 42, 100):
+    while protocol.round < 250:
+        if protocol.round in (40, 41, 42, 100):
             sites[1]._path.unlink(missing_ok=True)
         for i in range(N):
-            verdict = hub.receive(
-                NAMES[i], sites[i].answer(hub.request(NAMES[i]), grad(i))
+            receipt = protocol.receive(
+                NAMES[i], sites[i].answer(protocol.request(NAMES[i]), grad(i))
             )
-            if verdict.status == "lost":
+            if receipt.status == "lost":
                 losses += 1
                 assert i == 1
                 if copies:  # it is sent what it has lost, in the same round if we like
-                    again = sites[i].answer(hub.request(NAMES[i]), grad(i))
-                    assert hub.receive(NAMES[i], again).applied
+                    again = sites[i].answer(protocol.request(NAMES[i]), grad(i))
+                    assert protocol.receive(NAMES[i], again).applied
             else:
-                assert verdict.applied
-        hub.close_round()
+                assert receipt.applied
+        protocol.close_round()
     # In round 41 it had nothing to lose: an epoch had just begun.
     assert losses == (4 if copies else 3)
-    assert hub.epoch == (1 if copies else 4)
-    assert error(hub.x) < 1e-12
+    assert protocol.epoch == (1 if copies else 4)
+    assert error(protocol.x) < 1e-12

@@ -1,4 +1,4 @@
-"""Whatever happens to messages, processes and disks, the books are right."""
+"""Whatever happens to messages, processes and disks, the ledger are right."""
 
 import pytest
 from helpers import ALL, Diary
@@ -22,9 +22,9 @@ EVENTS = {  # and how often each
     "site dies": (2, lambda world, k: world.carry(k, point=k % POINTS)),
     "site wiped": (1, lambda world, k: world.wipe(k % 3)),
     "site rewound": (1, lambda world, k: world.rewind(k % 3)),
-    "hub dies": (1, lambda world, k: world.crash_hub()),
-    "hub dies closing": (2, lambda world, k: world.crash_closing(k % POINTS)),
-    "hub dies opening": (1, lambda world, k: world.crash_opening(k % POINTS)),
+    "protocol dies": (1, lambda world, k: world.crash_hub()),
+    "protocol dies closing": (2, lambda world, k: world.crash_closing(k % POINTS)),
+    "protocol dies opening": (1, lambda world, k: world.crash_opening(k % POINTS)),
     "save": (1, lambda world, k: world.save()),
     "give up": (1, lambda world, k: world.give_up(k % 3)),
     "goodbye": (1, lambda world, k: world.play(k % 3, goodbye=True)),
@@ -48,7 +48,7 @@ def live_through(algorithm, copies, events):
                 EVENTS[event][1](world, k)
                 world.check()
         finally:
-            world.hub.close()
+            world.protocol.close()
 
 
 def sequences(examples):

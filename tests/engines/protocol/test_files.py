@@ -11,7 +11,7 @@ from helpers import ALL, Diary
 from wire_world import POINTS, World, killed_at
 
 import focusfl as ff
-from focusfl.engines.protocol import Hub, Refused, Site, files
+from focusfl.engines.protocol import ProtocolServer, Refused, Site, files
 
 MANY = [ff.Focus(), ff.Scaffold(), ff.Scaffnew(), ff.FedAWE(), ff.Focus(True), Diary()]
 
@@ -48,9 +48,9 @@ def test_a_death_at_any_point_of_any_write_changes_no_result(
                 world.check()
             rounds(world, 3)
             world.check()
-        assert world.events["applied"] > 40 and world.hub.epoch == 1
+        assert world.events["applied"] > 40 and world.protocol.epoch == 1
     finally:
-        world.hub.close()
+        world.protocol.close()
 
 
 def test_a_rename_that_did_not_reach_the_disk_is_as_if_it_never_was(folder, as_a_user):
@@ -58,15 +58,15 @@ def test_a_rename_that_did_not_reach_the_disk_is_as_if_it_never_was(folder, as_a
     world = World(ff.Focus(), folder)
     try:
         rounds(world, 4)
-        for path, point in [(world.hub._path, 5), (world.sites[0]._path, 6)]:
+        for path, point in [(world.protocol._path, 5), (world.sites[0]._path, 6)]:
             before = path.read_bytes()
             world.ask(0)
-            if path == world.hub._path:
+            if path == world.protocol._path:
                 world.carry(-1)
                 world.bring(-1)
-                epoch = world.hub.epoch
-                killed_at(point, world.hub.close_round)
-                assert path.read_bytes() != before and world.hub.epoch == epoch
+                epoch = world.protocol.epoch
+                killed_at(point, world.protocol.close_round)
+                assert path.read_bytes() != before and world.protocol.epoch == epoch
                 path.write_bytes(before)
                 world.crash_hub()
             else:
@@ -77,7 +77,7 @@ def test_a_rename_that_did_not_reach_the_disk_is_as_if_it_never_was(folder, as_a
             rounds(world, 3)
             world.check()
     finally:
-        world.hub.close()
+        world.protocol.close()
 
 
 def test_files_are_their_owners_alone_and_nothing_is_left_over(folder):
@@ -86,10 +86,10 @@ def test_files_are_their_owners_alone_and_nothing_is_left_over(folder):
     world.carry(0, point=3)
     world.play(0)
     world.close()
-    world.hub.close()
+    world.protocol.close()
     found = {path.name: path for path in (folder / "job").iterdir()}
-    locks = {f"site-{i}.state.lock" for i in range(3)} | {"server.books.lock"}
-    states = {f"site-{i}.state" for i in range(3)} | {"server.books"}
+    locks = {f"site-{i}.state.lock" for i in range(3)} | {"server.ledger.lock"}
+    states = {f"site-{i}.state" for i in range(3)} | {"server.ledger"}
     assert found.keys() == locks | states
     for path in found.values():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
@@ -106,29 +106,29 @@ def test_state_files_and_checkpoints_are_at_most_three_models_per_client(
     """While everybody is at a different round, which is when most has to be kept."""
     model = np.ones(20_000)
     names = [f"site-{i}" for i in range(num_clients)]
-    with Hub(algorithm, model, names, folder, job="job", lr=0.1) as hub:
+    with ProtocolServer(algorithm, model, names, folder, job="job", lr=0.1) as protocol:
         sites = [Site(algorithm, folder, "job", name) for name in names]
         for _ in range(2):
             for site in sites:
-                reply = site.answer(hub.request(site.site), lambda x, b: 0.3 * x)
-                assert hub.receive(site.site, reply).applied
-                hub.close_round()
+                reply = site.answer(protocol.request(site.site), lambda x, b: 0.3 * x)
+                assert protocol.receive(site.site, reply).applied
+                protocol.close_round()
                 assert site._path.stat().st_size < 3.05 * model.nbytes
                 most = 3.05 * model.nbytes * num_clients
-                assert hub._path.stat().st_size < most
+                assert protocol._path.stat().st_size < most
 
 
 def test_copies_cost_one_model_per_client(folder):
     model = np.ones(20_000)
-    with Hub(
+    with ProtocolServer(
         ff.Focus(), model, ["a", "b"], folder, job="job", lr=0.1, copies=True
-    ) as hub:
+    ) as protocol:
         for name in ("a", "b"):
             site = Site(ff.Focus(), folder, "job", name)
-            hub.receive(name, site.answer(hub.request(name), lambda x, b: x))
-            hub.close_round()
+            protocol.receive(name, site.answer(protocol.request(name), lambda x, b: x))
+            protocol.close_round()
             assert site._path.stat().st_size < 3.05 * model.nbytes
-    assert hub._path.stat().st_size < (2 + 2 + 0.05) * model.nbytes
+    assert protocol._path.stat().st_size < (2 + 2 + 0.05) * model.nbytes
 
 
 def test_a_damaged_state_counts_as_lost_and_a_damaged_checkpoint_is_an_error(
@@ -142,15 +142,15 @@ def test_a_damaged_state_counts_as_lost_and_a_damaged_checkpoint_is_an_error(
     changed = whole.replace(grad, bytes([grad[0] ^ 1]) + grad[1:])
     for damaged in (whole[: whole.index(grad) + 3], b"", whole[:40], changed):
         path.write_bytes(damaged)
-        assert world.sites[0].memory(world.hub.applied["site-0"]) is None
+        assert world.sites[0].memory(world.protocol.applied["site-0"]) is None
     assert "counts as lost" in caplog.text
-    world.lost_at[0] = world.hub.books.clock
+    world.lost_at[0] = world.protocol.ledger.clock
     world.play(0)
     assert world.events["lost"] == 1
     world.close()
     world.check()
-    world.hub.close()
-    checkpoint = world.hub._path
+    world.protocol.close()
+    checkpoint = world.protocol._path
     checkpoint.write_bytes(checkpoint.read_bytes()[:-5])
     with pytest.raises(ValueError, match="cannot resume from .*damaged"):
         world.open()
@@ -159,18 +159,18 @@ def test_a_damaged_state_counts_as_lost_and_a_damaged_checkpoint_is_an_error(
 def test_a_damaged_answer_is_not_sent_again(folder):
     world = World(ff.Focus(), folder)
     rounds(world, 2)
-    request = world.hub.request("site-0")
+    request = world.protocol.request("site-0")
     world.sites[0].answer(request, world.grads[0])
     path = world.sites[0]._path
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(Refused, match="damaged"):
         world.sites[0].answer(request, world.grads[0])
-    world.hub.close()
+    world.protocol.close()
 
 
 def test_a_checkpoint_of_another_job_is_not_taken_for_ours(folder):
     options = {"job": "job", "lr": 0.1}
-    with Hub(ff.Focus(), np.zeros(3), ["a", "b"], folder, **options):
+    with ProtocolServer(ff.Focus(), np.zeros(3), ["a", "b"], folder, **options):
         pass
     for algorithm, params, sites, why in [
         (ff.MIFA(), np.zeros(3), ["a", "b"], "algorithm"),
@@ -179,23 +179,27 @@ def test_a_checkpoint_of_another_job_is_not_taken_for_ours(folder):
         (ff.Focus(), {"w": np.zeros(3)}, ["a", "b"], "server/x"),
     ]:
         with pytest.raises(ValueError, match=f"cannot resume.*{why}"):
-            Hub(algorithm, params, sites, folder, **options)
-    with Hub(ff.Focus(), np.ones(3), ["a", "b"], folder, **options) as hub:
-        assert np.array_equal(hub.x, np.zeros(3))  # resumed, not begun
+            ProtocolServer(algorithm, params, sites, folder, **options)
+    with ProtocolServer(
+        ff.Focus(), np.ones(3), ["a", "b"], folder, **options
+    ) as protocol:
+        assert np.array_equal(protocol.x, np.zeros(3))  # resumed, not begun
 
 
 def test_one_server_at_a_time_holds_a_job(folder):
     options = {"job": "job", "lr": 0.1}
-    with Hub(ff.Focus(), np.zeros(3), ["a"], folder, **options):
+    with ProtocolServer(ff.Focus(), np.zeros(3), ["a"], folder, **options):
         with pytest.raises(ValueError, match="held by another"):
-            Hub(ff.Focus(), np.zeros(3), ["a"], folder, **options)
-    Hub(ff.Focus(), np.zeros(3), ["a"], folder, **options).close()
+            ProtocolServer(ff.Focus(), np.zeros(3), ["a"], folder, **options)
+    ProtocolServer(ff.Focus(), np.zeros(3), ["a"], folder, **options).close()
 
 
 def test_two_processes_of_one_site_work_one_after_the_other(folder):
     """The second waits, then finds the answer of the first."""
-    with Hub(ff.Focus(), np.zeros(3), ["a"], folder, job="job", lr=0.1) as hub:
-        request = hub.request("a")
+    with ProtocolServer(
+        ff.Focus(), np.zeros(3), ["a"], folder, job="job", lr=0.1
+    ) as protocol:
+        request = protocol.request("a")
         files.save(folder / "request", request)
         code = f"""
             import time
@@ -215,7 +219,7 @@ def test_two_processes_of_one_site_work_one_after_the_other(folder):
             assert other.poll() is None
         reply = Site(ff.Focus(), folder, "job", "a").answer(request, lambda x, b: 1 / 0)
         assert other.wait() == 0
-        assert hub.receive("a", reply).applied
+        assert protocol.receive("a", reply).applied
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\n", "-x", "ä", "a" * 101, 3])
@@ -223,7 +227,7 @@ def test_names_that_are_no_file_names_are_refused(name, folder, as_a_user):
     with pytest.raises(ValueError, match="must be a name of letters"):
         Site(ff.Focus(), folder, "job", name)
     with pytest.raises(ValueError, match="must be a name of letters"):
-        Hub(ff.Focus(), np.zeros(3), ["a"], folder, job=name, lr=0.1)
+        ProtocolServer(ff.Focus(), np.zeros(3), ["a"], folder, job=name, lr=0.1)
 
 
 def test_a_state_of_another_algorithm_is_an_error(folder):
@@ -231,23 +235,28 @@ def test_a_state_of_another_algorithm_is_an_error(folder):
     rounds(world, 2)
     with pytest.raises(ValueError, match="Give the job another name"):
         Site(ff.MIFA(), folder, "job", "site-0").memory(1)
-    world.hub.close()
+    world.protocol.close()
 
 
 def test_models_may_have_any_names(folder):
     odd = {"a/b": np.ones(2), "a%2Fb": np.zeros(1), "": {"%": np.ones(())}, "ä.w": 1.5}
     odd["ä.w"] = np.float32(1.5)
-    with Hub(ff.Scaffnew(), odd, ["a"], folder, job="job", lr=0.1) as hub:
+    with ProtocolServer(
+        ff.Scaffnew(), odd, ["a"], folder, job="job", lr=0.1
+    ) as protocol:
         site = Site(ff.Scaffnew(), folder, "job", "a")
         for _ in range(3):
-            reply = site.answer(hub.request("a"), lambda x, batch: x)
-            assert hub.receive("a", reply).applied
-            hub.close_round()
-        assert hub.x.keys() == odd.keys()
-        assert np.allclose(hub.x["a/b"], 0.9**3) and hub.x["ä.w"].dtype == "float32"
+            reply = site.answer(protocol.request("a"), lambda x, batch: x)
+            assert protocol.receive("a", reply).applied
+            protocol.close_round()
+        assert protocol.x.keys() == odd.keys()
+        assert (
+            np.allclose(protocol.x["a/b"], 0.9**3)
+            and protocol.x["ä.w"].dtype == "float32"
+        )
     for wrong in ({3: np.ones(2)}, np.array(["text"]), np.array([1j]), np.array([2])):
         with pytest.raises(ValueError, match="must be str|not travel|floating"):
-            Hub(ff.FedAvg(), wrong, ["a"], folder, job="other", lr=0.1)
+            ProtocolServer(ff.FedAvg(), wrong, ["a"], folder, job="other", lr=0.1)
 
 
 def test_all_algorithms_were_tried():

@@ -10,19 +10,21 @@ for name in ("jax", "jaxlib", "jaxtyping", "rich", "scipy", "torch", "matplotlib
     sys.modules[name] = None  # importing it is an error
 import numpy as np
 import focusfl as ff
-from focusfl.engines.protocol import Hub, Site
+from focusfl.engines.protocol import ProtocolServer, Site
 
 names, folder = ["a", "b"], sys.argv[1]
 for kind in ff.ALGORITHMS.values():
     job = kind.__name__
-    with Hub(kind(), np.ones(3), names, folder, job=job, lr=0.1, local_steps=2) as hub:
+    with ProtocolServer(
+        kind(), np.ones(3), names, folder, job=job, lr=0.1, local_steps=2
+    ) as protocol:
         for r in range(3):
             for name in names[: 1 + r % 2]:
                 site = Site(kind(), folder, job, name)
-                reply = site.answer(hub.request(name), lambda x, batch: x)
-                assert hub.receive(name, reply).applied
-            hub.close_round()
-        assert hub.round == 3
+                reply = site.answer(protocol.request(name), lambda x, batch: x)
+                assert protocol.receive(name, reply).applied
+            protocol.close_round()
+        assert protocol.round == 3
 there = {name.partition(".")[0] for name, module in sys.modules.items() if module}
 print(sorted(there - {*sys.stdlib_module_names, *before}))
 """

@@ -9,7 +9,7 @@ from wire_world import World
 
 import focusfl as ff
 from focusfl.algorithms.focus import Focus
-from focusfl.engines.protocol import Hub, Refused, Site, header
+from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
 
 N = 4
 NAMES = [f"site-{i}" for i in range(N)]
@@ -32,16 +32,18 @@ class Job:
     def __init__(self, algorithm, folder, **options):
         lr = 0.1 if isinstance(algorithm, Focus) else 0.4  # the others divide by N
         options = {"job": "job", "lr": lr, "local_steps": 1, **options}
-        self.open = lambda: Hub(algorithm, np.zeros(5), NAMES, folder, **options)
-        self.hub = self.open()
+        self.open = lambda: ProtocolServer(
+            algorithm, np.zeros(5), NAMES, folder, **options
+        )
+        self.protocol = self.open()
         self.sites = [Site(algorithm, folder, "job", name) for name in NAMES]
 
     def play(self, ids, rounds=1):
         for _ in range(rounds):
             for i in ids:
-                reply = self.sites[i].answer(self.hub.request(NAMES[i]), grad(i))
-                assert self.hub.receive(NAMES[i], reply).applied
-            self.hub.close_round()
+                reply = self.sites[i].answer(self.protocol.request(NAMES[i]), grad(i))
+                assert self.protocol.receive(NAMES[i], reply).applied
+            self.protocol.close_round()
 
 
 @pytest.fixture
@@ -54,36 +56,38 @@ def start(folder, as_a_user):
 
     yield begin
     for job in jobs:
-        job.hub.close()
+        job.protocol.close()
 
 
 @pytest.mark.parametrize("algorithm", LEAVES, ids=repr)
 def test_after_a_goodbye_the_others_minimise_their_own_mean(algorithm, start):
     job = start(algorithm)
     job.play(range(N), 30)
-    lost = job.sites[3].goodbye(job.hub.request("site-3"))
+    lost = job.sites[3].goodbye(job.protocol.request("site-3"))
     assert header(lost).fields["kind"] == "goodbye"
     job.play(range(3))  # its goodbye got lost: it is asked again
-    assert job.hub.gone == ()
-    goodbye = job.sites[3].goodbye(job.hub.request("site-3"))
-    assert job.hub.receive("site-3", goodbye).applied
-    job.hub.close_round()
-    assert job.hub.gone == ("site-3",) and job.hub.free == tuple(NAMES[:3])
+    assert job.protocol.gone == ()
+    goodbye = job.sites[3].goodbye(job.protocol.request("site-3"))
+    assert job.protocol.receive("site-3", goodbye).applied
+    job.protocol.close_round()
+    assert job.protocol.gone == ("site-3",) and job.protocol.free == tuple(NAMES[:3])
     job.play(range(3), 100)
-    assert gap(job.hub.x, optimum([0, 1, 2])) < 1e-12
+    assert gap(job.protocol.x, optimum([0, 1, 2])) < 1e-12
     job.play(range(N), 100)  # and it may come back
-    assert job.hub.gone == () and gap(job.hub.x, optimum([0, 1, 2, 3])) < 1e-12
-    assert job.hub.epoch == 1
+    assert (
+        job.protocol.gone == () and gap(job.protocol.x, optimum([0, 1, 2, 3])) < 1e-12
+    )
+    assert job.protocol.epoch == 1
 
 
 def test_the_goodbye_of_focus_is_minus_its_gradient(start):
     job = start(ff.Focus(), local_steps=4)
     job.play(range(N), 3)
-    held = job.sites[3].memory(job.hub.applied["site-3"]).grad
-    before = job.hub.server.y
-    job.hub.receive("site-3", job.sites[3].goodbye(job.hub.request("site-3")))
-    job.hub.close_round()
-    assert gap(job.hub.server.y, before - held) < 1e-15
+    held = job.sites[3].memory(job.protocol.applied["site-3"]).grad
+    before = job.protocol.server.y
+    job.protocol.receive("site-3", job.sites[3].goodbye(job.protocol.request("site-3")))
+    job.protocol.close_round()
+    assert gap(job.protocol.server.y, before - held) < 1e-15
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_where_one_push_cannot_take_it_all_back_goodbye_says_so(algorithm, start
     job.play(range(N), 3)
     disk = job.sites[3]._path.read_bytes()
     with pytest.raises(ValueError, match="has no goodbye"):
-        job.sites[3].goodbye(job.hub.request("site-3"))
+        job.sites[3].goodbye(job.protocol.request("site-3"))
     assert job.sites[3]._path.read_bytes() == disk
 
 
@@ -103,65 +107,67 @@ def test_where_one_push_cannot_take_it_all_back_goodbye_says_so(algorithm, start
 def test_a_site_that_never_returns_can_be_forgotten(algorithm, copies, start):
     job = start(algorithm, copies=copies)
     job.play(range(N), 30)
-    job.hub.request("site-3")
-    job.hub.forget("site-3")
-    assert job.hub.gone == ("site-3",) and job.hub.waiting == {}
-    assert job.hub.epoch == (1 if copies else 2)
-    job.hub.close_round()
+    job.protocol.request("site-3")
+    job.protocol.forget("site-3")
+    assert job.protocol.gone == ("site-3",) and job.protocol.waiting == {}
+    assert job.protocol.epoch == (1 if copies else 2)
+    job.protocol.close_round()
     job.play(range(3), 100)
-    assert gap(job.hub.x, optimum([0, 1, 2])) < 1e-12
+    assert gap(job.protocol.x, optimum([0, 1, 2])) < 1e-12
     # Should it return all the same, it is told what it has to go on from.
-    again = job.sites[3].answer(job.hub.request("site-3"), grad(3))
-    assert job.hub.receive("site-3", again).status == ("lost" if copies else "applied")
+    again = job.sites[3].answer(job.protocol.request("site-3"), grad(3))
+    assert job.protocol.receive("site-3", again).status == (
+        "lost" if copies else "applied"
+    )
     job.play(range(3 if not copies else N))
     job.play(range(N), 100)
-    assert gap(job.hub.x, optimum([0, 1, 2, 3])) < 1e-12
+    assert gap(job.protocol.x, optimum([0, 1, 2, 3])) < 1e-12
 
 
 def test_whoever_was_just_counted_is_not_forgotten_or_asked_again(start):
     job = start(ff.Focus())
-    reply = job.sites[0].answer(job.hub.request("site-0"), grad(0))
-    assert job.hub.receive("site-0", reply).applied
-    for wrong in (job.hub.forget, job.hub.request):
+    reply = job.sites[0].answer(job.protocol.request("site-0"), grad(0))
+    assert job.protocol.receive("site-0", reply).applied
+    for wrong in (job.protocol.forget, job.protocol.request):
         with pytest.raises(ValueError, match="counted"):
             wrong("site-0")
-    for wrong in (job.hub.forget, job.hub.request, job.hub.give_up):
+    for wrong in (job.protocol.forget, job.protocol.request, job.protocol.give_up):
         with pytest.raises(ValueError, match="unknown site"):
             wrong("nobody")
 
 
 def test_giving_up_an_earlier_request_leaves_the_present_one(start):
     job = start(ff.Focus())
-    old = job.hub.request("site-0")
-    number = job.hub.asked["site-0"]
-    job.hub.new_epoch()
-    new = job.hub.request("site-0")
-    assert job.hub.asked["site-0"] > number
+    old = job.protocol.request("site-0")
+    number = job.protocol.asked["site-0"]
+    job.protocol.new_epoch()
+    new = job.protocol.request("site-0")
+    assert job.protocol.asked["site-0"] > number
     late = job.sites[0].answer(old, grad(0))
-    assert job.hub.receive("site-0", late).status == "refused"
-    job.hub.give_up("site-0", number)
-    assert job.hub.receive("site-0", job.sites[0].answer(new, grad(0))).applied
-    job.hub.give_up("site-0", 10**9)  # never asked: nothing to give up
-    job.hub.request("site-1")
-    job.hub.give_up("site-1", job.hub.asked["site-1"])
-    assert "site-1" in job.hub.free
+    assert job.protocol.receive("site-0", late).status == "refused"
+    job.protocol.give_up("site-0", number)
+    assert job.protocol.receive("site-0", job.sites[0].answer(new, grad(0))).applied
+    job.protocol.give_up("site-0", 10**9)  # never asked: nothing to give up
+    job.protocol.request("site-1")
+    job.protocol.give_up("site-1", job.protocol.asked["site-1"])
+    assert "site-1" in job.protocol.free
 
 
 def test_a_copy_of_an_earlier_push_is_never_sent_back(start):
     """Kept for a while and then no longer, it must not be mistaken for the last."""
     job = start(ff.Focus(), copies=True)
     job.play(range(N), 2)
-    job.hub.close()
+    job.protocol.close()
     job = start(ff.Focus(), copies=False)
     job.play(range(N), 2)
     job.sites[0]._path.unlink()
     for status in ("lost", "lost"):  # asked once more, it still has nothing to go on
-        reply = job.sites[0].answer(job.hub.request("site-0"), grad(0))
-        assert job.hub.receive("site-0", reply).status == status
-    job.hub.close_round()
-    assert job.hub.epoch == 2
+        reply = job.sites[0].answer(job.protocol.request("site-0"), grad(0))
+        assert job.protocol.receive("site-0", reply).status == status
+    job.protocol.close_round()
+    assert job.protocol.epoch == 2
     job.play(range(N), 100)
-    assert gap(job.hub.x, optimum([0, 1, 2, 3])) < 1e-12
+    assert gap(job.protocol.x, optimum([0, 1, 2, 3])) < 1e-12
 
 
 def test_a_late_push_comes_back_from_its_copy(folder):
@@ -180,36 +186,38 @@ def test_a_late_push_comes_back_from_its_copy(folder):
     world.play(0)
     world.check()
     assert world.sites[0]._load().acked.memory.rounds == 1
-    world.hub.close()
+    world.protocol.close()
 
 
 def test_a_site_may_be_called_server_and_live_next_to_it(folder):
-    with Hub(ff.Focus(), np.zeros(5), ["server"], folder, job="job", lr=0.1) as hub:
+    with ProtocolServer(
+        ff.Focus(), np.zeros(5), ["server"], folder, job="job", lr=0.1
+    ) as protocol:
         site = Site(ff.Focus(), folder, "job", "server")
         for _ in range(2):
-            reply = site.answer(hub.request("server"), grad(0))
-            assert hub.receive("server", reply).applied
-            hub.close_round()
+            reply = site.answer(protocol.request("server"), grad(0))
+            assert protocol.receive("server", reply).applied
+            protocol.close_round()
 
 
 def test_an_acknowledgement_names_the_push_and_not_its_number_alone(start):
     """A site that lost its disk answers an old request anew, and differently."""
     job = start(ff.Focus())
-    request = job.hub.request("site-0")
+    request = job.protocol.request("site-0")
     first = job.sites[0].answer(request, grad(0))
-    assert job.hub.receive("site-0", first).applied
+    assert job.protocol.receive("site-0", first).applied
     job.sites[0]._path.unlink()
     job.sites[0].answer(request, lambda x, batch: grad(0)(x, batch) + 1e-3)
-    job.hub.close_round()
-    verdict = job.hub.receive(
-        "site-0", job.sites[0].answer(job.hub.request("site-0"), grad(0))
+    job.protocol.close_round()
+    receipt = job.protocol.receive(
+        "site-0", job.sites[0].answer(job.protocol.request("site-0"), grad(0))
     )
-    assert verdict.status == "lost"
+    assert receipt.status == "lost"
 
 
 def test_asked_twice_a_site_gives_one_answer(start):
     job = start(ff.Focus())
-    request, calls = job.hub.request("site-0"), []
+    request, calls = job.protocol.request("site-0"), []
 
     def counting(x, batch):
         calls.append(batch.number)
@@ -217,8 +225,8 @@ def test_asked_twice_a_site_gives_one_answer(start):
 
     first = job.sites[0].answer(request, counting)
     assert job.sites[0].answer(request, counting) == first and calls == [0]
-    assert job.hub.receive("site-0", first).applied
-    assert job.hub.receive("site-0", first).status == "refused"
+    assert job.protocol.receive("site-0", first).applied
+    assert job.protocol.receive("site-0", first).status == "refused"
 
 
 def test_gradients_are_counted_when_they_are_and_through_a_lost_disk(start):
@@ -230,18 +238,18 @@ def test_gradients_are_counted_when_they_are_and_through_a_lost_disk(start):
         return grad(0)(x, batch)
 
     def answer():
-        return job.sites[0].answer(job.hub.request("site-0"), counting)
+        return job.sites[0].answer(job.protocol.request("site-0"), counting)
 
-    job.hub.receive("site-0", answer())
-    job.hub.close_round()
+    job.protocol.receive("site-0", answer())
+    job.protocol.close_round()
     answer()  # lost
-    assert job.hub.receive("site-0", answer()).applied
-    job.hub.close_round()
+    assert job.protocol.receive("site-0", answer()).applied
+    job.protocol.close_round()
     job.sites[0]._path.unlink()
-    assert job.hub.receive("site-0", answer()).status == "lost"
-    job.hub.close_round()
-    assert job.hub.receive("site-0", answer()).applied
-    assert job.hub.epoch == 2
+    assert job.protocol.receive("site-0", answer()).status == "lost"
+    job.protocol.close_round()
+    assert job.protocol.receive("site-0", answer()).applied
+    assert job.protocol.epoch == 2
     assert numbers == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8]
 
 
@@ -249,17 +257,17 @@ def test_a_warm_start_waits_for_everybody_through_a_crash(start):
     job = start(ff.Focus(warm_start=True), local_steps=3)
     for ids in ([0, 2], [3], []):
         for i in ids:
-            reply = job.sites[i].answer(job.hub.request(NAMES[i]), grad(i))
-            assert job.hub.receive(NAMES[i], reply).applied
-        assert job.hub.close_round() is None and job.hub.round == 0
-        job.hub.close()
-        job.hub = job.open()
-    assert job.hub.free == ("site-1",)
-    reply = job.sites[1].answer(job.hub.request("site-1"), grad(1))
-    assert job.hub.receive("site-1", reply).applied
-    assert set(job.hub.close_round()) == set(NAMES) and job.hub.round == 0
-    assert np.array_equal(job.hub.x, np.zeros(5))
-    assert gap(job.hub.server.y, -PROBLEM.h.sum(0)) < 1e-14
+            reply = job.sites[i].answer(job.protocol.request(NAMES[i]), grad(i))
+            assert job.protocol.receive(NAMES[i], reply).applied
+        assert job.protocol.close_round() is None and job.protocol.round == 0
+        job.protocol.close()
+        job.protocol = job.open()
+    assert job.protocol.free == ("site-1",)
+    reply = job.sites[1].answer(job.protocol.request("site-1"), grad(1))
+    assert job.protocol.receive("site-1", reply).applied
+    assert set(job.protocol.close_round()) == set(NAMES) and job.protocol.round == 0
+    assert np.array_equal(job.protocol.x, np.zeros(5))
+    assert gap(job.protocol.server.y, -PROBLEM.h.sum(0)) < 1e-14
     job.play([0, 1], 2)
     masks = np.zeros((2, N), bool)
     masks[:, :2] = True
@@ -267,7 +275,7 @@ def test_a_warm_start_waits_for_everybody_through_a_crash(start):
         ff.Focus(warm_start=True), PROBLEM, ff.participation.Replay(masks), rounds=2,
         lr=0.1, local_steps=3,
     )  # fmt: skip
-    assert gap(job.hub.server, expected.server) < 1e-14
+    assert gap(job.protocol.server, expected.server) < 1e-14
 
 
 @dataclass(frozen=True)
@@ -281,7 +289,7 @@ class Counting(Focus):
 
 def test_what_a_client_cannot_know_it_may_not_ask(folder):
     with pytest.raises(ValueError, match="num_active"):
-        Hub(Counting(), np.zeros(3), ["a"], folder, job="job", lr=0.1)
+        ProtocolServer(Counting(), np.zeros(3), ["a"], folder, job="job", lr=0.1)
 
 
 def test_a_model_that_is_not_finite_is_not_written(start):
@@ -290,9 +298,9 @@ def test_a_model_that_is_not_finite_is_not_written(start):
     with pytest.raises(ArithmeticError, match="Lower lr"):
         for _ in range(5):
             job.play(range(N))
-    job.hub.close()
-    job.hub = job.open()
-    assert np.isfinite(job.hub.x).all()
+    job.protocol.close()
+    job.protocol = job.open()
+    assert np.isfinite(job.protocol.x).all()
 
 
 def test_what_sites_must_be_told_is_kept_until_they_were_and_no_longer(folder):
@@ -301,31 +309,31 @@ def test_what_sites_must_be_told_is_kept_until_they_were_and_no_longer(folder):
     for i in (0, 1, 2):
         world.play(i)
         world.close()
-    assert world.hub.books.kept.keys() == {"0", "1", "2"}
+    assert world.protocol.ledger.kept.keys() == {"0", "1", "2"}
     for _ in range(5):
         world.close()
     world.crash_hub()
-    assert world.hub.books.kept.keys() == {"0", "1", "2"}
+    assert world.protocol.ledger.kept.keys() == {"0", "1", "2"}
     for i in (2, 0):
         world.play(i)
     world.check()
     world.close()
-    assert world.hub.books.kept.keys() == {"1", "8"}
+    assert world.protocol.ledger.kept.keys() == {"1", "8"}
     world.play(1)
     world.close()
     world.check()
-    assert world.hub.books.kept.keys() == {"8", "9"}
-    world.hub.close()
+    assert world.protocol.ledger.kept.keys() == {"8", "9"}
+    world.protocol.close()
 
 
 def test_a_server_that_lost_its_checkpoint_is_told_to_take_another_name(start):
     job = start(ff.Focus())
     job.play(range(N), 5)
-    job.hub.close()
-    job.hub._path.unlink()
-    job.hub = job.open()
+    job.protocol.close()
+    job.protocol._path.unlink()
+    job.protocol = job.open()
     with pytest.raises(Refused, match="another name"):
-        job.sites[0].answer(job.hub.request("site-0"), grad(0))
+        job.sites[0].answer(job.protocol.request("site-0"), grad(0))
 
 
 @pytest.mark.parametrize(
@@ -340,7 +348,9 @@ def test_a_server_that_lost_its_checkpoint_is_told_to_take_another_name(start):
 )
 def test_wrong_options_are_refused(wrong, why, folder, as_a_user):
     with pytest.raises(ValueError, match=why):
-        Hub(ff.Focus(), np.zeros(3), ["a"], folder, **{"job": "j", "lr": 1, **wrong})
+        ProtocolServer(
+            ff.Focus(), np.zeros(3), ["a"], folder, **{"job": "j", "lr": 1, **wrong}
+        )
     for sites in ([], ["a", "a"]):
         with pytest.raises(ValueError, match="different names"):
-            Hub(ff.Focus(), np.zeros(3), sites, folder, job="j", lr=1)
+            ProtocolServer(ff.Focus(), np.zeros(3), sites, folder, job="j", lr=1)

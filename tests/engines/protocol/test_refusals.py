@@ -11,7 +11,7 @@ from helpers import Nested
 
 import focusfl as ff
 from focusfl import tree
-from focusfl.engines.protocol import Hub, Refused, Site, header
+from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
 
 PROBLEM = Nested()
 NAMES = ["a", "b", "c"]
@@ -25,18 +25,18 @@ def grad(i):
 @pytest.fixture(params=[False, True], ids=["", "copies"])
 def job(request, folder, as_a_user):
     """A job in its fourth round: `a` is counted, `b` owes an answer, `c` is new."""
-    hub = Hub(
+    protocol = ProtocolServer(
         ff.Focus(), PROBLEM.x0, NAMES, folder, job="job", lr=0.05, copies=request.param
     )
     sites = {name: Site(ff.Focus(), folder, "job", name) for name in NAMES}
-    with hub:
+    with protocol:
         for _ in range(3):
             for i, name in enumerate("ab"):
-                reply = sites[name].answer(hub.request(name), grad(i))
-                assert hub.receive(name, reply).applied
-            hub.close_round()
-        hub.receive("a", sites["a"].answer(hub.request("a"), grad(0)))
-        yield hub, sites
+                reply = sites[name].answer(protocol.request(name), grad(i))
+                assert protocol.receive(name, reply).applied
+            protocol.close_round()
+        protocol.receive("a", sites["a"].answer(protocol.request("a"), grad(0)))
+        yield protocol, sites
 
 
 def parts(message):
@@ -59,7 +59,7 @@ def seal(body):
 
 
 def damaged(message, rng):
-    """Change some bytes, entries or names."""
+    """Change some bytes, wired or names."""
     message = dict(message)
     name = rng.choice(sorted(message))
     blob = message[name]
@@ -144,7 +144,7 @@ def foreign(message, rng):
     """A reply that would be good in another job, epoch, round or order."""
     whole, blobs = parts(message)
     field = rng.choice(["job", "site", "algorithm", "epoch", "seq", "base", "round"])
-    field = rng.choice([field, "number", "kind"])
+    field = rng.choice([field, "grads_done", "kind"])
     if field == "kind":
         whole["kind"] = "lost" if rng.random() < 0.5 else "lost "
     elif isinstance(whole[field], int):
@@ -155,26 +155,30 @@ def foreign(message, rng):
 
 
 def test_a_thousand_malformed_replies_change_nothing(job):
-    hub, sites = job
-    good = sites["b"].answer(hub.request("b"), grad(1))
-    before, disk, owed = hub.books, hub._path.read_bytes(), dict(hub._owed)
+    protocol, sites = job
+    good = sites["b"].answer(protocol.request("b"), grad(1))
+    before, disk, request = (
+        protocol.ledger,
+        protocol._path.read_bytes(),
+        dict(protocol._requests),
+    )
     rng = random.Random(0)
     reasons = set()
     for n in range(1200):
         bad = (damaged, ill_formed, foreign)[n % 3](good, rng)
         assert bad != good
-        verdict = hub.receive("b", bad)
-        assert verdict.status == "refused", bad
-        reasons.add(verdict.why.split("must")[0][:25])
-        assert hub.books is before and hub._owed == owed
+        receipt = protocol.receive("b", bad)
+        assert receipt.status == "refused", bad
+        reasons.add(receipt.why.split("must")[0][:25])
+        assert protocol.ledger is before and protocol._requests == request
     assert len(reasons) > 25  # not all for the same
-    assert hub._path.read_bytes() == disk
-    assert hub.receive("b", good).applied
+    assert protocol._path.read_bytes() == disk
+    assert protocol.receive("b", good).applied
 
 
 def test_a_thousand_malformed_requests_change_nothing(job):
-    hub, sites = job
-    good = hub.request("b")
+    protocol, sites = job
+    good = protocol.request("b")
     disk = sites["b"]._path.read_bytes()
 
     def never(x, batch):
@@ -189,60 +193,62 @@ def test_a_thousand_malformed_requests_change_nothing(job):
             refused += 1
         except AssertionError:  # what the server alone decides may be anything
             odd = {k for k, v in header(bad).fields.items() if v != wanted[k]}
-            assert odd <= {"lr", "number"}
+            assert odd <= {"lr", "grads_done"}
         else:  # it knows no such push
             odd = {k for k, v in header(bad).fields.items() if v != wanted[k]}
             assert odd and odd <= {"base", "digest"}
         assert sites["b"]._path.read_bytes() == disk
-    assert hub.receive("b", sites["b"].answer(good, grad(1))).applied
+    assert protocol.receive("b", sites["b"].answer(good, grad(1))).applied
 
 
 def test_replies_of_the_wrong_sender_are_refused_and_logged(job, caplog):
-    hub, sites = job
-    good = sites["b"].answer(hub.request("b"), grad(1))
-    before = hub.books
+    protocol, sites = job
+    good = sites["b"].answer(protocol.request("b"), grad(1))
+    before = protocol.ledger
     with caplog.at_level(logging.WARNING):
         for sender in ("a", "c", "stranger", "b\nfaked log line", ""):
-            assert hub.receive(sender, good).status == "refused"
-            assert hub.books is before
+            assert protocol.receive(sender, good).status == "refused"
+            assert protocol.ledger is before
     assert len(caplog.messages) == 5 and "stranger" in caplog.messages[2]
     assert not any("\n" in line for line in caplog.messages)
 
 
 def test_replayed_reordered_and_stale_replies_are_refused(job):
-    hub, sites = job
-    first = sites["b"].answer(hub.request("b"), grad(1))
-    second = sites["b"].answer(hub.request("b"), grad(1))  # makes the first one void
-    assert "void" in hub.receive("b", first).why
-    assert hub.receive("b", second).applied
-    assert "old" in hub.receive("b", second).why  # replayed
-    hub.close_round()
-    third = sites["b"].answer(hub.request("b"), grad(1))
-    hub.give_up("b")
-    before = hub.books
+    protocol, sites = job
+    first = sites["b"].answer(protocol.request("b"), grad(1))
+    second = sites["b"].answer(
+        protocol.request("b"), grad(1)
+    )  # makes the first one void
+    assert "void" in protocol.receive("b", first).why
+    assert protocol.receive("b", second).applied
+    assert "old" in protocol.receive("b", second).why  # replayed
+    protocol.close_round()
+    third = sites["b"].answer(protocol.request("b"), grad(1))
+    protocol.give_up("b")
+    before = protocol.ledger
     for reply in (first, second, third):
-        assert hub.receive("b", reply).status == "refused"
-        assert hub.books is before
-    fourth = sites["b"].answer(hub.request("b"), grad(1))
-    assert hub.waiting == {"b": 4}
-    hub.new_epoch()
-    assert hub.waiting == {} and hub.free == ("a", "b", "c")
-    assert "epoch" in hub.receive("b", fourth).why
+        assert protocol.receive("b", reply).status == "refused"
+        assert protocol.ledger is before
+    fourth = sites["b"].answer(protocol.request("b"), grad(1))
+    assert protocol.waiting == {"b": 4}
+    protocol.new_epoch()
+    assert protocol.waiting == {} and protocol.free == ("a", "b", "c")
+    assert "epoch" in protocol.receive("b", fourth).why
 
 
 def test_who_has_contributed_nothing_has_lost_nothing(job):
     """Or anybody new could start an epoch."""
-    hub, sites = job
-    reply = sites["c"].answer(hub.request("c"), grad(2))
+    protocol, sites = job
+    reply = sites["c"].answer(protocol.request("c"), grad(2))
     whole, _ = parts(reply)
-    lost = signed({**whole, "kind": "lost", "number": 0, "leaves": {}}, {})
-    assert "lost nothing" in hub.receive("c", lost).why
-    assert hub.receive("c", reply).applied
+    lost = signed({**whole, "kind": "lost", "grads_done": 0, "leaves": {}}, {})
+    assert "lost nothing" in protocol.receive("c", lost).why
+    assert protocol.receive("c", reply).applied
 
 
 def test_a_site_refuses_what_is_not_for_it(job, folder):
-    hub, sites = job
-    request = hub.request("b")
+    protocol, sites = job
+    request = protocol.request("b")
     for other in (
         Site(ff.Focus(), folder, "job", "c"),
         Site(ff.Focus(), folder, "another", "b"),
@@ -250,46 +256,48 @@ def test_a_site_refuses_what_is_not_for_it(job, folder):
     ):
         with pytest.raises(Refused, match="it is for"):
             other.answer(request, grad(1))
-    newer = hub.request("b")
+    newer = protocol.request("b")
     sites["b"].answer(newer, grad(1))
     with pytest.raises(Refused, match="stale"):
         sites["b"].answer(request, grad(1))
 
 
 def test_a_push_over_the_norm_bound_is_refused(folder):
-    with Hub(
+    with ProtocolServer(
         ff.Focus(), np.zeros(3), ["a"], folder, job="job", lr=0.1, max_norm=1.0
-    ) as hub:
+    ) as protocol:
         site = Site(ff.Focus(), folder, "job", "a")
-        before = hub.books
-        reply = site.answer(hub.request("a"), lambda x, batch: np.ones(3))
-        before = hub.books
-        verdict = hub.receive("a", reply)
-        assert "norm is 1.73" in verdict.why and hub.books is before
-        fine = site.answer(hub.request("a"), lambda x, batch: np.ones(3) / 2)
-        assert hub.receive("a", fine).applied
+        before = protocol.ledger
+        reply = site.answer(protocol.request("a"), lambda x, batch: np.ones(3))
+        before = protocol.ledger
+        receipt = protocol.receive("a", reply)
+        assert "norm is 1.73" in receipt.why and protocol.ledger is before
+        fine = site.answer(protocol.request("a"), lambda x, batch: np.ones(3) / 2)
+        assert protocol.receive("a", fine).applied
 
 
 def test_pushes_whose_sum_is_infinite_are_refused(folder):
     names = ["a", "b"]
-    with Hub(ff.Focus(), np.zeros(3), names, folder, job="job", lr=1e-300) as hub:
+    with ProtocolServer(
+        ff.Focus(), np.zeros(3), names, folder, job="job", lr=1e-300
+    ) as protocol:
         verdicts = [
-            hub.receive(
+            protocol.receive(
                 name,
                 Site(ff.Focus(), folder, "job", name).answer(
-                    hub.request(name), lambda x, batch: np.full(3, 1.5e308)
+                    protocol.request(name), lambda x, batch: np.full(3, 1.5e308)
                 ),
             )
             for name in names
         ]
         assert verdicts[0].applied and "infinite" in verdicts[1].why
-        hub.close_round()
-        assert np.isfinite(hub.server.y).all()
+        protocol.close_round()
+        assert np.isfinite(protocol.server.y).all()
 
 
 def test_a_gradient_that_is_no_gradient_never_leaves_the_site(job):
-    hub, sites = job
-    request = hub.request("b")
+    protocol, sites = job
+    request = protocol.request("b")
     disk = sites["b"]._path.read_bytes()
     zero = tree.zeros(PROBLEM.x0)
     for wrong in (
@@ -301,11 +309,11 @@ def test_a_gradient_that_is_no_gradient_never_leaves_the_site(job):
         with pytest.raises(ValueError, match="gradient|finite"):
             sites["b"].answer(request, lambda x, batch, wrong=wrong: wrong)
         assert sites["b"]._path.read_bytes() == disk
-    assert hub.receive("b", sites["b"].answer(request, grad(1))).applied
+    assert protocol.receive("b", sites["b"].answer(request, grad(1))).applied
 
 
 def test_a_header_says_what_a_message_is(job):
-    hub, sites = job
-    request = hub.request("b")
+    protocol, sites = job
+    request = protocol.request("b")
     assert header(request).fields["site"] == "b"
     assert header(sites["b"].answer(request, grad(1))).fields["kind"] == "push"

@@ -12,7 +12,7 @@ from wire_oracle import Oracle
 
 from focusfl import Focus, tree
 from focusfl.engines.protocol import (
-    Hub,
+    ProtocolServer,
     Refused,
     Site,
     files,
@@ -98,10 +98,10 @@ class World:
         self.backups = {}
         self.may_restart = False  # somebody has reported a loss
         self.events = {"applied": 0, "refused": 0, "lost": 0, "late": 0}
-        self.hub = self.open()
+        self.protocol = self.open()
 
     def open(self):
-        return Hub(
+        return ProtocolServer(
             self.algorithm, self.x0, self.names, self.folder, job="job", lr=LR,
             local_steps=self.local_steps, copies=self.copies,
         )  # fmt: skip
@@ -109,14 +109,14 @@ class World:
     # Ordinary events.
 
     def ask(self, i):
-        """Ask client i, unless it was counted; an answer it owes becomes void."""
-        if self.names[i] in self.hub.counted:
+        """Request client i, unless it was counted; an answer it owes becomes void."""
+        if self.names[i] in self.protocol.counted:
             return
-        self.requests.append((i, self.hub.request(self.names[i])))
-        self.oracle.ask(self.hub.books.clock)
+        self.requests.append((i, self.protocol.request(self.names[i])))
+        self.oracle.ask(self.protocol.ledger.clock)
 
     def ask_free(self, i):
-        if self.names[i] in self.hub.free:
+        if self.names[i] in self.protocol.free:
             self.ask(i)
 
     def carry(self, k, remove=True, point=None, goodbye=False):
@@ -150,35 +150,38 @@ class World:
         i, reply = self.replies[k % len(self.replies)]
         if remove:
             self.replies.pop(k % len(self.replies))
-        before, asked = self.hub.books, header(reply).fields["round"]
-        verdict = self.hub.receive(self.names[i], reply)
-        self.events[verdict.status] += 1
-        if verdict.applied:
-            entry = self.hub.books.ledger[self.names[i]]
-            self.events["late"] += asked < self.hub.books.current
+        before, asked = self.protocol.ledger, header(reply).fields["round"]
+        receipt = self.protocol.receive(self.names[i], reply)
+        self.events[receipt.status] += 1
+        if receipt.applied:
+            entry = self.protocol.ledger.entries[self.names[i]]
+            self.events["late"] += asked < self.protocol.ledger.current
             zero = (lambda x, batch: 0 * x) if entry.gone else None
             self.oracle.count(i, entry.applied, zero)
         else:
-            assert self.hub.books is before
-            self.may_restart |= verdict.status == "lost" and not self.copies
+            assert self.protocol.ledger is before
+            self.may_restart |= receipt.status == "lost" and not self.copies
 
     def close(self):
-        epoch, waits = self.hub.epoch, self.hub._rules.waits(self.hub.books)
-        self.hub.close_round()
+        epoch, waits = (
+            self.protocol.epoch,
+            self.protocol._rules.waits(self.protocol.ledger),
+        )
+        self.protocol.close_round()
         if not waits:
             self.oracle.close()
         self.settle_epoch(epoch)
         self.oracle.save()
 
     def settle_epoch(self, epoch):
-        if self.hub.epoch > epoch:
-            assert self.hub.epoch == epoch + 1 and self.may_restart
+        if self.protocol.epoch > epoch:
+            assert self.protocol.epoch == epoch + 1 and self.may_restart
             self.oracle.begin(self.oracle.server.x)
             self.may_restart = False
 
     def play(self, i, goodbye=False):
         """Client i takes part, and nothing goes wrong."""
-        if self.names[i] not in self.hub.free:
+        if self.names[i] not in self.protocol.free:
             return
         self.ask(i)
         before = len(self.replies)
@@ -199,7 +202,7 @@ class World:
     def wipe(self, i):
         """Client i loses its disk."""
         self.sites[i]._path.unlink(missing_ok=True)
-        self.lost_at[i] = self.hub.books.clock
+        self.lost_at[i] = self.protocol.ledger.clock
 
     def rewind(self, i):
         """Client i gets back what was on its disk at an earlier time."""
@@ -208,26 +211,29 @@ class World:
         before, self.backups[i] = self.backups.get(i), now
         if before is not None:
             path.write_bytes(before)
-            self.lost_at[i] = self.hub.books.clock
+            self.lost_at[i] = self.protocol.ledger.clock
 
     def crash_hub(self):
         """The server dies and comes back, with what is on disk."""
-        self.hub.close()
+        self.protocol.close()
         self.oracle.roll_back()
         self.may_restart = False
-        self.hub = self.open()
+        self.protocol = self.open()
         self.oracle.save()
 
     def crash_closing(self, point):
         """The server dies while it writes the checkpoint of a round."""
-        before, waits = self.hub.books, self.hub._rules.waits(self.hub.books)
-        killed_at(point, self.hub.close_round)
+        before, waits = (
+            self.protocol.ledger,
+            self.protocol._rules.waits(self.protocol.ledger),
+        )
+        killed_at(point, self.protocol.close_round)
         if point >= REPLACED:  # the new checkpoint is there
             if not waits:
                 self.oracle.close()
-            self.hub.close()
+            self.protocol.close()
             restart, self.may_restart = self.may_restart, False
-            self.hub = self.open()
+            self.protocol = self.open()
             self.may_restart = restart
             self.settle_epoch(before.epoch)
             self.may_restart = False
@@ -237,37 +243,37 @@ class World:
 
     def crash_opening(self, point):
         """The server dies, and dies again while it comes back."""
-        self.hub.close()
-        hub = killed_at(point, self.open)
-        if hub:
-            hub.close()
+        self.protocol.close()
+        protocol = killed_at(point, self.open)
+        if protocol:
+            protocol.close()
         self.crash_hub()
 
     def forget(self, i):
         """The operator gives client i up for good."""
-        if self.names[i] in self.hub.counted:
+        if self.names[i] in self.protocol.counted:
             return
-        epoch, applied = self.hub.epoch, self.hub.applied[self.names[i]]
-        self.hub.forget(self.names[i])
-        if self.hub.epoch > epoch:
+        epoch, applied = self.protocol.epoch, self.protocol.applied[self.names[i]]
+        self.protocol.forget(self.names[i])
+        if self.protocol.epoch > epoch:
             self.oracle.begin(self.oracle.server.x)
             self.may_restart = False
         elif applied:
             assert self.copies
-            self.oracle.ask(self.hub.books.clock)
-            self.oracle.count(i, self.hub.books.clock, lambda x, batch: 0 * x)
-            self.lost_at[i] = self.hub.books.clock
+            self.oracle.ask(self.protocol.ledger.clock)
+            self.oracle.count(i, self.protocol.ledger.clock, lambda x, batch: 0 * x)
+            self.lost_at[i] = self.protocol.ledger.clock
         self.oracle.save()
 
     def save(self):
-        self.hub.save()
+        self.protocol.save()
         self.oracle.save()
 
     def give_up(self, i):
-        self.hub.give_up(self.names[i])
+        self.protocol.give_up(self.names[i])
 
     def new_epoch(self):
-        self.hub.new_epoch()
+        self.protocol.new_epoch()
         self.oracle.begin(self.oracle.server.x)
         self.oracle.save()
         self.may_restart = False
@@ -275,18 +281,18 @@ class World:
     # What must hold after each of them.
 
     def check(self):
-        books, oracle = self.hub.books, self.oracle
-        assert books.current == oracle.index
-        assert same(books.server, oracle.server)
-        assert [self.names[i] for i in oracle.counted] == list(books.counted)
+        ledger, oracle = self.protocol.ledger, self.oracle
+        assert ledger.current == oracle.index
+        assert same(ledger.server, oracle.server)
+        assert [self.names[i] for i in oracle.counted] == list(ledger.counted)
         if oracle.counted:
-            assert same(books.total, oracle.total)
-        assert len(books.kept) <= len(self.sites)
+            assert same(ledger.total, oracle.total)
+        assert len(ledger.kept) <= len(self.sites)
         memories = []
         for i, site in enumerate(self.sites):
-            entry = books.ledger[site.site]
+            entry = ledger.entries[site.site]
             assert (entry.applied > 0) == (i in oracle.contributed)
-            assert entry.number == oracle.numbers[i]
+            assert entry.grads_done == oracle.numbers[i]
             if not entry.applied:
                 continue
             state = site._load()
@@ -296,15 +302,15 @@ class World:
                 # Made before the loss, it may have counted since.
                 assert entry.applied <= self.lost_at.get(i, -1)
                 continue
-            (slot,) = held
-            memories.append(slot.memory)
-            if slot is state.pending:
-                assert same(slot.memory, oracle.pushed[i])
+            (snapshot,) = held
+            memories.append(snapshot.memory)
+            if snapshot is state.pending:
+                assert same(snapshot.memory, oracle.pushed[i])
             else:
-                assert same(slot.memory, oracle.memory[i])
+                assert same(snapshot.memory, oracle.memory[i])
         if isinstance(self.algorithm, Focus) and len(memories) == len(
             oracle.contributed
         ):
-            y = tree.add(books.server.y, books.total["y"])
-            held = books.server._replace(y=y)
+            y = tree.add(ledger.server.y, ledger.total["y"])
+            held = ledger.server._replace(y=y)
             assert tracking_gap(held, memories, len(self.sites)) < 1e-12

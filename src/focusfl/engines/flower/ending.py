@@ -10,7 +10,7 @@ from focusfl.algorithms import focus
 from focusfl.engines.flower import events
 from focusfl.engines.flower.evaluation import Evaluation
 from focusfl.engines.flower.job import Job
-from focusfl.engines.protocol import Hub
+from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.format import leaves
 
 AT_REST = 1e-2  # a tracker below this share of the gradient does not follow it
@@ -29,52 +29,53 @@ class Ending:
     """What is said at the end of a job, and kept."""
 
     def __init__(
-        self, job: Job, hub: Hub, measured: Mapping[str, float],
+        self, job: Job, protocol: ProtocolServer, measured: Mapping[str, float],
         test: Evaluation | None, diverged: bool,
     ):  # fmt: skip
-        self._job, self._hub = job, hub
+        self._job, self._protocol = job, protocol
         self._events = events.read(job.place)
         rounds = [event for event in self._events if event["event"] == "round"]
         times = Counter(site for event in rounds for site in event["counted"])
         self.counted = {site: times[site] for site in job.sites}
         self.facts: dict[str, Any] = {**measured, "counted": self.counted}
         self._of: Collection[str] = job.sites  # whose the gradient is
-        if test is not None and test.round == hub.round:
-            found, here = test.found(), set(job.sites) - {*hub.gone}
+        if test is not None and test.round == protocol.round:
+            found, here = test.found(), set(job.sites) - {*protocol.gone}
             # A server that evaluates knows of everybody; sites of those who answer.
-            if "grad_norm" not in measured or hub.gone or here == {*test.of}:
+            if "grad_norm" not in measured or protocol.gone or here == {*test.of}:
                 self.facts.pop("grad_norm", None)
                 self._of = test.of
             self.facts = {**found, **self.facts}
         if "grad_norm" in self.facts:
             self.facts["of"] = who(self._of, job.sites)
-        blown_up = f"the training diverged in round {hub.round}; lower lr."
+        blown_up = f"the training diverged in round {protocol.round}; lower lr."
         amiss = [blown_up] if diverged else [self._missing(), self._false_rest()]
         self.warnings = [words for words in amiss if words]
         self.facts |= {"warnings": self.warnings, "diverged": diverged}
 
     def _missing(self) -> str:
         """Say who has no part in the model."""
-        hub = self._hub
+        protocol = self._protocol
         never = [site for site, times in self.counted.items() if not times]
         since = [
             site
-            for site, push in hub.applied.items()
-            if not push and site not in {*never, *hub.gone}
+            for site, push in protocol.applied.items()
+            if not push and site not in {*never, *protocol.gone}
         ]
         found = []
         if never:
             found.append(f"{', '.join(never)} never took part")
         if since:
             found.append(
-                f"{', '.join(since)} did not take part since epoch {hub.epoch} began"
+                f"{', '.join(since)} did not take part since epoch {protocol.epoch} "
+                "began"
             )
         if not found:
             return ""
         times = ", ".join(f"{site} {n}" for site, n in self.counted.items())
         return (
             f"{'; '.join(found)}: the model is that of the others alone. "
-            f"Rounds counted, of {hub.round}: {times}."
+            f"Rounds counted, of {protocol.round}: {times}."
         )
 
     def _false_rest(self) -> str:
@@ -82,13 +83,15 @@ class Ending:
 
         Only where both are of the same sites: who was never counted is in one alone.
         """
-        hub, facts = self._hub, self.facts
-        counted = {site for site, push in hub.applied.items() if push} - {*hub.gone}
-        if not isinstance(hub.server, focus.Server) or counted != {*self._of}:
+        protocol, facts = self._protocol, self.facts
+        counted = {site for site, push in protocol.applied.items() if push} - {
+            *protocol.gone
+        }
+        if not isinstance(protocol.server, focus.Server) or counted != {*self._of}:
             return ""
         gradient, tracker = facts.get("grad_norm", 0.0), facts["tracker_norm"]
         largest = max(event.get("tracker_norm", 0.0) for event in self._events)
-        rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(hub.x))
+        rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(protocol.x))
         if gradient <= ROUNDING * rounding * largest or tracker > AT_REST * gradient:
             return ""
         return (
@@ -101,4 +104,4 @@ class Ending:
         # A look upwards: results have one format, and it is that of studies.
         from focusfl.deploy import record
 
-        return record.keep(self._job, self._hub.x, [*self._events, end])
+        return record.keep(self._job, self._protocol.x, [*self._events, end])

@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 
 from focusfl.checks import check_count, check_positive, unknown
 from focusfl.core import Algorithm
-from focusfl.engines.protocol import Hub
+from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.rules import check_settings
 from focusfl.tree import Tree
 
@@ -73,9 +73,9 @@ class Job:
         """The folder of this job alone; its owner's alone too."""
         return Path(self.folder).expanduser() / self.job
 
-    def hub(self) -> Hub:
+    def open_protocol(self) -> ProtocolServer:
         """The server's side of the protocol, from where it was left."""
-        return Hub(
+        return ProtocolServer(
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
             max_norm=self.max_norm, copies=self.copies,

@@ -16,7 +16,7 @@ from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import unpack
-from focusfl.engines.protocol import Hub
+from focusfl.engines.protocol import ProtocolServer
 
 LOOK = 5  # polls between two looks at who is online
 BLOWN_UP = 1e8  # a model past this, times the first one, has diverged: as in a study
@@ -48,14 +48,14 @@ def server_app(
 def run(grid: Grid, job: Job) -> None:
     """Train until all rounds are done, from where an earlier run has stopped."""
     grid = job.wrap(grid) if job.wrap else grid
-    with job.hub() as hub:
-        server = _Server(job, hub, Link(grid, job.sites))
+    with job.open_protocol() as protocol:
+        server = _Server(job, protocol, Link(grid, job.sites))
         server.say(
             "begin", time=time.time(), pid=os.getpid(), rounds=job.rounds,
             **server.measured(),
         )  # fmt: skip
         server.gather()
-        while hub.round < job.rounds and not server.diverged:
+        while protocol.round < job.rounds and not server.diverged:
             server.play()
         server.finish()
 
@@ -63,8 +63,8 @@ def run(grid: Grid, job: Job) -> None:
 class _Server:
     """One life of a server app."""
 
-    def __init__(self, job: Job, hub: Hub, link: Link):
-        self.job, self.hub, self.link = job, hub, link
+    def __init__(self, job: Job, protocol: ProtocolServer, link: Link):
+        self.job, self.protocol, self.link = job, protocol, link
         self.online: list[str] = []
         self._polls = 0
         self._test: evaluation.Evaluation | None = None  # under way
@@ -81,28 +81,32 @@ class _Server:
 
     def play(self) -> None:
         """Ask who is there, count who answers, and close the round."""
-        hub, job, began = self.hub, self.job, time.monotonic()
+        protocol, job, began = self.protocol, self.job, time.monotonic()
         opened = began
-        self.say("open", epoch=hub.epoch)
-        if hub.round == 0 and not (self._test or self._tested) and self._asks_sites:
+        self.say("open", epoch=protocol.epoch)
+        if (
+            protocol.round == 0
+            and not (self._test or self._tested)
+            and self._asks_sites
+        ):
             self._begin_test()  # what is learned is seen against where it began
         asked: set[str] = set()
-        before = set(hub.waiting)  # asked in an earlier round
+        before = set(protocol.waiting)  # asked in an earlier round
         while True:
             self._look()
-            free = [s for s in hub.free if s in self.online and s not in asked]
-            requests = [(s, hub.request(s)) for s in free]
-            numbers = hub.asked
+            free = [s for s in protocol.free if s in self.online and s not in asked]
+            requests = [(s, protocol.request(s)) for s in free]
+            numbers = protocol.asked
             self.link.ask(
                 ((s, numbers[s], wired) for s, wired in requests), "train",
-                str(hub.round),
+                str(protocol.round),
             )  # fmt: skip
             asked.update(free)
             self._receive()
-            awaited = asked & set(hub.waiting)
+            awaited = asked & set(protocol.waiting)
             seconds = time.monotonic() - began
-            if len(hub.counted) >= job.minimum and (
-                len(hub.counted) >= self._enough
+            if len(protocol.counted) >= job.minimum and (
+                len(protocol.counted) >= self._enough
                 or not awaited
                 or seconds >= job.deadline
             ):
@@ -111,30 +115,31 @@ class _Server:
                 asked.clear()  # not enough have answered: ask again who has failed
                 began = time.monotonic()
             time.sleep(max(job.poll, min(seconds / 20, 1.0)))  # long rounds can wait
-        number, counted = hub.round, hub.close_round()
+        number, counted = protocol.round, protocol.close_round()
         if counted is None:  # everybody must be heard before the first round
             return
         self._paces.append(time.monotonic() - opened)
+        eta = statistics.median(self._paces) * (job.rounds - protocol.round)
         self.say(
             "round", round=number, rounds=job.rounds, counted=list(counted),
-            missing=[s for s in job.sites if s not in {*counted, *hub.gone}],
+            missing=[s for s in job.sites if s not in {*counted, *protocol.gone}],
             late=[site for site in counted if site in before],
             seconds=round(self._paces[-1], 3),
-            eta=round(statistics.median(self._paces) * (job.rounds - hub.round), 1),
+            eta=round(eta, 1),
             **self.measured(),
         )  # fmt: skip
-        if job.evaluate_every and hub.round % job.evaluate_every == 0:
+        if job.evaluate_every and protocol.round % job.evaluate_every == 0:
             self._begin_test()
 
     def finish(self) -> None:
         """Look where the model stands, keep what was found, say the end."""
         self._wait()
-        over = self._tested is not None and self._tested.round == self.hub.round
+        over = self._tested is not None and self._tested.round == self.protocol.round
         if self._asks_sites and not over and not self.diverged:
             self._begin_test()
             self._wait()
         ending = Ending(
-            self.job, self.hub, self.measured(), self._tested, self.diverged
+            self.job, self.protocol, self.measured(), self._tested, self.diverged
         )
         for why in ending.warnings:
             self.say("warning", why=why)
@@ -147,12 +152,12 @@ class _Server:
     def diverged(self) -> bool:
         """Whether the model is so large that sites cannot go on from it."""
         limit = BLOWN_UP * max(1.0, evaluation.norm(self.job.params))
-        return not evaluation.norm(self.hub.x) <= limit
+        return not evaluation.norm(self.protocol.x) <= limit
 
     @property
     def _asks_sites(self) -> bool:
         """Whether the sites alone know the gradient, or are to evaluate anyway."""
-        knows = "grad_norm" in self.measured() and not self.hub.gone
+        knows = "grad_norm" in self.measured() and not self.protocol.gone
         return bool(self.job.evaluate_every) or not knows
 
     def _wait(self) -> None:
@@ -166,7 +171,7 @@ class _Server:
 
     @property
     def _now(self) -> dict[str, Any]:
-        return {"round": self.hub.round, "online": self.online}
+        return {"round": self.protocol.round, "online": self.online}
 
     def say(self, event: str, **facts: Any) -> None:
         """Tell whoever watches, here or by `flwr run --stream`."""
@@ -177,23 +182,23 @@ class _Server:
 
     @property
     def _enough(self) -> int:
-        return self.job.target or len(self.job.sites) - len(self.hub.gone)
+        return self.job.target or len(self.job.sites) - len(self.protocol.gone)
 
     def measured(self) -> dict[str, float]:
         """What is known of the model: its metrics, and the norm of every tracker.
 
         That of FOCUS divided by N: what it takes the gradient for.
         """
-        hub = self.hub
+        protocol = self.protocol
         found = {
             f"|{name}|": evaluation.norm(part)
-            for name, part in hub.server._asdict().items()
+            for name, part in protocol.server._asdict().items()
             if name != "x"
         }
-        if isinstance(hub.server, focus.Server):
-            found["tracker_norm"] = found.pop("|y|") / hub.num_clients
+        if isinstance(protocol.server, focus.Server):
+            found["tracker_norm"] = found.pop("|y|") / protocol.num_clients
         if self.job.evaluate:
-            found |= {k: float(v) for k, v in self.job.evaluate(hub.x).items()}
+            found |= {k: float(v) for k, v in self.job.evaluate(protocol.x).items()}
         return found
 
     def _look(self) -> None:
@@ -207,24 +212,24 @@ class _Server:
                 self._take(reply)
             elif reply.content is None:
                 self.say("nothing", site=reply.site, why=reply.why)
-                self.hub.give_up(reply.site, reply.asked.number)
+                self.protocol.give_up(reply.site, reply.asked.number)
             else:
-                verdict = self.hub.receive(reply.site, unpack(reply.content))
-                if verdict.status != "applied":
-                    self.say(verdict.status, site=reply.site, why=verdict.why)
-                if verdict.status == "refused" and reply.last:
-                    self.hub.give_up(reply.site, reply.asked.number)
+                receipt = self.protocol.receive(reply.site, unpack(reply.content))
+                if receipt.status != "applied":
+                    self.say(receipt.status, site=reply.site, why=receipt.why)
+                if receipt.status == "refused" and reply.last:
+                    self.protocol.give_up(reply.site, reply.asked.number)
 
     def _begin_test(self) -> None:
         """Have everybody who is online evaluate the model, beside the next rounds."""
         self._end_test()
-        hub, job = self.hub, self.job
-        sites = [site for site in self.online if site not in hub.gone]
-        wired = evaluation.ask(job.job, hub.x)
+        protocol, job = self.protocol, self.job
+        sites = [site for site in self.online if site not in protocol.gone]
+        wired = evaluation.ask(job.job, protocol.x)
         self.link.ask(
-            ((site, hub.round, wired) for site in sites), "evaluate", "evaluate"
+            ((site, protocol.round, wired) for site in sites), "evaluate", "evaluate"
         )
-        self._test = evaluation.Evaluation(job.job, hub.round, sites, hub.x)
+        self._test = evaluation.Evaluation(job.job, protocol.round, sites, protocol.x)
 
     def _take(self, reply: Reply) -> None:
         test = self._test

@@ -15,7 +15,7 @@ from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link
 from focusfl.engines.flower.records import pack, unpack
-from focusfl.engines.protocol import Hub
+from focusfl.engines.protocol import ProtocolServer
 
 
 class AlgorithmStrategy(Strategy):
@@ -28,7 +28,7 @@ class AlgorithmStrategy(Strategy):
 
     def __init__(self, job: Job):
         self._job = job
-        self._hub: Hub | None = None
+        self._protocol: ProtocolServer | None = None
         self._link: Link | None = None
         self._until = 0.0  # when we stop waiting for everybody to be there
 
@@ -36,41 +36,46 @@ class AlgorithmStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         del config  # a request says all a site needs
-        if self._hub is None or self._link is None:
+        if self._protocol is None or self._link is None:
             params = {name: array.numpy() for name, array in arrays.items()}
-            self._hub = replace(self._job, params=params).hub()
+            self._protocol = replace(self._job, params=params).open_protocol()
             self._link = Link(grid, self._job.sites)
             self._until = time.monotonic() + self._job.deadline
-        hub, link, group = self._hub, self._link, str(server_round)
-        free = [site for site in self._online() if site in hub.free]
+        protocol, link, group = self._protocol, self._link, str(server_round)
+        free = [site for site in self._online() if site in protocol.free]
         return [
-            Message(pack(hub.request(s)), link.node(s), "train", group_id=group)
+            Message(pack(protocol.request(s)), link.node(s), "train", group_id=group)
             for s in free
         ]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        if self._hub is None or self._link is None:
+        if self._protocol is None or self._link is None:
             raise RuntimeError("no round is open")
-        hub = self._hub
+        protocol = self._protocol
         for reply in replies:
             site = self._link.site(reply.metadata.src_node_id)
             if site and not reply.has_error():
-                hub.receive(site, unpack(reply.content))
-        for site in hub.waiting:
-            hub.give_up(site)  # Flower has stopped to listen
-        counted = hub.close_round() or ()
-        model = {name: Array(np.asarray(leaf)) for name, leaf in hub.x.items()}
+                protocol.receive(site, unpack(reply.content))
+        for site in protocol.waiting:
+            protocol.give_up(site)  # Flower has stopped to listen
+        counted = protocol.close_round() or ()
+        model = {name: Array(np.asarray(leaf)) for name, leaf in protocol.x.items()}
         return ArrayRecord(model), MetricRecord({"counted": len(counted)})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         every = self._job.evaluate_every
-        if self._hub is None or self._link is None or not every or server_round % every:
+        if (
+            self._protocol is None
+            or self._link is None
+            or not every
+            or server_round % every
+        ):
             return []
-        content = pack(evaluation.ask(self._job.job, self._hub.x))
+        content = pack(evaluation.ask(self._job.job, self._protocol.x))
         group = str(server_round)
         return [
             Message(content, self._link.node(site), "evaluate", group_id=group)
@@ -80,10 +85,10 @@ class AlgorithmStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        if self._hub is None or self._link is None:
+        if self._protocol is None or self._link is None:
             return None
         test = evaluation.Evaluation(
-            self._job.job, server_round, self._job.sites, self._hub.x
+            self._job.job, server_round, self._job.sites, self._protocol.x
         )
         for reply in replies:
             site = self._link.site(reply.metadata.src_node_id)

@@ -1,4 +1,4 @@
-"""The participant's side: two memories on disk, and the answer to a request."""
+"""A site: two snapshots of its memory on disk, and the reply to a request."""
 
 import logging
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Batch, Client, GradFn
+from focusfl.engines.client_round import client_round
 from focusfl.engines.protocol import files
 from focusfl.engines.protocol.format import (
     Fields,
@@ -26,32 +27,31 @@ from focusfl.engines.protocol.format import (
     restore,
     unpack,
 )
-from focusfl.engines.protocol.messages import Answer, Ask, read_ask, read_round
+from focusfl.engines.protocol.messages import Reply, Request, read_request, read_round
 from focusfl.engines.protocol.snapshots import (
-    Slot,
-    farewell,
+    Snapshot,
     newcomer,
+    retract,
     settle,
-    work,
 )
 from focusfl.tree import Tree
 
-REPLY = "reply "  # before the names of the reply's entries in a state file
+REPLY = "reply "  # before the names of the reply's parts in a state file
 SECTIONS = {"down", "settle", "start", "memory"}  # what a request may carry
 
 log = logging.getLogger(__name__)
 
 
-class State(NamedTuple):
+class SiteState(NamedTuple):
     """What is on disk. The server has counted `acked`; whether `pending`, it will say.
 
     Nothing is ever written but with a new answer, so that both are always there. So is
-    that answer.
+    that reply.
     """
 
     epoch: int
-    acked: Slot
-    pending: Slot
+    acked: Snapshot
+    pending: Snapshot
 
 
 @dataclass(frozen=True)
@@ -72,79 +72,89 @@ class Site:
 
     def answer(
         self,
-        request: Wired,
+        message: Wired,
         grad_fn: GradFn,
         batch_of: Callable[[int], Any] | None = None,
     ) -> Wired:
-        """Do one's part of a round; what was done is on disk when this returns.
+        """The reply to a request; on disk when this returns.
 
-        `batch_of` gives the batch of a gradient, by how many came before it.
+        Args:
+            message: the request, as it came.
+            grad_fn: (x, batch) -> the gradient of this site's objective, like x.
+            batch_of: the batch of a gradient, by how many came before it.
+
+        Raises:
+            Refused: If the request is damaged, stale, or for somebody else.
         """
-        return self._reply(request, grad_fn, batch_of)
+        return self._reply(message, grad_fn, batch_of)
 
-    def goodbye(self, request: Wired) -> Wired:
-        """Answer by taking back all one has contributed, to leave for good.
+    def goodbye(self, message: Wired) -> Wired:
+        """The reply that takes back all this site has contributed, to leave for good.
 
         The others go on as if this site's objective were zero: they find the minimum
         of the mean over those who remain. Raise if the algorithm has no such push.
         """
-        return self._reply(request, None, None)
+        return self._reply(message, None, None)
 
     def memory(self, seq: int) -> Client | None:
         """The memory that belongs to a push, or None if it is not on disk."""
         state = self._load()
-        slots = [state.acked, state.pending] if state else []
-        return next((slot.memory for slot in slots if slot.seq == seq), None)
+        snapshots = [state.acked, state.pending] if state else []
+        return next(
+            (snapshot.memory for snapshot in snapshots if snapshot.seq == seq), None
+        )
 
     def _reply(
         self,
-        request: Wired,
+        message: Wired,
         grad_fn: GradFn | None,
         batch_of: Callable[[int], Any] | None,
     ) -> Wired:
-        head = header(request)
-        ask = read_ask(head)
-        self._check_ours(ask)
+        head = header(message)
+        request = read_request(head)
+        self._check_ours(request)
         files.make_folder(self._path.parent)
         with files.lock(self._path, wait=True):
             state = self._load()
-            if state and (ask.epoch, ask.seq) == (state.epoch, state.pending.seq):
-                return self._said()  # asked twice: one of the two did not get through
-            if state and (ask.epoch, ask.seq) < (state.epoch, state.pending.seq):
+            if state and request.place == (state.epoch, state.pending.seq):
+                return self._last_reply()  # one of the two did not get through
+            if state and request.place < (state.epoch, state.pending.seq):
                 raise Refused(
-                    f"request {ask.seq} of epoch {ask.epoch} is stale: {self.site} has "
-                    f"answered {state.pending.seq} of epoch {state.epoch}. A server "
-                    "that has lost its checkpoint must give the job another name."
+                    f"request {request.seq} of epoch {request.epoch} is stale: "
+                    f"{self.site} has answered {state.pending.seq} of epoch "
+                    f"{state.epoch}. A server that has lost its checkpoint must give "
+                    "the job another name."
                 )
-            trees = self._read(request, head)
+            trees = self._read(message, head)
             new = newcomer(self.algorithm, trees["start"])
-            acked = self._base(ask, trees, state, new)
+            acked = self._base(request, trees, state, new)
             if acked is None:
-                return self._encode(ask, "lost", ask.number, {})
+                return self._encode(request, "lost", request.grads_done, {})
             if grad_fn is None:
-                kind, number = "goodbye", ask.number
-                memory, up = farewell(
-                    self.algorithm, acked, trees["down"], ask.rd, new.memory
+                kind, done = "goodbye", request.grads_done
+                memory, up = retract(
+                    self.algorithm, acked, trees["down"], request.rd, new.memory
                 )
             else:
-                kind, number = "push", ask.number + ask.local_steps
-                memory, up = work(
-                    self.algorithm, acked, trees["down"], ask.rd,
+                kind, done = "push", request.grads_done + request.local_steps
+                numbers = range(request.grads_done, done)
+                memory, up = client_round(
+                    self.algorithm, acked.memory, trees["down"],
                     lambda x, batch: alike(x, grad_fn(x, batch)),
-                    map(batch_of or partial(Batch, None), range(ask.number, number)),
+                    map(batch_of or partial(Batch, None), numbers), request.rd,
                 )  # fmt: skip
             check_alike(memory, new.memory)
-            sections = {"up": up, "memory": memory} if ask.copies else {"up": up}
-            reply = self._encode(ask, kind, number, sections)
-            pending = Slot(ask.seq, header(reply).digest, memory)
-            self._save(State(ask.epoch, acked, pending), reply)
+            sections = {"up": up, "memory": memory} if request.copies else {"up": up}
+            reply = self._encode(request, kind, done, sections)
+            pending = Snapshot(request.seq, header(reply).digest, memory)
+            self._save(SiteState(request.epoch, acked, pending), reply)
             return reply
 
-    def _read(self, request: Wired, head: Header) -> dict[str, Tree]:
+    def _read(self, message: Wired, head: Header) -> dict[str, Tree]:
         """Unpack a request; what it has to carry is there, in the right shapes."""
         if not {path.split("/")[0] for path in head.leaves} <= SECTIONS:
             raise Refused("it carries what no request carries.")
-        trees = unpack(request, head)
+        trees = unpack(message, head)
         down = trees.setdefault("down", {})
         if "start" not in trees:  # newcomers are all the same: its shape will do
             if not isinstance(down, dict) or "x" not in down:
@@ -157,61 +167,76 @@ class Site:
         return trees
 
     def _base(
-        self, ask: Ask, trees: dict[str, Tree], state: State | None, new: Slot
-    ) -> Slot | None:
+        self,
+        request: Request,
+        trees: dict[str, Tree],
+        state: SiteState | None,
+        new: Snapshot,
+    ) -> Snapshot | None:
         """Find the memory the server counts on; None if it is lost."""
-        if ask.base == 0:
+        if request.base == 0:
             return new
         if not leaves(new.memory):
-            return new._replace(seq=ask.base, digest=ask.digest)
-        slots = (state.acked, state.pending) if state else ()
-        slot = next((s for s in slots if s[:2] == (ask.base, ask.digest)), None)
-        if slot is None and "memory" in trees:
+            return new._replace(seq=request.base, digest=request.digest)
+        snapshots = (state.acked, state.pending) if state else ()
+        snapshot = next(
+            (s for s in snapshots if s[:2] == (request.base, request.digest)), None
+        )
+        if snapshot is None and "memory" in trees:
             memory = restore(new.memory, trees["memory"])
-            slot = Slot(ask.base, ask.digest, memory)
-        if slot is None:
+            snapshot = Snapshot(request.base, request.digest, memory)
+        if snapshot is None:
             log.warning("%s has lost its memory of %s: says so", self.site, self.job)
             return None
-        check_alike(slot.memory, new.memory)
-        if state and slot is state.acked:
-            return slot
+        check_alike(snapshot.memory, new.memory)
+        if state and snapshot is state.acked:
+            return snapshot
         try:
-            answer, counted = trees["settle"], read_round(ask.counted)
-            return settle(self.algorithm, slot, answer, counted)
+            told, counted = trees["settle"], read_round(request.counted)
+            return settle(self.algorithm, snapshot, told, counted)
         except KeyError as error:
             raise Refused(f"it does not carry {error}, which settles a push.") from None
 
-    def _check_ours(self, ask: Ask) -> None:
+    def _check_ours(self, request: Request) -> None:
         ours = repr(self.algorithm), self.job, self.site
-        theirs = ask.algorithm, ask.job, ask.site
+        theirs = request.algorithm, request.job, request.site
         names = ("algorithm", "job", "site")
         for name, own, other in zip(names, ours, theirs, strict=True):
             if own != other:
                 raise Refused(f"it is for {name} {other[:80]!a}; this is {own}.")
 
     def _encode(
-        self, ask: Ask, kind: str, number: int, sections: dict[str, Tree]
+        self, request: Request, kind: str, grads_done: int, sections: dict[str, Tree]
     ) -> Wired:
-        answer = Answer(
-            kind, ask.algorithm, ask.job, ask.site, ask.epoch, ask.round, ask.seq,
-            ask.base, number,
-        )  # fmt: skip
-        return encode(answer._asdict(), pack(sections))
+        reply = Reply(
+            kind=kind,
+            algorithm=request.algorithm,
+            job=request.job,
+            site=request.site,
+            epoch=request.epoch,
+            round=request.round,
+            seq=request.seq,
+            base=request.base,
+            grads_done=grads_done,
+        )
+        return encode(reply._asdict(), pack(sections))
 
     @property
     def _path(self) -> Path:
         return Path(self.folder).expanduser() / self.job / f"{self.site}.state"
 
-    def _save(self, state: State, reply: Wired) -> None:
-        slots = {"acked": state.acked, "pending": state.pending}
-        fields: Fields = {name: list(slot[:2]) for name, slot in slots.items()}
+    def _save(self, state: SiteState, reply: Wired) -> None:
+        snapshots = {"acked": state.acked, "pending": state.pending}
+        fields: Fields = {
+            name: list(snapshot[:2]) for name, snapshot in snapshots.items()
+        }
         fields |= {"kind": "state", "algorithm": repr(self.algorithm), "job": self.job}
         fields |= {"site": self.site, "epoch": state.epoch}
-        memories = pack({name: slot.memory for name, slot in slots.items()})
+        memories = pack({name: snapshot.memory for name, snapshot in snapshots.items()})
         said = {REPLY + name: blob for name, blob in reply.items()}
         files.save(self._path, encode(fields, memories) | said)
 
-    def _load(self) -> State | None:
+    def _load(self) -> SiteState | None:
         """Read what is on disk; what is damaged counts as lost."""
         try:
             own = files.load(self._path, lambda name: not name.startswith(REPLY))
@@ -235,15 +260,15 @@ class Site:
         # Of one number, for the structure alone: where it has leaves, trees may be.
         like = self.algorithm.init(np.zeros(()))[1]
         acked, pending = (
-            Slot._make([*fields[name], restore(like, trees.get(name, {}))])
+            Snapshot._make([*fields[name], restore(like, trees.get(name, {}))])
             for name in ("acked", "pending")
         )
-        return State(fields["epoch"], acked, pending)
+        return SiteState(fields["epoch"], acked, pending)
 
-    def _said(self) -> Wired:
-        """The last answer, as it went out."""
-        entries = files.load(self._path, lambda name: name.startswith(REPLY)) or {}
-        return {name.removeprefix(REPLY): blob for name, blob in entries.items()}
+    def _last_reply(self) -> Wired:
+        """The last reply, as it went out."""
+        wired = files.load(self._path, lambda name: name.startswith(REPLY)) or {}
+        return {name.removeprefix(REPLY): blob for name, blob in wired.items()}
 
 
 def alike(x: Tree, gradient: Tree) -> Tree:

@@ -1,4 +1,4 @@
-"""What the server must not forget, as one value; and that value as a file."""
+"""The server's ledger: all that must outlive its process, as one value and as bytes."""
 
 from typing import NamedTuple
 
@@ -19,20 +19,20 @@ from focusfl.tree import Tree
 
 
 class Entry(NamedTuple):
-    """The line of one site in the ledger."""
+    """What the ledger knows of one site."""
 
     applied: int = 0  # the push counted last; 0: none in this epoch
     digest: str = ""  # its checksum
     counted: tuple = ()  # the round it was counted in: the scalars of a Round
-    number: int = 0  # gradients the site has computed up to then, over all epochs
+    grads_done: int = 0  # gradients the site has computed up to then, over all epochs
     gone: bool = False  # it has left for good
 
 
-class Books(NamedTuple):
+class Ledger(NamedTuple):
     """Replaced as a whole, never written to."""
 
     server: Server
-    ledger: dict[str, Entry]
+    entries: dict[str, Entry]
     epoch: int
     current: int  # the open round by its index; -1 is the one before round 0
     round: int  # rounds closed, over all epochs
@@ -44,27 +44,32 @@ class Books(NamedTuple):
     copies: dict[str, Client]  # sites' memories after their last push, if kept
 
 
-def write(books: Books, identity: Fields) -> Wired:
-    """Turn books into bytes."""
+def encode_ledger(ledger: Ledger, identity: Fields) -> Wired:
+    """A ledger as bytes, with what a job must have in common with it."""
     fields = {
-        **identity, "epoch": books.epoch, "round": books.round, "clock": books.clock,
-        "current": books.current, "counted": books.counted, "ledger": books.ledger,
+        **identity, "epoch": ledger.epoch, "round": ledger.round, "clock": ledger.clock,
+        "current": ledger.current, "counted": ledger.counted, "entries": ledger.entries,
     }  # fmt: skip
     sections = {
-        "server": books.server, "start": books.start, "kept": books.kept,
-        "copies": books.copies,
+        "server": ledger.server, "start": ledger.start, "kept": ledger.kept,
+        "copies": ledger.copies,
     }  # fmt: skip
-    if books.counted:
-        sections["total"] = books.total
+    if ledger.counted:
+        sections["total"] = ledger.total
     return encode(fields, pack(sections))
 
 
-def read(message: Wired, identity: Fields, new: Books, like: Client) -> Books:
-    """Turn bytes into the books they were; `new` are those the job would begin with."""
+def decode_ledger(
+    message: Wired, identity: Fields, new: Ledger, like: Client
+) -> Ledger:
+    """The ledger that these bytes are; raise Refused if they are another job's.
+
+    `new` is the ledger that the job would begin with, `like` a memory of a client.
+    """
     head = header(message, own=True)
     check_fields(
         head.fields, **{name: type(value) for name, value in identity.items()},
-        epoch=int, current=int, round=int, clock=int, counted=list, ledger=dict,
+        epoch=int, current=int, round=int, clock=int, counted=list, entries=dict,
     )  # fmt: skip
     for name, value in identity.items():
         if head.fields[name] != value:
@@ -75,11 +80,11 @@ def read(message: Wired, identity: Fields, new: Books, like: Client) -> Books:
     check_leaves(own, wanted)
     trees = unpack(message, head)
     copies = trees.get("copies", {})
-    return Books(
+    return Ledger(
         server=restore(new.server, trees["server"]),
-        ledger={
+        entries={
             site: Entry(*line)._replace(counted=tuple(line[2]))
-            for site, line in head.fields["ledger"].items()
+            for site, line in head.fields["entries"].items()
         },
         epoch=head.fields["epoch"],
         current=head.fields["current"],

@@ -1,4 +1,4 @@
-"""The two kinds of message: what the server asks, and what a site answers."""
+"""The two kinds of message: a request of the server, and a reply of a site."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ from focusfl.engines.protocol.format import Header, Refused, check_fields
 from focusfl.engines.protocol.snapshots import UNKNOWN
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """The header of a request."""
 
     algorithm: str
@@ -15,22 +15,27 @@ class Ask(NamedTuple):
     site: str
     epoch: int
     round: int  # its index in the epoch
-    seq: int  # the number an answer must bear
+    seq: int  # the number its reply must bear
     base: int  # the push of this site that was counted last; 0: none
     digest: str  # that push's checksum
     counted: list  # the round it was counted in: the scalars of a Round
-    number: int  # gradients the site has computed up to that push
+    grads_done: int  # gradients the site has computed up to that push
     lr: float
     local_steps: int
     num_clients: int
     copies: bool  # whether the server wants to keep the site's memory as well
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among all requests to a site: later ones are larger."""
+        return self.epoch, self.seq
+
+    @property
     def rd(self) -> Round:
         return Round(self.round, self.lr, self.local_steps, self.num_clients, UNKNOWN)
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """The header of a reply."""
 
     kind: str  # push, goodbye: a last push; lost: the site has no memory of `base`
@@ -41,27 +46,27 @@ class Answer(NamedTuple):
     round: int
     seq: int
     base: int  # the push this one builds on
-    number: int
+    grads_done: int
 
 
-def read_ask(head: Header) -> Ask:
+def read_request(head: Header) -> Request:
     """Check the header of a request."""
-    check_fields(head.fields, **_kinds(Ask))
-    ask = Ask(**head.fields)
-    if ask.local_steps < 1 or ask.num_clients < 1:
+    check_fields(head.fields, **_kinds(Request))
+    request = Request(**head.fields)
+    if request.local_steps < 1 or request.num_clients < 1:
         raise Refused("a round must have clients and local steps; it has none.")
-    if ask.counted:
-        read_round(ask.counted)
-    return ask
+    if request.counted:
+        read_round(request.counted)
+    return request
 
 
-def read_answer(head: Header) -> Answer:
+def read_reply(head: Header) -> Reply:
     """Check the header of a reply."""
-    check_fields(head.fields, **_kinds(Answer))
-    answer = Answer(**head.fields)
-    if answer.kind not in ("push", "goodbye", "lost"):
-        raise Refused(f"kind must be push, goodbye or lost; got {answer.kind!a}.")
-    return answer
+    check_fields(head.fields, **_kinds(Reply))
+    reply = Reply(**head.fields)
+    if reply.kind not in ("push", "goodbye", "lost"):
+        raise Refused(f"kind must be push, goodbye or lost; got {reply.kind!a}.")
+    return reply
 
 
 def read_round(scalars: list[Any]) -> Round:

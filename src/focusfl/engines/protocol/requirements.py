@@ -1,4 +1,4 @@
-"""What an algorithm asks of the wire, found by trying it out on a model of ones."""
+"""What an algorithm requires of the protocol, found by a trial on a model of ones."""
 
 from typing import Any, NamedTuple
 
@@ -6,59 +6,67 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Message, Round
+from focusfl.engines.client_round import client_round
 from focusfl.engines.protocol.format import leaves
-from focusfl.engines.protocol.snapshots import UNKNOWN, Slot, newcomer, work
+from focusfl.engines.protocol.snapshots import UNKNOWN, Snapshot, newcomer
 from focusfl.tree import Tree
 
 
-class Needs(NamedTuple):
+class Requirements(NamedTuple):
+    """What messages of an algorithm must carry, and when they may count."""
+
     up: Message  # a push, for its paths, shapes and dtypes
     settle: tuple[str, ...]  # what `settle` reads of the broadcast
     start: bool  # whether a newcomer must know the model its epoch began with
     late: bool  # whether a push may count in a later round than it was made for
 
 
-def needs(algorithm: Algorithm, params: Tree, num_clients: int) -> Needs:
+def requirements(algorithm: Algorithm, params: Tree, num_clients: int) -> Requirements:
     """Raise ValueError if an algorithm cannot be deployed; else say what it needs."""
     ones = tree.map(lambda a: 0 * a + 1, params)
     server, _ = algorithm.init(ones)
-    slot, down = newcomer(algorithm, ones), algorithm.broadcast(server)
+    snapshot, down = newcomer(algorithm, ones), algorithm.broadcast(server)
     rd = Round(0, 0.5, 1, num_clients, UNKNOWN)
-    memory, up = work(algorithm, slot, down, rd, lambda x, batch: x, [None])
+    memory, up = client_round(
+        algorithm, snapshot.memory, down, lambda x, batch: x, [None], rd
+    )
     if not _finite({"memory": memory, "up": up}):
         raise ValueError(
             f"{algorithm!r} cannot be deployed: a participant asks how many take part "
             "(rd.num_active), which nobody knows before the round is over."
         )
     zeros = tree.zeros(params)
-    return Needs(
+    return Requirements(
         up,
-        _read_by_settle(algorithm, slot._replace(memory=memory), down, rd),
-        "x" not in down or not _same(newcomer(algorithm, zeros).memory, slot.memory),
-        _takes_late(algorithm, slot, down, rd),
+        _read_by_settle(algorithm, snapshot._replace(memory=memory), down, rd),
+        "x" not in down
+        or not _same(newcomer(algorithm, zeros).memory, snapshot.memory),
+        _takes_late(algorithm, snapshot, down, rd),
     )
 
 
-def _takes_late(algorithm: Algorithm, slot: Slot, down: Message, rd: Round) -> bool:
+def _takes_late(
+    algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round
+) -> bool:
     """Whether all that a memory takes from the broadcast is in the push as well.
 
     If not, the server works it out from its own state, which is another one later.
     """
-    local = algorithm.pull(slot.memory, down)
-    memory, up = algorithm.push(slot.memory, down, local, rd)
+    local = algorithm.pull(snapshot.memory, down)
+    memory, up = algorithm.push(snapshot.memory, down, local, rd)
     for name in down:
         moved = {**down, name: tree.map(lambda a: a + 1, down[name])}
-        other, pushed = algorithm.push(slot.memory, moved, local, rd)
+        other, pushed = algorithm.push(snapshot.memory, moved, local, rd)
         if _same(up, pushed) and not _same(memory, other):
             return False
     return True
 
 
-def _read_by_settle(algorithm: Algorithm, slot: Slot, down: Message, rd: Round):
+def _read_by_settle(algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round):
     if type(algorithm).settle is Algorithm.settle:
         return ()
     read = _Read(down)
-    algorithm.settle(slot.memory, read, rd._replace(num_active=1))
+    algorithm.settle(snapshot.memory, read, rd._replace(num_active=1))
     return tuple(name for name in down if name in read.names)
 
 

@@ -1,4 +1,4 @@
-"""What a job agrees on, and what follows for its books: pure, from books to books."""
+"""The constants of a job and the transitions of its ledger: pure functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm, Client, Message, Round
 from focusfl.engines.protocol.files import check_name
 from focusfl.engines.protocol.format import Refused, leaves
-from focusfl.engines.protocol.ledger import Books, Entry
-from focusfl.engines.protocol.messages import Answer, Ask
-from focusfl.engines.protocol.requirements import Needs
+from focusfl.engines.protocol.ledger import Entry, Ledger
+from focusfl.engines.protocol.messages import Reply, Request
+from focusfl.engines.protocol.requirements import Requirements
 from focusfl.engines.protocol.snapshots import (
     UNKNOWN,
-    Slot,
-    farewell,
+    Snapshot,
     first_index,
     newcomer,
+    retract,
     settle,
 )
 from focusfl.tree import Tree
@@ -48,7 +48,7 @@ def check_settings(
 
 @dataclass(frozen=True)
 class Rules:
-    """The constants of a job, and how its books move on."""
+    """The constants of a job, and how its ledger moves on."""
 
     algorithm: Algorithm
     job: str
@@ -57,13 +57,13 @@ class Rules:
     local_steps: int
     on_empty: str
     copies: bool
-    needs: Needs
+    requirements: Requirements
 
     @property
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the job it is opened for."""
         return {
-            "kind": "books", "algorithm": repr(self.algorithm), "job": self.job,
+            "kind": "ledger", "algorithm": repr(self.algorithm), "job": self.job,
             "sites": list(self.sites),
         }  # fmt: skip
 
@@ -72,144 +72,154 @@ class Rules:
         lr, steps = (self.lr(index), self.local_steps) if index >= 0 else (0.0, 1)
         return Round(index, float(lr), steps, len(self.sites), UNKNOWN)
 
-    def begin(self, params: Tree) -> Books:
-        """Open the books: nobody has contributed anything."""
-        return Books(
+    def begin(self, params: Tree) -> Ledger:
+        """Open the ledger: nobody has contributed anything."""
+        return Ledger(
             server=self.algorithm.init(params)[0],
-            ledger={site: Entry() for site in self.sites},
+            entries={site: Entry() for site in self.sites},
             epoch=1,
             current=first_index(self.algorithm),
             round=0,
             clock=0,
-            total=tree.zeros(self.needs.up),
+            total=tree.zeros(self.requirements.up),
             counted=(),
-            start={"x": params} if self.needs.start else {},
+            start={"x": params} if self.requirements.start else {},
             kept={},
             copies={},
         )
 
-    def next_epoch(self, books: Books) -> Books:
+    def next_epoch(self, ledger: Ledger) -> Ledger:
         """Start over from the present model, with everybody's memory empty."""
-        ledger = {
-            site: Entry(number=entry.number, gone=entry.gone)
-            for site, entry in books.ledger.items()
+        entries = {
+            site: Entry(grads_done=entry.grads_done, gone=entry.gone)
+            for site, entry in ledger.entries.items()
         }
-        return self.begin(books.server.x)._replace(
-            ledger=ledger, epoch=books.epoch + 1, round=books.round, clock=books.clock
+        return self.begin(ledger.server.x)._replace(
+            entries=entries,
+            epoch=ledger.epoch + 1,
+            round=ledger.round,
+            clock=ledger.clock,
         )
 
-    def next_life(self, books: Books) -> Books:
+    def next_life(self, ledger: Ledger) -> Ledger:
         """Count on from higher numbers: answers to what was asked before are void."""
-        return books._replace(clock=(books.clock // LIFE + 1) * LIFE)
+        return ledger._replace(clock=(ledger.clock // LIFE + 1) * LIFE)
 
-    def ask(self, books: Books, site: str) -> Ask:
+    def request(self, ledger: Ledger, site: str) -> Request:
         """The header of a request."""
-        entry, rd = books.ledger[site], self.rd(books.current)
-        return Ask(
+        entry, rd = ledger.entries[site], self.rd(ledger.current)
+        return Request(
             algorithm=repr(self.algorithm),
             job=self.job,
             site=site,
-            epoch=books.epoch,
-            round=books.current,
-            seq=books.clock + 1,
+            epoch=ledger.epoch,
+            round=ledger.current,
+            seq=ledger.clock + 1,
             base=entry.applied,
             digest=entry.digest,
             counted=list(entry.counted),
-            number=entry.number,
+            grads_done=entry.grads_done,
             lr=rd.lr,
             local_steps=rd.local_steps,
             num_clients=rd.num_clients,
             copies=self.copies,
         )
 
-    def told(self, books: Books, site: str) -> dict[str, Tree]:
+    def extras(self, ledger: Ledger, site: str) -> dict[str, Tree]:
         """What one site must know beside what all are sent."""
-        entry = books.ledger[site]
-        if entry.applied and self.needs.settle:
-            return {"settle": books.kept[str(entry.counted[0])]}
-        if not entry.applied and self.needs.start:
-            return {"start": books.start["x"]}
+        entry = ledger.entries[site]
+        if entry.applied and self.requirements.settle:
+            return {"settle": ledger.kept[str(entry.counted[0])]}
+        if not entry.applied and self.requirements.start:
+            return {"start": ledger.start["x"]}
         return {}
 
     def count(
         self,
-        books: Books,
-        answer: Answer,
+        ledger: Ledger,
+        reply: Reply,
         digest: str,
         up: Message,
         memory: Client | None,
-    ) -> Books:
+    ) -> Ledger:
         """Take a push into the open round; raise Refused if the sum is infinite."""
         with np.errstate(all="ignore"):
-            total = tree.add(books.total, up)
+            total = tree.add(ledger.total, up)
         if not all(np.isfinite(leaf).all() for leaf in leaves(total)):
             raise Refused("it is so large that the sum of all pushes is infinite.")
         # A copy of an earlier push would be worse than none.
-        copies = {k: copy for k, copy in books.copies.items() if k != answer.site}
+        copies = {k: copy for k, copy in ledger.copies.items() if k != reply.site}
         entry = Entry(
-            applied=answer.seq,
+            applied=reply.seq,
             digest=digest,
-            number=answer.number,
-            gone=answer.kind == "goodbye",
+            grads_done=reply.grads_done,
+            gone=reply.kind == "goodbye",
         )
-        return books._replace(
-            ledger=books.ledger | {answer.site: entry},
+        return ledger._replace(
+            entries=ledger.entries | {reply.site: entry},
             total=total,
-            counted=(*books.counted, answer.site),
-            copies=copies | ({answer.site: memory} if self.copies else {}),
+            counted=(*ledger.counted, reply.site),
+            copies=copies | ({reply.site: memory} if self.copies else {}),
         )
 
-    def waits(self, books: Books) -> bool:
+    def waits(self, ledger: Ledger) -> bool:
         """Whether the open round is the one before round 0 and somebody is missing."""
-        here = {site for site, entry in books.ledger.items() if not entry.gone}
-        return books.current < 0 and bool(here - {*books.counted})
+        here = {site for site, entry in ledger.entries.items() if not entry.gone}
+        return ledger.current < 0 and bool(here - {*ledger.counted})
 
-    def close(self, books: Books) -> Books:
+    def close(self, ledger: Ledger) -> Ledger:
         """Update the model and open the next round."""
-        server, counted = books.server, books.counted
-        rd = self.rd(books.current)._replace(num_active=len(counted))
+        server, counted = ledger.server, ledger.counted
+        rd = self.rd(ledger.current)._replace(num_active=len(counted))
         if counted or self.on_empty == "step":
             with np.errstate(all="ignore"):  # the caller looks
-                server = self.algorithm.update(server, books.total, rd)
-        ledger = {
+                server = self.algorithm.update(server, ledger.total, rd)
+        entries = {
             site: entry._replace(counted=tuple(rd)) if site in counted else entry
-            for site, entry in books.ledger.items()
+            for site, entry in ledger.entries.items()
         }
-        kept = books.kept
-        if counted and self.needs.settle:
+        kept = ledger.kept
+        if counted and self.requirements.settle:
             down = self.algorithm.broadcast(server)
-            answer = {name: down[name] for name in self.needs.settle}
-            kept = kept | {str(rd.index): answer}
-        rounds = {str(entry.counted[0]) for entry in ledger.values() if entry.applied}
-        newcomers = any(not entry.applied for entry in ledger.values())
-        return books._replace(
+            told = {name: down[name] for name in self.requirements.settle}
+            kept = kept | {str(rd.index): told}
+        rounds = {str(entry.counted[0]) for entry in entries.values() if entry.applied}
+        newcomers = any(not entry.applied for entry in entries.values())
+        return ledger._replace(
             server=server,
-            ledger=ledger,
-            current=books.current + 1,
-            round=books.round + (books.current >= 0),
-            total=tree.zeros(self.needs.up),
+            entries=entries,
+            current=ledger.current + 1,
+            round=ledger.round + (ledger.current >= 0),
+            total=tree.zeros(self.requirements.up),
             counted=(),
-            start=books.start if newcomers else {},
+            start=ledger.start if newcomers else {},
             kept={index: kept[index] for index in kept if index in rounds},
         )
 
-    def without(self, books: Books, site: str) -> Books:
+    def without(self, ledger: Ledger, site: str) -> Ledger:
         """Say goodbye for a site that cannot; raise if too little is known of it."""
-        entry = books.ledger[site]
-        ledger = books.ledger | {site: entry._replace(gone=True)}
+        entry = ledger.entries[site]
+        entries = ledger.entries | {site: entry._replace(gone=True)}
         if not entry.applied:
-            return books._replace(ledger=ledger)
-        if site not in books.copies:
+            return ledger._replace(entries=entries)
+        if site not in ledger.copies:
             raise ValueError(f"there is no copy of what {site} has contributed.")
-        rd, down = self.rd(books.current), self.algorithm.broadcast(books.server)
-        slot = Slot(entry.applied, entry.digest, books.copies[site])
-        answer = self.told(books, site).get("settle", {})
-        slot = settle(self.algorithm, slot, answer, Round(*entry.counted))
-        new = newcomer(self.algorithm, tree.zeros(books.server.x)).memory
-        memory, up = farewell(self.algorithm, slot, down, rd, new)
-        goodbye = Answer(
-            "goodbye", "", self.job, site, books.epoch, books.current, books.clock + 1,
-            entry.applied, entry.number,
-        )  # fmt: skip
-        books = self.count(books, goodbye, "", up, memory)
-        return books._replace(clock=goodbye.seq)
+        rd, down = self.rd(ledger.current), self.algorithm.broadcast(ledger.server)
+        snapshot = Snapshot(entry.applied, entry.digest, ledger.copies[site])
+        told = self.extras(ledger, site).get("settle", {})
+        snapshot = settle(self.algorithm, snapshot, told, Round(*entry.counted))
+        new = newcomer(self.algorithm, tree.zeros(ledger.server.x)).memory
+        memory, up = retract(self.algorithm, snapshot, down, rd, new)
+        goodbye = Reply(
+            kind="goodbye",
+            algorithm=repr(self.algorithm),
+            job=self.job,
+            site=site,
+            epoch=ledger.epoch,
+            round=ledger.current,
+            seq=ledger.clock + 1,
+            base=entry.applied,
+            grads_done=entry.grads_done,
+        )
+        ledger = self.count(ledger, goodbye, "", up, memory)
+        return ledger._replace(clock=goodbye.seq)

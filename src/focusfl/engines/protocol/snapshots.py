@@ -1,19 +1,18 @@
 """What a site remembers, and how that moves on: pure functions, on either side."""
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from focusfl import tree
-from focusfl.core import Algorithm, Client, GradFn, Message, Round
+from focusfl.core import Algorithm, Client, Message, Round
 from focusfl.engines.client_round import client_round
 from focusfl.tree import Tree
 
 UNKNOWN = float("nan")  # |S_r|, as long as the round is open
 
 
-class Slot(NamedTuple):
+class Snapshot(NamedTuple):
     """A site's memory as it was after one of its pushes."""
 
     seq: int  # the push; 0 for a newcomer
@@ -26,41 +25,31 @@ def first_index(algorithm: Algorithm) -> int:
     return -1 if algorithm.starts_warm else 0
 
 
-def newcomer(algorithm: Algorithm, params: Tree) -> Slot:
+def newcomer(algorithm: Algorithm, params: Tree) -> Snapshot:
     """Whoever has pushed nothing in this epoch, which began with these parameters."""
-    return Slot(0, "", algorithm.init(params)[1])
+    return Snapshot(0, "", algorithm.init(params)[1])
 
 
-def settle(algorithm: Algorithm, slot: Slot, down: Message, rd: Round) -> Slot:
-    """Take the server's answer to the round that counted the push, late or not."""
-    return slot._replace(memory=algorithm.settle(slot.memory, down, rd))
+def settle(
+    algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round
+) -> Snapshot:
+    """Take what the server said after the round that counted the push, late or not."""
+    return snapshot._replace(memory=algorithm.settle(snapshot.memory, down, rd))
 
 
-def work(
-    algorithm: Algorithm,
-    slot: Slot,
-    down: Message,
-    rd: Round,
-    grad_fn: GradFn,
-    batches: Iterable[Any],
+def retract(
+    algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round, like: Client
 ) -> tuple[Client, Message]:
-    """A participant's part of a round: its memory if the push counts, and the push."""
-    return client_round(algorithm, slot.memory, down, grad_fn, batches, rd)
-
-
-def farewell(
-    algorithm: Algorithm, slot: Slot, down: Message, rd: Round, like: Client
-) -> tuple[Client, Message]:
-    """A last round with a gradient of zero, which takes back all that was pushed.
+    """A last push, of gradients that are zero, which takes back all that was pushed.
 
     Raise if the memory does not end as that of a newcomer, `like`.
     """
     batches = [None] * rd.local_steps
-    memory, up = work(
-        algorithm, slot, down, rd, lambda x, batch: tree.zeros(x), batches
+    memory, up = client_round(
+        algorithm, snapshot.memory, down, lambda x, batch: tree.zeros(x), batches, rd
     )
     gaps: list[bool] = []
-    tree.map(lambda *parts: gaps.append(_differ(*parts)), memory, like, slot.memory)
+    tree.map(lambda *parts: gaps.append(_differ(*parts)), memory, like, snapshot.memory)
     if any(gaps):
         raise ValueError(
             f"{algorithm!r} has no goodbye: one push cannot take back what a site has "

@@ -1,4 +1,4 @@
-"""What a reply must be to count; whatever it is not, it is refused for."""
+"""Whether a reply may count: by its header, and by its size."""
 
 import math
 
@@ -6,40 +6,42 @@ import numpy as np
 
 from focusfl.core import Message
 from focusfl.engines.protocol.format import Refused, leaves
-from focusfl.engines.protocol.ledger import Books
-from focusfl.engines.protocol.messages import Answer, Ask
+from focusfl.engines.protocol.ledger import Ledger
+from focusfl.engines.protocol.messages import Reply, Request
 from focusfl.engines.protocol.rules import Rules
 
 
-def check_due(
-    rules: Rules, books: Books, owed: Ask | None, sender: str, answer: Answer
+def validate_reply(
+    rules: Rules, ledger: Ledger, request: Request | None, sender: str, reply: Reply
 ) -> None:
-    """Raise Refused unless this is the one answer of its sender that may count now."""
-    if sender not in books.ledger or answer.site != sender:
-        raise Refused(f"{ascii(sender)} is not site {answer.site[:80]!a} of this job.")
+    """Raise Refused unless this is the one reply of its sender that may count now."""
+    if sender not in ledger.entries or reply.site != sender:
+        raise Refused(f"{ascii(sender)} is not site {reply.site[:80]!a} of this job.")
     for what, got, ours in [
-        ("algorithm", answer.algorithm, repr(rules.algorithm)),
-        ("job", answer.job, rules.job),
-        ("epoch", answer.epoch, books.epoch),
+        ("algorithm", reply.algorithm, repr(rules.algorithm)),
+        ("job", reply.job, rules.job),
+        ("epoch", reply.epoch, ledger.epoch),
     ]:
         if got != ours:
             raise Refused(f"it belongs to {what} {str(got)[:80]!a}; this is {ours}.")
-    applied = books.ledger[sender].applied
-    if answer.seq <= applied:
-        raise Refused(f"push {answer.seq} is old: {applied} was counted.")
-    if answer.base != applied:
-        raise Refused(f"it builds on push {answer.base}; {applied} was counted.")
-    if owed is None or answer.seq != owed.seq:
-        raise Refused(f"push {answer.seq} is void: asked again, or given up.")
-    if answer.round != owed.round:
-        raise Refused(f"it is of round {answer.round}, not of {owed.round} as asked.")
-    steps = owed.local_steps if answer.kind == "push" else 0
-    if answer.number != owed.number + steps:
-        raise Refused(f"it counts {answer.number} gradients; {owed.number} + {steps}.")
-    if answer.kind == "lost":
+    applied = ledger.entries[sender].applied
+    if reply.seq <= applied:
+        raise Refused(f"push {reply.seq} is old: {applied} was counted.")
+    if reply.base != applied:
+        raise Refused(f"it builds on push {reply.base}; {applied} was counted.")
+    if request is None or reply.seq != request.seq:
+        raise Refused(f"push {reply.seq} is void: asked again, or given up.")
+    if reply.round != request.round:
+        raise Refused(f"it is of round {reply.round}, not of {request.round} as asked.")
+    steps = request.local_steps if reply.kind == "push" else 0
+    if reply.grads_done != request.grads_done + steps:
+        raise Refused(
+            f"it counts {reply.grads_done} gradients; {request.grads_done} + {steps}."
+        )
+    if reply.kind == "lost":
         if applied == 0:
             raise Refused("it has lost nothing: none of its pushes was counted.")
-    elif owed.round < books.current and not rules.needs.late:
+    elif request.round < ledger.current and not rules.requirements.late:
         raise Refused(
             f"it is late: the server of {rules.algorithm!r} works with what it knows "
             "now, and cannot count what was made for an earlier round."
