@@ -40,7 +40,7 @@ def load(compute_dtype):
 
     return ff.problems.from_loss(
         vision.image_loss, vision.cnn_params(), [draw(1562) for _ in range(32)],
-        batch_size=BATCH, held=draw(10_000), metrics_fn=vision.image_metrics,
+        batch_size=BATCH, eval_data=draw(10_000), metrics_fn=vision.image_metrics,
         augment=vision.crop_and_flip, compute_dtype=compute_dtype,
     )  # fmt: skip
 

@@ -33,17 +33,17 @@ def against_loop() -> list[dict]:
     """Microseconds per round, for every cell of the demo."""
     study = config.load(DEMO)
     return [
-        cell(study, scene, name)
-        for scene in study.participation
+        cell(study, scenario, name)
+        for scenario in study.participation
         for name in study.algorithms
     ]
 
 
-def cell(study: config.Study, scene: str, name: str) -> dict:
+def cell(study: config.Study, scenario: str, name: str) -> dict:
     """Time the three ways to run one cell."""
-    who = study.participation[scene].participation
+    who = study.participation[scenario].participation
     what = (study.algorithms[name].algorithm, study.problem, who)
-    lr, local_steps, _ = study.one(scene, name)
+    lr, local_steps, _ = study.one(scenario, name)
     how = {"local_steps": local_steps, "rounds": ROUNDS}
     lrs = lr * np.geomspace(0.1, 1, RATES)
     first, _ = timed(lambda: ff.simulate(*what, lr=lr, **how))
@@ -53,7 +53,7 @@ def cell(study: config.Study, scene: str, name: str) -> dict:
     many, _ = timed(lambda: ff.sweep(*what, lrs=lrs, **how), 3)
     assert np.abs(a.x - b.x).max() < 1e-12
     return {
-        "cell": f"{scene} {name}",
+        "cell": f"{scenario} {name}",
         "compile_s": first - fast,
         "loop_us": 1e6 * slow / ROUNDS,
         "simulate_us": 1e6 * fast / ROUNDS,

@@ -171,7 +171,7 @@ def many(clients: int) -> dict:
 
 
 def dictionary(sites: int, rounds: int = 5, active: int = 10) -> dict:
-    """The ledger of today: time of a push and of the end of a round, with a tiny model."""
+    """Today's ledger: time of a push and of the end of a round, with a tiny model."""
     rng = np.random.default_rng(0)
     problem = ff.problems.Quadratic(np.eye(3)[None], rng.normal(size=(1, 3)))
     names = [f"site-{i}" for i in range(sites)]
@@ -226,7 +226,9 @@ def main():
     for name, value in found.items():
         print(f"{name:>28}: {value:,.6g}")
     if options.json:
-        options.json.write_text(json.dumps({"dictionary": today, "ledger": found}, indent=2))
+        options.json.write_text(
+            json.dumps({"dictionary": today, "ledger": found}, indent=2)
+        )
     return 0
 
 

@@ -77,13 +77,13 @@ def evaluation(problem) -> float:
     """Seconds that the metrics of one model take."""
     import jax
 
-    objective, _ = problem.fast(STEPS)
+    objective, _ = problem.specialize(STEPS)
     with jax.enable_x64(True):
         evaluate = jax.jit(objective.evaluate)
-        x, held = jax.device_put((problem.x0, problem.held))
-        jax.block_until_ready(evaluate(x, held))
+        x, eval_data = jax.device_put((problem.x0, problem.eval_data))
+        jax.block_until_ready(evaluate(x, eval_data))
         return min(
-            timed(lambda: jax.block_until_ready(evaluate(x, held)))
+            timed(lambda: jax.block_until_ready(evaluate(x, eval_data)))
             for _ in range(REPEATS)
         )
 
@@ -111,7 +111,7 @@ def cnn(num_clients: int, client_state: str) -> dict:
     objective = loss.MeanLoss(
         vision.image_loss, vision.image_metrics, BATCH, "with_replacement"
     )
-    problem = loss.Learned(
+    problem = loss.LossProblem(
         objective, samples, np.full(num_clients, IMAGES, np.int32), shared,
         vision.cnn_params(),
     )  # fmt: skip

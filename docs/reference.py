@@ -45,9 +45,9 @@ def filled(markdown: str) -> str:
     pages: dict[str, Callable[[], Iterator[str]]] = {
         "study": study,
         "problems": lambda: kinds(PROBLEMS, schema.problem, "problem"),
-        "participation": lambda: kinds(PARTICIPATION, schema.scene, "participation"),
+        "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
         "algorithms": lambda: kinds(
-            ALGORITHMS, lambda kind: schema.contender(kind, False), "algorithms"
+            ALGORITHMS, lambda kind: schema.algorithm(kind, False), "algorithms"
         ),
         "commands": commands,
     }

@@ -49,7 +49,7 @@ class Springs(Objective):
     def grad(self, x, data, batch):
         return tree.map(lambda a, rest: data["stiffness"] * (a - rest), x, data["rest"])
 
-    def evaluate(self, x, held):
+    def evaluate(self, x, eval_data):
         return {"size": (x["out"]["w"] ** 2).sum() + (x["bias"] ** 2).sum()}
 
 
@@ -75,7 +75,7 @@ class Nested(Problem):
         return {"rest": rest, "stiffness": 1 + draw() ** 2}
 
     @property
-    def held(self):
+    def eval_data(self):
         return {}
 
     @property
@@ -150,7 +150,12 @@ def squares(x, samples):
 
 @cache
 def walked(
-    num_clients=20, loss=squares, begin=1.0, held=10, dtype="float32", stream="epochs"
+    num_clients=20,
+    loss=squares,
+    begin=1.0,
+    eval_data=10,
+    dtype="float32",
+    stream="epochs",
 ):
     """Clients with 5 to 8 samples, walked three at a time: epochs have a short end."""
     rng = np.random.default_rng(0)
@@ -164,7 +169,7 @@ def walked(
         {"w": np.full(4, begin), "b": np.full((), begin)},
         [samples(5 + i % 4) for i in range(num_clients)],
         batch_size=3,
-        held=samples(held),
+        eval_data=samples(eval_data),
         dtype=dtype,
         stream=stream,
     )

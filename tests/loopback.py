@@ -84,7 +84,7 @@ def nodes(folder, algorithm=FOCUS, work=PROBLEM, **more):
 
 def job(folder, algorithm=FOCUS, **more):
     more = {"rounds": 30, "lr": 0.2, "poll": 0.001, **more}
-    evaluate = lambda x: PROBLEM.objective.evaluate(x, PROBLEM.held)  # noqa: E731
+    evaluate = lambda x: PROBLEM.objective.evaluate(x, PROBLEM.eval_data)  # noqa: E731
     return Job(
         algorithm, PROBLEM.x0, SITES, folder=folder / "server", job="test",
         evaluate=evaluate, **more,

@@ -70,7 +70,7 @@ BAD: dict[str, tuple] = {
                 [SAMPLES, {"x": np.ones((4, 3)), "z": SAMPLES["y"]}],
                 [SAMPLES, {"x": np.ones((4, 2)), "y": SAMPLES["y"]}],
                 [SAMPLES, {"x": np.ones((0, 3)), "y": SAMPLES["y"][:0]}]),
-    "held": (None, "a", {}, [], Odd(), {"a": np.ones(3)},
+    "eval_data": (None, "a", {}, [], Odd(), {"a": np.ones(3)},
              {"x": np.full((4, 3), INF), "y": SAMPLES["y"]},
              {"x": np.ones((4, 2)), "y": SAMPLES["y"]}),
     "dtype": (None, "float31", "int32", "a", 5, [], {}, Odd()),
@@ -122,9 +122,9 @@ ROWS, ANSWERS = RNG.standard_normal((3, 5, 2)), RNG.standard_normal((3, 5))
 CLASSES = np.arange(20) % 3
 SMALL = problems.Quadratic(np.eye(2)[None], np.ones((1, 2)))
 WAVY = {"A": np.eye(2), "b": np.ones(2), "w": np.ones((3, 2)), "c": np.zeros((3, 2))}
-LEARN = {"client_data": [SAMPLES], "batch_size": 2, "held": SAMPLES}
+LEARN = {"client_data": [SAMPLES], "batch_size": 2, "eval_data": SAMPLES}
 LEARN_KINDS = {
-    "client_data": "clients", "batch_size": "count", "held": "held",
+    "client_data": "clients", "batch_size": "count", "eval_data": "eval_data",
     "stream": "word", "dtype": "dtype", "compute_dtype": "compute dtype",
     "augment": "maybe a function",
 }  # fmt: skip

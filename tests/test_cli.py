@@ -58,8 +58,8 @@ def test_demo_shows_focus_exact_and_fedavg_biased(focusfl, tmp_path):
     done = focusfl("demo", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert len(answer["cells"]) == 6
-    for cell in answer["cells"]:
+    assert len(answer["runs"]) == 6
+    for cell in answer["runs"]:
         if cell["algorithm"] == "focus":
             assert cell["verdict"] == "exact" and cell["error"] < 1e-12
         else:
@@ -101,7 +101,7 @@ def test_participation_can_follow_the_data(focusfl, study):
         change = ["--set", f"participation.some.by_rarity.strength={strength}"]
         done = focusfl("run", study, *set_rounds, *change)
         assert done.returncode == 0, done.stderr
-        focus, fedavg = json.loads(done.stdout)["cells"]
+        focus, fedavg = json.loads(done.stdout)["runs"]
         assert focus["verdict"] == "exact" and fedavg["verdict"] == "biased"
         ends.append(fedavg["error"])
     assert len(set(ends)) == 3
@@ -110,7 +110,7 @@ def test_participation_can_follow_the_data(focusfl, study):
 def test_a_diverging_study_says_where_and_still_ends_well(focusfl, study):
     done = focusfl("run", study, "--set", "algorithms.halved.lr=1.0", "--json")
     assert done.returncode == 0, done.stderr
-    halved = json.loads(done.stdout)["cells"][1]
+    halved = json.loads(done.stdout)["runs"][1]
     assert halved["verdict"] == "diverged" and halved["diverged_at"] < 60
 
 
@@ -123,16 +123,16 @@ def test_reproduce_shows_what_is_exact_and_what_only_looked_divergent(
     answer = json.loads(done.stdout)
     verdicts = {
         (cell["algorithm"], cell["participation"]): cell["verdict"]
-        for cell in answer["cells"]
+        for cell in answer["runs"]
     }
-    for scene in ("full", "uniform", "weighted"):
-        assert verdicts["focus", scene] == verdicts["scaffnew", scene] == "exact"
-        assert verdicts["fedavg", scene] == "biased"
-        wrong = "exact" if scene == "full" else "diverged"
-        assert verdicts["scaffnew_as_published", scene] == wrong
+    for scenario in ("full", "uniform", "weighted"):
+        assert verdicts["focus", scenario] == verdicts["scaffnew", scenario] == "exact"
+        assert verdicts["fedavg", scenario] == "biased"
+        wrong = "exact" if scenario == "full" else "diverged"
+        assert verdicts["scaffnew_as_published", scenario] == wrong
     names = {cell["algorithm"] for cell in answer["tuned"]}
     assert names == {"focus", "scaffnew", "fedavg"}  # published ones are not tuned
-    ours = {(c["algorithm"], c["participation"]): c for c in answer["cells"]}
+    ours = {(c["algorithm"], c["participation"]): c for c in answer["runs"]}
     for cell in answer["tuned"]:
         key = cell["algorithm"], cell["participation"]
         if cell["rounds_to_target"]:
@@ -164,7 +164,7 @@ def test_a_problem_without_a_known_optimum_is_judged_by_its_gradient(focusfl, st
     study.write_text(text.replace("\nlr = 1e-3", ""))
     done = focusfl("run", study, "--set", "rounds=1500", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["cells"][0]["error"] < 0.1
+    assert json.loads(done.stdout)["runs"][0]["error"] < 0.1
 
 
 def test_an_interrupt_ends_it_at_once_and_leaves_nothing_half_written(tmp_path):
@@ -340,7 +340,7 @@ def test_a_reader_that_has_read_enough_ends_it_quietly(focusfl, tmp_path):
     "command, most, named",
     [
         (["new", "other.toml"], 512, "other.toml"),
-        (["run", "study.toml", "--out", "here"], 4096, r"here/cells/\w+.parquet"),
+        (["run", "study.toml", "--out", "here"], 4096, r"here/runs/\w+.parquet"),
         (["graph", "--clients", "3", "--out", "a.png"], 4096, "a.png"),
     ],
     ids=["new", "run", "graph"],

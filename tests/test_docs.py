@@ -181,8 +181,8 @@ def test_the_numbers_of_cifar10_are_those_of_its_runs_and_of_the_public_logs():
     assert len(shown) == 13
     for name, lr, *numbers, published in shown[2:]:
         algorithm, _, way = name.partition(", ")
-        scene = "markov" if way == "Markov" else "bernoulli"
-        curve = curves[scene, algorithm, "tuned" if way == "tuned" else "paper"]
+        scenario = "markov" if way == "Markov" else "bernoulli"
+        curve = curves[scenario, algorithm, "tuned" if way == "tuned" else "paper"]
         accuracy = dict(zip(curve.at, curve.accuracy, strict=True))
         at = [accuracy[int(head.replace(",", ""))] for head in shown[0][2:8]]
         assert [float(lr), *map(float, numbers)] == near(

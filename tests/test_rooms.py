@@ -8,7 +8,7 @@ import focusfl
 SOURCE = Path(focusfl.__file__).parent
 # From the ground up; rooms of one floor may know each other.
 FLOORS = [
-    {"checks", "core", "extras", "files", "fingerprint", "keys", "tree"},
+    {"checks", "core", "deprecated", "extras", "files", "fingerprint", "keys", "tree"},
     {"models", "data"},
     {"algorithms", "mixing", "participation", "problems"},
     {"theory"},

@@ -31,7 +31,7 @@ def problem(task: Task):
         {name: {k: start[f"{name}.{k}"] for k in "wb"} for name in layers_of(start)},
         [{"x": x, "y": y} for x, y in zip(work["x"], work["y"], strict=True)],
         batch_size=int(work["batch"]), stream="fixed_order",
-        held={"x": work["test_x"][:10], "y": work["test_y"][:10]},
+        eval_data={"x": work["test_x"][:10], "y": work["test_y"][:10]},
         augment=dropout(*task.rates) if any(task.rates) else None,
     )  # fmt: skip
 

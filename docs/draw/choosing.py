@@ -1,4 +1,4 @@
-"""Measure every algorithm in every scene; write the table into choosing.md.
+"""Measure every algorithm in every scenario; write the table into choosing.md.
 
 Each at its own best step of a grid, the median of three seeds. Four minutes on 2 cores.
 """
@@ -17,7 +17,7 @@ ROUNDS, TAU, SEEDS, EXACT, TARGET = 1500, 5, range(3), 1e-10, 1e-8
 NOISE = 10.0  # the standard deviation of every entry of every gradient
 
 
-def scenes():
+def scenarios():
     problem = ff.problems.ridge(num_clients=16, dim=100, rows=100)
     coins = ff.participation.Bernoulli(np.linspace(0.05, 0.9, 16))
     return {
@@ -58,7 +58,7 @@ def vectors(algorithm) -> tuple[str, str]:
 
 
 def table() -> str:
-    found = scenes()
+    found = scenarios()
     lines = [
         f"| algorithm | kept | sent | {' | '.join(found)} |",
         "| --- " * (len(found) + 3) + "|",
@@ -66,7 +66,7 @@ def table() -> str:
     for kind in ff.ALGORITHMS.values():
         if kind is ff.ProxSkip:  # for everybody at once, and one step a round
             continue
-        cells = [cell(kind(), *scene) for scene in found.values()]
+        cells = [cell(kind(), *scenario) for scenario in found.values()]
         lines.append(
             "| " + " | ".join([f"`{kind.__name__}`", *vectors(kind()), *cells]) + " |"
         )

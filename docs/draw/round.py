@@ -37,7 +37,7 @@ def signed(value) -> str:
     return ("+ " if value >= 0 else "− ") + number(abs(value))
 
 
-def scene(
+def scenario(
     name, title, server, below, clients, arrows, heads, foot, middle="", glow=False
 ):
     """The server above, the clients below, and what happens between them."""
@@ -89,25 +89,25 @@ def round_pictures():
     turned = list(old)
     for i in NOW:
         turned[i] = f"{number(clients[i].grad)} → {number(moved[i].grad)}"
-    scene(
+    scenario(
         "round-1", "1. Pull", f"x = {x},  y = {y}", "down", old,
         {i: f"x = {x}" for i in NOW}, {},
         f"y is the sum of everybody's last gradient:  {added(clients)} = {y}",
     )  # fmt: skip
-    scene(
+    scenario(
         "round-2", "2. Local steps follow the change of the gradient",
         f"x = {x},  y = {y}", "up", turned, {},
         {i: f"client {i + 1}: gradient" for i in NOW},
         "yᵢ: the gradient now less that left behind;  " + ",  ".join(change.values()),
         middle="τ times:  xᵢ ← xᵢ − η yᵢ",
     )  # fmt: skip
-    scene(
+    scenario(
         "round-3", "3. Push, and sum",
         f"y = {y} {' '.join(map(signed, ups.values()))} = {y_new}", "up", new,
         change, {}, f"still the sum of everybody's last:  {added(moved)} = {y_new}",
         glow=True,
     )  # fmt: skip
-    scene(
+    scenario(
         "round-4", "4. The server steps",
         f"x = {x} − {LR} · ({y_new}) = {number(after.x)}", "up", new, {}, {},
         "clients 2 and 4 were away, and counted: with the gradient they left behind",

@@ -15,7 +15,11 @@ STEPS = (1e-5, 2e-5, 4e-5)
 def main():
     problem = ff.problems.ridge(num_clients=16, dim=20, rows=40)
     who = ff.participation.Bernoulli(np.linspace(0.2, 0.9, 16))
-    known, unit, rounds = ff.theory.constants(problem), problem.held["unit"], ROUNDS + 1
+    known, unit, rounds = (
+        ff.theory.constants(problem),
+        problem.eval_data["unit"],
+        ROUNDS + 1,
+    )
 
     def run(algorithm, problem=problem, lr=LR):
         return ff.simulate(

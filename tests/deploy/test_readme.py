@@ -38,7 +38,7 @@ def test_the_commands_of_the_readme_work_one_after_the_other(
         code = main([*words, *more])
         said = capsys.readouterr()
         assert code == 0, f"focusfl {shlex.join(words)}\n{said.err}"
-    (row,) = json.loads(Path("runs/deploy-study/manifest.json").read_text())["cells"]
+    (row,) = json.loads(Path("runs/deploy-study/manifest.json").read_text())["runs"]
     assert row["counted"] == {f"site-{i}": 2 for i in range(4)}
     assert row["grad_norm"] > 0 and row["tracker_norm"] > 0
     assert not [line for line in status.look(Path("runs/deploy-study")) if line.alive]

@@ -38,7 +38,7 @@ def quadratic(seed=0):
     return ff.problems.random_quadratic(6, 5, seed=seed)
 
 
-epochs = partial(walked, 6, begin=0.0, held=20)
+epochs = partial(walked, 6, begin=0.0, eval_data=20)
 
 CASES = {
     "focus, quadratic": (ff.Focus(), quadratic, {"record": "model"}),
@@ -201,14 +201,14 @@ def test_a_run_that_has_ended_gives_its_result_at_once(ended):
         (CASE, {"every": 2}, r": every was 1, is 2\."),
         (CASE, {"x0": np.ones(5)}, r": x0 was #\w+, is #\w+\."),
         (CASE, {"participation": Full()}, r": participation was #\w+, is #\w+\."),
-        (CASE, {"problem": quadratic(1)}, r": data was #\w+, is #\w+; held was #"),
+        (CASE, {"problem": quadratic(1)}, r": data was #\w+, is #\w+; eval_data was #"),
         (
             CASE,
             {"algorithm": ff.FedAvg()},
             r": algorithm was Focus\(.*is FedAvg\(",
         ),
         (CASE, {"lr": 0.1, "seed": 1}, r": lr was 0.01, is 0.1; seed was 0, is 1\."),
-        (OTHER, {"problem": epochs(held=9)}, r": held was #\w+, is #\w+\."),
+        (OTHER, {"problem": epochs(eval_data=9)}, r": eval_data was #\w+, is #\w+\."),
         (OTHER, {"problem": epochs(power(2))}, r": objective was .*<function squares>"),
         (
             OTHER,

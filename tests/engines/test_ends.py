@@ -217,7 +217,7 @@ def test_accuracy_ends_a_run_within_one_evaluation(run):
         return {"x": x.astype("float32"), "y": y}
 
     problem = ff.problems.softmax(
-        [samples(20) for _ in range(4)], classes=3, held=samples(200), batch_size=5
+        [samples(20) for _ in range(4)], classes=3, eval_data=samples(200), batch_size=5
     )
     result = run(
         ff.Focus(), problem, Bernoulli(0.6), rounds=500, lr=0.02, every=10,

@@ -148,8 +148,8 @@ def test_auto_leaves_the_device_when_it_is_too_small_and_says_so(monkeypatch, ca
     problem, who = quadratic(50), Uniform(4)
     expected = ff.simulate(ff.Focus(), problem, who, **HOW)
     assert not capsys.readouterr().err
-    objective, data = problem.fast(2)
-    room = memory.size((data, problem.held, problem.x0)) + 100
+    objective, data = problem.specialize(2)
+    room = memory.size((data, problem.eval_data, problem.x0)) + 100
     monkeypatch.setattr(memory, "available", lambda: room)
     assert bits(ff.simulate(ff.Focus(), problem, who, **HOW)) == bits(expected)
     assert "client_state='disk': what 50 clients remember" in capsys.readouterr().err

@@ -248,8 +248,8 @@ def test_metrics_that_say_nothing_at_x0_are_refused(run, metrics, message):
         problem = ff.problems.from_loss(
             squares, {"w": np.ones(4), "b": np.ones(())},
             [{"a": np.ones((3, 4)), "y": np.ones(3)}] * 2,
-            batch_size=3, metrics_fn=lambda x, held: metrics, dtype="float64",
-            held={"a": np.ones((3, 4)), "y": np.ones(3)},
+            batch_size=3, metrics_fn=lambda x, eval_data: metrics, dtype="float64",
+            eval_data={"a": np.ones((3, 4)), "y": np.ones(3)},
         )  # fmt: skip
         run(ff.Focus(), problem, Full(), **GOOD)
 

@@ -28,13 +28,13 @@ def test_concordance_counts_pairs():
     assert np.isnan(hospitals.concordance(scores, np.zeros((4, 4), bool)))
 
 
-def served(outcome, scene, name, hospital, what):
+def served(outcome, scenario, name, hospital, what):
     return np.array(
         [
             one.measures[what]
             for one in outcome.served
             if (one.participation, one.algorithm, one.hospital)
-            == (scene, name, hospital)
+            == (scenario, name, hospital)
         ]
     )
 
@@ -44,13 +44,13 @@ def test_fedavg_serves_the_rare_hospital_as_if_it_did_not_exist():
     splits = hospitals.splits("hospitals", ["rounds=1200"], ["focus", "fedavg"], 3)
     outcome = hospitals.serve(splits)
 
-    def above(name, hospital, what="training_loss", scene="rare"):
-        best = served(outcome, scene, "x*", hospital, what)
-        return served(outcome, scene, name, hospital, what) - best
+    def above(name, hospital, what="training_loss", scenario="rare"):
+        best = served(outcome, scenario, "x*", hospital, what)
+        return served(outcome, scenario, name, hospital, what) - best
 
     for hospital in CENTERS:
         assert np.abs(above("focus", hospital)).max() < 1e-4
-        assert np.abs(above("fedavg", hospital, scene="even")).max() < 0.05
+        assert np.abs(above("fedavg", hospital, scenario="even")).max() < 0.05
     without = above("x* without switzerland", "switzerland")
     ours = above("fedavg", "switzerland")
     assert ours.min() > 0.1 and without.min() > 0.1

@@ -24,13 +24,13 @@ def tiny(monkeypatch):
 
     problem = ff.problems.from_loss(
         vision.image_loss, vision.cnn_params(), [draw(8) for _ in range(32)],
-        batch_size=4, held=draw(10), metrics_fn=vision.image_metrics,
+        group_size=4, eval_data=draw(10), metrics_fn=vision.image_metrics,
     )  # fmt: skip
     ran = []
-    carry_out = images._carry_out
+    run_group = images._carry_out
     monkeypatch.setattr(images, "_problem", lambda seed, dtype: problem)
     monkeypatch.setattr(
-        images, "_carry_out", lambda run, *a: ran.append(run) or carry_out(run, *a)
+        images, "_carry_out", lambda run, *a: ran.append(run) or run_group(run, *a)
     )
     monkeypatch.setattr(images, "TUNE_ROUNDS", 2)
     return ran

@@ -106,15 +106,15 @@ def study(rounds, lr, **problem):
 
 @pytest.mark.parametrize("rounds, lr", [(60, 1e-7), (60, 1e-5), (300, 1e-6), (8, 1e-5)])
 def test_a_slow_exact_run_is_never_called_biased(rounds, lr):
-    for cell in run(study(rounds, lr)):
-        if cell.algorithm != "fedavg":
-            assert cell.summary.verdict in ("falling", "unclear"), cell.summary.reason
+    for one in run(study(rounds, lr)):
+        if one.row["algorithm"] != "fedavg":
+            assert one.row["verdict"] in ("falling", "unclear"), one.row["reason"]
 
 
 def test_settled_runs_are_told_apart_by_where_they_ended():
     words = {
-        (cell.participation, cell.algorithm): cell.summary.verdict
-        for cell in run(study(1500, 5e-4))
+        (one.row["participation"], one.row["algorithm"]): one.row["verdict"]
+        for one in run(study(1500, 5e-4))
     }
     assert {words[s, a] for s in ("full", "coins") for a in ("focus", "scaffold")} == {
         "exact"
@@ -123,12 +123,19 @@ def test_settled_runs_are_told_apart_by_where_they_ended():
 
 
 def test_what_is_known_of_exactness_stands_in_a_runs_row():
-    (cell, *_) = run(study(300, 5e-4))
-    row = cell.run().row
-    assert row["grad_norm"] == cell.result.metrics["grad_norm"][-1]
-    assert row["tracker_norm"] == pytest.approx(
-        np.linalg.norm(cell.result.server.y) / 16
+    plan = study(300, 5e-4)
+    (one, *_) = run(plan)
+    row, law = one.row, plan.participation["full"].participation
+    result = ff.simulate(
+        ff.Focus(),
+        plan.problem,
+        law,
+        rounds=300,
+        lr=5e-4,
+        local_steps=row["local_steps"],
     )
+    assert row["grad_norm"] == one.curves["grad_norm"][-1]
+    assert row["tracker_norm"] == pytest.approx(np.linalg.norm(result.server.y) / 16)
     assert row["reason"]
     assert ff.Focus().exact_below(2.0, 5) == 0.5
 
@@ -144,6 +151,6 @@ def test_a_false_fixed_point_is_named_in_its_verdict():
         plan, problem=problem, participation=full, algorithms=focus,
         lrs=(1.43 / problem.L,),
     )  # fmt: skip
-    (cell,) = run(plan)
-    assert cell.summary.verdict == "biased"
-    assert "the tracker is at rest" in cell.summary.reason
+    (one,) = run(plan)
+    assert one.row["verdict"] == "biased"
+    assert "the tracker is at rest" in one.row["reason"]

@@ -23,7 +23,7 @@ def draw(n, rng):
 
 
 RNG = np.random.default_rng(0)
-CLIENTS, HELD = [draw(20 + 4 * i, RNG) for i in range(4)], draw(100, RNG)
+CLIENTS, EVAL_DATA = [draw(20 + 4 * i, RNG) for i in range(4)], draw(100, RNG)
 
 
 def loss(model, samples):
@@ -35,7 +35,7 @@ def metrics(model, samples):
 
 
 # In fixed order: a shuffle takes long to compile, and is tested elsewhere.
-WALK = {"held": HELD, "batch_size": 8, "stream": "fixed_order"}
+WALK = {"eval_data": EVAL_DATA, "batch_size": 8, "stream": "fixed_order"}
 OPTIONS = {**WALK, "metrics_fn": metrics}
 
 
@@ -72,7 +72,7 @@ def with_nnx():
 
 def with_linen():
     net = linen.Sequential([linen.Dense(6), jax.nn.relu, linen.Dense(3)])
-    params = net.init(jax.random.key(0), HELD["x"][:1])["params"]
+    params = net.init(jax.random.key(0), EVAL_DATA["x"][:1])["params"]
     problem = ff.problems.from_flax(net, loss, CLIENTS, params=params, **OPTIONS)
     return problem, lambda x: [(d["kernel"], d["bias"]) for d in x.values()]
 
@@ -112,8 +112,10 @@ def test_a_model_trains_as_the_same_by_hand(make):
     other = train(hand, plain(layers(problem.x0)))
     assert gap(plain(layers(result.x)), other.x) < 1e-5
     model = ff.problems.rebuilt(problem, result.x)
-    scores = jax.vmap(model)(HELD["x"])
-    assert accuracy(scores, HELD["y"]) == pytest.approx(result.metrics["accuracy"][-1])
+    scores = jax.vmap(model)(EVAL_DATA["x"])
+    assert accuracy(scores, EVAL_DATA["y"]) == pytest.approx(
+        result.metrics["accuracy"][-1]
+    )
 
 
 def _names(tree):

@@ -47,7 +47,7 @@ def test_gradients_are_those_of_the_partial_likelihood():
         ]
         assert np.allclose(problem.objective.grad(x, data, None), slopes, atol=1e-7)
     F = np.mean([literal_loss(problem, i, x) for i in range(5)])
-    found = problem.objective.evaluate(x, problem.held)
+    found = problem.objective.evaluate(x, problem.eval_data)
     assert found["loss"] == pytest.approx(F, rel=1e-12)
 
 
@@ -62,7 +62,8 @@ def test_ties_are_there_and_the_risk_set_has_all_of_them():
 def test_the_optimum_is_one_to_rounding():
     problem = made()
     assert (
-        problem.objective.evaluate(problem.optimum, problem.held)["grad_norm"] < 1e-14
+        problem.objective.evaluate(problem.optimum, problem.eval_data)["grad_norm"]
+        < 1e-14
     )
 
 
@@ -83,9 +84,9 @@ def test_the_hessian_is_the_slope_of_the_gradient_and_constants_bound_it():
 
 def test_who_disagrees_is_known():
     problem = made()
-    assert problem.unusual.shape == (5,)
+    assert problem.disagreement.shape == (5,)
     # Where nobody died there is the penalty alone.
-    assert problem.unusual[2] == pytest.approx(
+    assert problem.disagreement[2] == pytest.approx(
         problem.penalty * np.linalg.norm(problem.optimum)
     )
 

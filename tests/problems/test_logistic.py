@@ -37,20 +37,20 @@ def test_gradients_are_those_of_the_loss():
         ]
         assert np.allclose(problem.objective.grad(x, data, None), slopes, atol=1e-8)
     F = np.mean([literal_loss(problem, i, x) for i in range(6)])
-    found = problem.objective.evaluate(x, problem.held)
+    found = problem.objective.evaluate(x, problem.eval_data)
     assert found["loss"] == pytest.approx(F, rel=1e-12)
 
 
 def test_large_margins_do_not_overflow():
     problem = made()
     for scale in (1e3, -1e3, 1e6):
-        found = problem.objective.evaluate(scale * np.ones(5), problem.held)
+        found = problem.objective.evaluate(scale * np.ones(5), problem.eval_data)
         assert all(np.isfinite(value) for value in found.values())
 
 
 def test_the_optimum_is_one_to_rounding():
     problem = made()
-    found = problem.objective.evaluate(problem.optimum, problem.held)
+    found = problem.objective.evaluate(problem.optimum, problem.eval_data)
     assert found["grad_norm"] < 1e-14
 
 

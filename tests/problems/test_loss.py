@@ -36,7 +36,7 @@ def blobs(num_clients=6, seed=0, dtype="float32", **changes):
     clients = [draw(20 + 4 * i, i % 3) for i in range(num_clients)]
     params = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
     options = {
-        "batch_size": 8, "held": draw(300, 1), "metrics_fn": softmax_metrics,
+        "batch_size": 8, "eval_data": draw(300, 1), "metrics_fn": softmax_metrics,
         "dtype": dtype, **changes,
     }  # fmt: skip
     return ff.problems.from_loss(softmax_loss, params, clients, **options)
@@ -178,7 +178,10 @@ TWO = {"x": np.ones((9, 4)), "y": np.zeros(9, int)}
             r"a single number for 'each'; got shape \(9,\)",
         ),
         ({"metrics_fn": flat(jnp.mean)}, r"dict of numbers by name; got shape \(\)"),
-        ({"metrics_fn": lambda p, s: s["z"]}, "metrics_fn fails on held: KeyError"),
+        (
+            {"metrics_fn": lambda p, s: s["z"]},
+            "metrics_fn fails on eval_data: KeyError",
+        ),
         ({"augment": lambda k, s: {"x": s["x"]}}, "augment must keep names and shapes"),
         ({"client_data": [TWO, {**TWO, "z": TWO["y"]}]}, "client 1 .* got x, y, z"),
         (
@@ -187,8 +190,8 @@ TWO = {"x": np.ones((9, 4)), "y": np.zeros(9, int)}
         ),
         ({"client_data": [{"x": [1, 2], "y": [0, 1]}]}, "Make an array of a list"),
         (
-            {"held": {**TWO, "x": np.full((9, 4), np.inf)}},
-            r"held\['x'\] must be finite",
+            {"eval_data": {**TWO, "x": np.full((9, 4), np.inf)}},
+            r"eval_data\['x'\] must be finite",
         ),
         ({"params": {"w": np.full((4, 3), np.nan)}}, r"params\['w'\] must be finite"),
         ({"dtype": "float31"}, "dtype must be one of .* got 'float31'"),
@@ -199,7 +202,7 @@ def test_what_would_train_another_model_is_refused(as_a_user, change, message):
     """By shape alone: nothing is computed, and nothing of the result changes."""
     given = {
         "loss_fn": softmax_loss, "params": {"w": np.zeros((4, 3)), "b": np.zeros(3)},
-        "client_data": [TWO], "batch_size": 8, "held": TWO, **change,
+        "client_data": [TWO], "batch_size": 8, "eval_data": TWO, **change,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
         ff.problems.from_loss(**given)
@@ -210,7 +213,7 @@ def test_a_model_of_pytorch_is_told_where_it_belongs(as_a_user):
     net = torch.nn.Linear(4, 3)
     for given in ((net, {"w": np.zeros(3)}), (softmax_loss, net)):
         with pytest.raises(ValueError, match="of PyTorch. Write .*from_torch deploys"):
-            ff.problems.from_loss(*given, [TWO], batch_size=8, held=TWO)
+            ff.problems.from_loss(*given, [TWO], batch_size=8, eval_data=TWO)
 
 
 def test_labels_outside_the_classes_do_not_pass_for_others():

@@ -29,8 +29,13 @@ def train(problem, rounds=600):
 
 
 def test_an_mlp_learns_what_softmax_regression_cannot():
-    clients, held = rings()
-    options = {"classes": 2, "held": held, "batch_size": 10, "stream": "fixed_order"}
+    clients, eval_data = rings()
+    options = {
+        "classes": 2,
+        "eval_data": eval_data,
+        "batch_size": 10,
+        "stream": "fixed_order",
+    }
     line = train(ff.problems.softmax(clients, **options))
     net = train(ff.problems.mlp(clients, hidden=(16,), seed=1, **options))
     assert line["accuracy"][-1] < 0.7 and net["accuracy"][-1] > 0.95
@@ -38,10 +43,12 @@ def test_an_mlp_learns_what_softmax_regression_cannot():
 
 
 def test_softmax_starts_from_zero_and_its_loss_is_the_textbooks():
-    clients, held = rings()
-    problem = ff.problems.softmax(clients, classes=3, held=held, batch_size=10)
+    clients, eval_data = rings()
+    problem = ff.problems.softmax(
+        clients, classes=3, eval_data=eval_data, batch_size=10
+    )
     assert jax.tree.map(np.shape, problem.x0) == {"layer0": {"w": (2, 3), "b": (3,)}}
-    found = problem.objective.evaluate(problem.x0, held)
+    found = problem.objective.evaluate(problem.x0, eval_data)
     assert found["loss"] == pytest.approx(np.log(3), rel=1e-6)
     scores = np.array([[1.0, 2.0, 3.0], [0.0, -1.0, 0.5]])
     chances = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
@@ -50,16 +57,18 @@ def test_softmax_starts_from_zero_and_its_loss_is_the_textbooks():
 
 
 def test_layers_have_the_widths_asked_for():
-    clients, held = rings()
-    x0 = ff.problems.mlp(clients, classes=2, held=held, hidden=(8, 5), batch_size=10).x0
+    clients, eval_data = rings()
+    x0 = ff.problems.mlp(
+        clients, classes=2, eval_data=eval_data, hidden=(8, 5), batch_size=10
+    ).x0
     assert [x0[f"layer{i}"]["w"].shape for i in range(3)] == [(2, 8), (8, 5), (5, 2)]
     assert 0 < np.abs(x0["layer1"]["w"]).max() < 1 / np.sqrt(8)
 
 
 def change(i, **arrays):
-    clients, held = rings()
+    clients, eval_data = rings()
     clients[i] |= arrays
-    return clients, held
+    return clients, eval_data
 
 
 @pytest.mark.parametrize(
@@ -76,14 +85,14 @@ def change(i, **arrays):
         (rings(), {"classes": 0}, "classes must be .* got 0"),
         (rings(), {"hidden": (8, 0)}, "hidden widths must be .* got 0"),
         (([{"a": np.ones(3)}], rings()[1]), {}, "client 0 must be a dict with x and y"),
-        ((rings()[0], {"y": np.ones(3, int)}), {}, "held must be a dict .* got y"),
+        ((rings()[0], {"y": np.ones(3, int)}), {}, "eval_data must be a dict .* got y"),
         (rings(), {"batch_size": 31}, "got 31, and client 0 has 30 samples"),
         (change(3, x=np.zeros((0, 1, 2)), y=np.zeros(0, int)), {}, "client 3 has no"),
     ],
 )
 def test_bad_input_is_refused(as_a_user, data, options, message):
-    clients, held = data
+    clients, eval_data = data
     with pytest.raises(ValueError, match=message):
         ff.problems.mlp(
-            clients, held=held, **{"classes": 2, "batch_size": 10, **options}
+            clients, eval_data=eval_data, **{"classes": 2, "batch_size": 10, **options}
         )

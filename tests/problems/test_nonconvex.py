@@ -6,7 +6,8 @@ import pytest
 import focusfl as ff
 from focusfl import participation as who
 from focusfl.problems import Robust, Wavy, robust, wavy
-from focusfl.problems.nonconvex import ROBUST_L, WAVE_L, WAVE_PL
+from focusfl.problems.robust import ROBUST_L
+from focusfl.problems.wavy import WAVE_L, WAVE_PL
 
 SMALL = {"num_clients": 4, "dim": 5}
 BOTH = [wavy(**SMALL), wavy(**SMALL, rows=3), robust(**SMALL)]
@@ -39,7 +40,7 @@ def test_gradients_are_slopes_of_the_loss(problem, x):
             for e in step * np.eye(5)
         ]
         assert np.allclose(grad(problem, i, x), slopes, rtol=1e-6, atol=1e-8)
-    found = problem.objective.evaluate(x, problem.held)
+    found = problem.objective.evaluate(x, problem.eval_data)
     assert found["loss"] == pytest.approx(loss(problem, None, x))
     mean = np.mean([grad(problem, i, x) for i in range(4)], 0)
     assert found["grad_norm"] == pytest.approx(np.linalg.norm(mean))
@@ -79,7 +80,7 @@ def test_the_scalar_constants_hold():
 @pytest.mark.parametrize("rows", [5, 3])
 def test_wavy_has_the_pl_condition_and_its_optimum(rows):
     problem = wavy(**SMALL, rows=rows)
-    at = problem.objective.evaluate(problem.optimum, problem.held)
+    at = problem.objective.evaluate(problem.optimum, problem.eval_data)
     assert max(at.values()) < 1e-12
     # clients disagree there, and their sum does not
     grads = np.array([grad(problem, i, problem.optimum) for i in range(4)])
@@ -87,7 +88,7 @@ def test_wavy_has_the_pl_condition_and_its_optimum(rows):
     assert np.abs(grads.sum(0)).max() < 1e-12
     rng = np.random.default_rng(2)
     for x in problem.optimum + rng.normal(0, 4, (500, 5)):
-        found = problem.objective.evaluate(x, problem.held)
+        found = problem.objective.evaluate(x, problem.eval_data)
         assert found["grad_norm"] ** 2 >= 2 * problem.beta * found["loss"]
 
 
@@ -95,7 +96,7 @@ def test_distance_is_from_the_nearest_minimiser():
     problem = wavy(**SMALL, rows=3)
     flat = np.linalg.svd(problem.A)[2][3]  # a direction that A does not see
     moved = problem.optimum + 7 * flat
-    assert problem.objective.evaluate(moved, problem.held)["distance"] < 1e-13
+    assert problem.objective.evaluate(moved, problem.eval_data)["distance"] < 1e-13
 
 
 @pytest.mark.parametrize("problem", BOTH)

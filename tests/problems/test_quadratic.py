@@ -31,7 +31,7 @@ def test_ridge_is_the_papers_loss(rows, objective):
         ]
         assert np.allclose(slopes, expected, rtol=1e-6)
     F = np.mean([literal_loss(problem, i, x) for i in range(4)])
-    assert problem.objective.evaluate(x, problem.held)["loss"] == pytest.approx(F)
+    assert problem.objective.evaluate(x, problem.eval_data)["loss"] == pytest.approx(F)
 
 
 @pytest.mark.parametrize("rows", [20, 3])

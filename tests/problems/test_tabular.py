@@ -75,7 +75,7 @@ def test_patients_are_for_training_or_for_tests():
 def test_survival_in_six_regions_has_an_optimum_and_focus_finds_it():
     problem = tcga_brca()
     assert problem.num_clients == 6 and problem.event.sum() == 151
-    found = problem.objective.evaluate(problem.optimum, problem.held)
+    found = problem.objective.evaluate(problem.optimum, problem.eval_data)
     assert found["grad_norm"] < 1e-14
     law = who.Bernoulli([0.9, 0.9, 0.05, 0.9, 0.9, 0.9])
     focus, scaffold, fedavg = ends(problem, law, (0.02, 0.02), 2000)

@@ -37,7 +37,7 @@ def images(count, seed=0):
 def small(**options):
     return ff.problems.from_loss(
         vision.image_loss, vision.cnn_params(), [images(8, i) for i in range(3)],
-        batch_size=4, held=images(10), metrics_fn=vision.image_metrics, **options,
+        batch_size=4, eval_data=images(10), metrics_fn=vision.image_metrics, **options,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_augmentation_is_part_of_the_gradient_and_of_nothing_else():
     ]
     assert gap(grads[2], grads[0]) > 1e-2
     assert gap(grads[3], grads[2]) > 1e-2
-    one, two = (p.objective.evaluate(x, p.held) for p in (plain, changed))
+    one, two = (p.objective.evaluate(x, p.eval_data) for p in (plain, changed))
     assert one["loss"] == two["loss"]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from focusfl.experiment import results
 
 
-def make_run(scene, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.0,
+def make_run(scenario, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.0,
              diverged_at=None, why_lr=None, accuracy=False, distance=True, every=1,
              **told):  # fmt: skip
     """A run that falls at a rate and settles, a little different for every seed.
@@ -25,8 +25,8 @@ def make_run(scene, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.
     last = float(np.median(error[-max(1, n // 10) :]))
     words = "diverged" if diverged_at is not None else "biased" if bias else "exact"
     row = {
-        "key": f"{scene}{name}{lr}{steps}{seed}",
-        "participation": scene, "algorithm": name, "lr": lr, "why_lr": why_lr,
+        "key": f"{scenario}{name}{lr}{steps}{seed}",
+        "participation": scenario, "algorithm": name, "lr": lr, "why_lr": why_lr,
         "local_steps": steps, "seed": seed, "rounds": n - 1,
         "measure": "relative error" if distance else "relative gradient",
         "error": last, "rounds_to_target": int(reached[0]) if len(reached) else None,
@@ -53,9 +53,10 @@ def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=Non
     """Write runs as a study's folder and read it back."""
     rng = np.random.default_rng(0)
     p = np.linspace(0.2, 0.9, num_clients)
-    scenes = list(dict.fromkeys(run.row["participation"] for run in runs))
+    scenarios = list(dict.fromkeys(run.row["participation"] for run in runs))
     drawn = {
-        scene: np.nonzero(rng.random((rounds, num_clients)) < p) for scene in scenes
+        scenario: np.nonzero(rng.random((rounds, num_clients)) < p)
+        for scenario in scenarios
     }
     about = {
         "name": name, "study": study or {"rounds": rounds, "problem": {"kind": "made"}},
@@ -63,22 +64,24 @@ def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=Non
         "started": "2026-01-01T00:00:00+00:00", "finished": "2026-01-01T00:01:00+00:00",
         "seconds": 60.0, "compile_seconds": 10.0,
         "problem": {"kind": "made", "num_clients": num_clients, "size": 10, **problem},
-        "scenes": {s: {"kind": s, "p": p.tolist(), "q": p.tolist()} for s in scenes},
+        "scenarios": {
+            s: {"kind": s, "p": p.tolist(), "q": p.tolist()} for s in scenarios
+        },
     }  # fmt: skip
     results.save(folder, about, runs, drawn)
     return results.read(folder)
 
 
 def make_study(folder: Path, seeds=3, **options):
-    """Two scenes, three algorithms: one exact, one biased, one that diverges in one."""
+    """Two scenarios, three algorithms: exact, biased, and diverging in one of them."""
     runs = [
         run
-        for scene, slow in (("full", 0.55), ("rare", 0.6))
+        for scenario, slow in (("full", 0.55), ("rare", 0.6))
         for name, how in (
             ("focus", {"rate": slow}),
             ("fedavg", {"bias": 0.02}),
-            ("scaffold", {"diverged_at": 12} if scene == "rare" else {"rate": 0.65}),
+            ("scaffold", {"diverged_at": 12} if scenario == "rare" else {"rate": 0.65}),
         )
-        for run in [make_run(scene, name, seed, **how) for seed in range(seeds)]
+        for run in [make_run(scenario, name, seed, **how) for seed in range(seeds)]
     ]
     return save(folder, runs, **options)

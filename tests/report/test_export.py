@@ -43,7 +43,7 @@ def test_the_best_of_each_scene_is_bold(tmp_path):
     text = latex(make_study(tmp_path))
     body = [line for line in text.splitlines() if line.endswith(r"\\")][1:]
     bold = [line.count(r"\bfseries") for line in body]
-    # In both scenes focus is fastest; in full scaffold is as exact.
+    # In both scenarios focus is fastest; in full scaffold is as exact.
     assert bold == [3, 0, 1, 3, 0, 0]
     assert len({line.count("&") for line in body}) == 1
     assert text.count(r"\midrule") == 2 and r"\toprule" in text

@@ -11,7 +11,7 @@ from focusfl import mixing
 from focusfl.report.figure import render
 from focusfl.report.graph import MOST, mixing_figure
 
-SCENES = [(4, [1, 3]), (10, [2, 3, 5, 8, 9]), (1, [1]), (3, [])]
+SCENARIOS = [(4, [1, 3]), (10, [2, 3, 5, 8, 9]), (1, [1]), (3, [])]
 
 
 @pytest.mark.parametrize("num_clients, active", [(4, [1, 3]), (3, [])], ids=str)
@@ -21,7 +21,7 @@ def test_it_renders_the_same_twice(num_clients, active):
     assert render(figures[0], "svg") == render(figures[1], "svg")
 
 
-@pytest.mark.parametrize("num_clients, active", SCENES, ids=str)
+@pytest.mark.parametrize("num_clients, active", SCENARIOS, ids=str)
 def test_there_is_an_arrow_for_each_entry_and_no_other(num_clients, active):
     given = [i - 1 for i in active], num_clients
     matrices = [
@@ -35,7 +35,9 @@ def test_there_is_an_arrow_for_each_entry_and_no_other(num_clients, active):
         assert arrows == np.count_nonzero(matrix) - both_ways  # those share an arrow
 
 
-@pytest.mark.parametrize("num_clients, active", [*SCENES, (MOST, range(1, MOST + 1))])
+@pytest.mark.parametrize(
+    "num_clients, active", [*SCENARIOS, (MOST, range(1, MOST + 1))]
+)
 def test_no_text_overlaps_another_or_leaves_the_page(num_clients, active):
     figure = mixing_figure(num_clients, active)
     renderer = FigureCanvasAgg(figure).get_renderer()

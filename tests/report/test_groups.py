@@ -9,9 +9,9 @@ from focusfl.report.numbers import NUMBERS, sci, short
 
 def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path):
     groups = grouped(make_study(tmp_path))
-    assert [(one.scene, one.label, len(one.runs)) for one in groups] == [
-        (scene, name, 3)
-        for scene in ("full", "rare")
+    assert [(one.scenario, one.label, len(one.runs)) for one in groups] == [
+        (scenario, name, 3)
+        for scenario in ("full", "rare")
         for name in ("FOCUS", "FedAvg", "SCAFFOLD")
     ]
 
@@ -40,10 +40,10 @@ def test_step_sizes_that_were_chosen_are_one_group_whatever_was_chosen(tmp_path)
 GRID = {"focus": (0.9, 0.5, 0.7), "mifa": (0.6, 0.7, 0.8)}  # rates at each step
 
 
-def grid(scene="a", better=0):
+def grid(scenario="a", better=0):
     """Three steps of two algorithms, those of FOCUS best in the middle, or later."""
     return [
-        make_run(scene, name, seed, lr=0.1 * (k + 1), rate=rates[(k - better) % 3])
+        make_run(scenario, name, seed, lr=0.1 * (k + 1), rate=rates[(k - better) % 3])
         for name, rates in GRID.items()
         for k in range(3)
         for seed in range(2)
@@ -63,7 +63,7 @@ def test_where_the_best_step_differs_between_scenes_the_label_says_so(tmp_path):
         "FOCUS, best of 3 lr",
         "MIFA, best of 3 lr",
     }
-    steps = {(one.scene, one.name): short(one.lr) for one in bests(groups)}
+    steps = {(one.scenario, one.name): short(one.lr) for one in bests(groups)}
     assert steps == {
         ("a", "FOCUS"): "0.2", ("a", "MIFA"): "0.1",
         ("b", "FOCUS"): "0.3", ("b", "MIFA"): "0.2",

@@ -263,7 +263,7 @@ def test_verdicts_are_words(opened):
 def test_who_took_part_is_drawn_with_p_and_can_show_ages(opened):
     pictures = find(opened, "#study-0 .clients image")
     assert len(pictures) == 2
-    assert len(find(opened, "#study-0 .clients .p")) == 12  # six clients, two scenes
+    assert len(find(opened, "#study-0 .clients .p")) == 12  # six clients, two scenarios
     before = [one.get_attribute("href") for one in pictures]
     click(opened, "#study-0 input[name=clients-0][value=age]")
     after = [one.get_attribute("href") for one in find(opened, "#study-0 image")]

@@ -28,8 +28,10 @@ def test_names_cannot_break_the_page(tmp_path):
 
 def test_a_large_study_is_still_a_small_page(tmp_path):
     runs = [
-        make_run(f"scene {scene}", f"alg{name}", seed, rounds=1500, rate=0.99, lr=lr)
-        for scene in range(4)
+        make_run(
+            f"scenario {scenario}", f"alg{name}", seed, rounds=1500, rate=0.99, lr=lr
+        )
+        for scenario in range(4)
         for name in range(6)
         for lr in (0.1, 0.2)
         for seed in range(2)
@@ -120,10 +122,10 @@ def test_the_finding_names_the_fastest_and_by_how_much(tmp_path, who, sentence):
     assert found[2] == "Medians over 3 seeds."
 
 
-def test_the_finding_compares_best_steps_scene_by_scene(tmp_path):
+def test_the_finding_compares_best_steps_scene_by_scenario(tmp_path):
     runs = [
-        make_run(scene, name, 0, lr=lr, rate=rate)
-        for scene, faster in (("a", 0.5), ("b", 0.6))
+        make_run(scenario, name, 0, lr=lr, rate=rate)
+        for scenario, faster in (("a", 0.5), ("b", 0.6))
         for name, rates in (("focus", (0.7, faster)), ("mifa", (0.55, 0.9)))
         for lr, rate in zip((0.1, 0.2), rates, strict=True)
     ]

@@ -36,7 +36,7 @@ def test_the_line_is_the_median_over_seeds(tmp_path):
 def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
     found = make_study(tmp_path)
     figure = plot(
-        [found], "vectors-sent", "grad-norm", scenes=["rare"], algorithms=["focus"]
+        [found], "vectors-sent", "grad-norm", scenarios=["rare"], algorithms=["focus"]
     )
     (panel,) = figure.axes
     assert list(lines(panel)) == ["FOCUS"]
@@ -142,7 +142,7 @@ def test_a_loss_below_zero_is_drawn_without_logarithms(tmp_path):
     [
         ({"x": "hours"}, "--x must be one of rounds, vectors-sent, "),
         ({"y": "speed"}, "--y must be one of distance, loss, grad_norm"),
-        ({"scenes": ["moon"]}, "--scenes must be among full, rare; got 'moon'"),
+        ({"scenarios": ["moon"]}, "--scenarios must be among full, rare; got 'moon'"),
         ({"algorithms": ["sgd"]}, "--algorithms must be among fedavg, focus"),
         ({"width": 0.0}, "--width is in inches"),
     ],

@@ -174,7 +174,7 @@ SLOW_FIRST = STUDY.replace("lr = [1e-3, 2e-3]", "lr = 2e-3").replace(
 
 
 def test_an_interrupt_keeps_what_has_ended_though_it_was_not_first(tmp_path):
-    """The first batch takes for ever; what ended after it began is not lost."""
+    """The first group takes for ever; what ended after it began is not lost."""
     (tmp_path / "study.toml").write_text(SLOW_FIRST)
     # A process started in the background may have inherited deafness to the signal.
     code = (
@@ -198,12 +198,12 @@ def test_an_interrupt_keeps_what_has_ended_though_it_was_not_first(tmp_path):
     ended = sum("error" in line for line in [*said, *rest.splitlines()])
     told = re.search(r"(\d+) of 12 runs have ended and are kept in out", rest)
     assert told and int(told[1]) == 2 * ended >= 4  # two seeds each
-    assert len(list(Path(tmp_path, "out", "cells").glob("*.parquet"))) == ended
+    assert len(list(Path(tmp_path, "out", "runs").glob("*.parquet"))) == ended
     again = subprocess.run(
         command("run", "study.toml", "--out", "out", "--resume", "--json",
                 "--set", "algorithms.slow.local_steps=3"),
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
-    assert len(json.loads(again.stdout)["cells"]) == 12
+    assert len(json.loads(again.stdout)["runs"]) == 12
     assert again.stderr.count("running") == 6 - ended

@@ -33,8 +33,8 @@ m = 2
 def run(tmp_path_factory):
     file = tmp_path_factory.mktemp("study") / "study.toml"
     file.write_text(STUDY)
-    (cell,) = study.run(config.load(file))
-    return cell.run()
+    (one,) = study.run(config.load(file))
+    return one
 
 
 @pytest.fixture

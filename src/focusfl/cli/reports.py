@@ -63,7 +63,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="draw every step size, not the best of each algorithm alone",
     )  # fmt: skip
     plot.add_argument("--reference", type=float, help="height of a line to compare to")
-    for flag, what in (("--scenes", "scenes"), ("--algorithms", "algorithms")):
+    for flag, what in (("--scenarios", "scenarios"), ("--algorithms", "algorithms")):
         plot.add_argument(flag, type=_words, metavar="A,B", help=f"only these {what}")
     plot.add_argument("--width", type=float, default=6.75, help="in inches (6.75)")
     compare.add_argument("before", type=Path, metavar="A", help="folder of a study")
@@ -106,7 +106,7 @@ def _plot(options: argparse.Namespace) -> int:
     drawing = plots.plot(
         [_read(folder) for folder in options.runs], options.x, options.y,
         relative=options.relative, theory=options.theory, reference=options.reference,
-        scenes=options.scenes, algorithms=options.algorithms, width=options.width,
+        scenarios=options.scenarios, algorithms=options.algorithms, width=options.width,
         all_steps=options.all_steps,
     )  # fmt: skip
     return _write(options, figure.render(drawing, kind))

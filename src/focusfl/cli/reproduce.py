@@ -65,18 +65,18 @@ def _study(options: argparse.Namespace) -> int:
     plan = config.load(study_file, options.set, options.algorithms)
     place = folder(options, f"reproduce-{plan.name}")
     with terminal.progress(study.total_rounds(plan)) as watch:
-        cells = list(study.run(plan, watch))
+        runs = list(study.run(plan, watch))
     with terminal.progress(len(reproduce.fair(plan)) * plan.rounds) as watch:
         best = list(reproduce.tuned(plan, watch))
-    shown = [cell for cell in cells if cell.participation in reproduce.FIGURE]
+    shown = [run for run in runs if run.row["participation"] in reproduce.FIGURE]
     figures = {
         "figure": lambda: figure.convergence(shown),
         "tuned": lambda: figure.convergence(best, ("rounds", "vectors sent")),
     }
-    matrix, tuned = table.matrix(cells), table.matrix(best)
+    matrix, tuned = table.matrix(runs), table.matrix(best)
     found = {
-        "cells": [cell.run().row for cell in cells],
-        "tuned": [cell.run().row for cell in best],
+        "runs": [run.row for run in runs],
+        "tuned": [run.row for run in best],
     }
     about = {"study": plan.source, **found, "environment": environment()}
     text = table.markdown(*matrix) + "\n" + table.markdown(*tuned)
@@ -165,14 +165,15 @@ def _images(options: argparse.Namespace) -> int:
 
     place = folder(options, "reproduce-cifar10")
     names = tuple(options.algorithms) or images.NAMES
-    scenes = tuple(options.participation or images.SCENES[:1])
+    scenarios = tuple(options.participation or images.SCENARIOS[:1])
     rounds = images.ROUNDS if options.rounds is None else options.rounds
     seeds = 1 if options.seeds is None else options.seeds
-    with terminal.progress(len(names) * len(scenes) * seeds * rounds) as watch:
+    with terminal.progress(len(names) * len(scenarios) * seeds * rounds) as watch:
         curves = list(
             images.reproduce(
-                place, algorithms=names, scenes=scenes, rounds=rounds, seeds=seeds,
-                tune=options.tune, compute_dtype=options.compute_dtype, progress=watch,
+                place, algorithms=names, scenarios=scenarios, rounds=rounds,
+                seeds=seeds, tune=options.tune, progress=watch,
+                compute_dtype=options.compute_dtype,
             )
         )  # fmt: skip
     figures = {

@@ -106,7 +106,9 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from focusfl.experiment import config, keep
+    from focusfl.experiment import config
+    from focusfl.experiment.cache import ResultCache
+    from focusfl.experiment.folder import begun, run_in_folder
     from focusfl.report import shown, terminal
 
     if options.workers is not None and options.workers < 1:
@@ -123,8 +125,8 @@ def _run(options: argparse.Namespace) -> int:
         devices_for(plan.devices, plan.problem.num_clients, plan.client_state, None)
     trackers = _trackers(options.track)
     place = folder(options, plan.name)
-    left = keep.Shelf(place, plan, fresh=options.fresh).left()
-    if options.resume and not keep.begun(place):
+    left = ResultCache(place, plan, fresh=options.fresh).left()
+    if options.resume and not begun(place):
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
     watched = terminal.silence if options.quiet else terminal.study_progress
     with ExitStack() as open_, watched(plan, left) as (watch, ended):
@@ -138,7 +140,7 @@ def _run(options: argparse.Namespace) -> int:
                     track(run)
 
         try:
-            found = keep.complete(
+            found = run_in_folder(
                 plan, place, watch, finished, options.workers or 0, options.fresh
             )
         except KeyboardInterrupt:
@@ -146,8 +148,8 @@ def _run(options: argparse.Namespace) -> int:
             raise
     files = shown.save_report(found)
     if options.json:
-        cells = [run.row for run in found.runs]
-        print(json.dumps({"cells": cells, "files": [str(f) for f in files]}, indent=2))
+        rows = [run.row for run in found.runs]
+        print(json.dumps({"runs": rows, "files": [str(f) for f in files]}, indent=2))
     elif not options.quiet:
         shown.print_report(found)
         if not left:
@@ -158,13 +160,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def _say_what_is_kept(place: Path, plan: "Study") -> None:
     """How much of an interrupted study need not be run again."""
-    from focusfl.experiment import keep
-    from focusfl.experiment.study import batches
+    from focusfl.experiment.cache import ResultCache
+    from focusfl.experiment.study import run_groups
 
     def count(what):
-        return sum(len(batch.lrs) * len(batch.seeds) for batch in what)
+        return sum(len(group.lrs) * len(group.seeds) for group in what)
 
-    runs, left = count(batches(plan)), count(keep.Shelf(place, plan).left())
+    runs, left = count(run_groups(plan)), count(ResultCache(place, plan).left())
     print(
         f"{runs - left} of {runs} runs have ended and are kept in {place}; "
         "the same command with --resume runs the rest",
@@ -193,9 +195,9 @@ def _theory(options: argparse.Namespace) -> int:
     (lr,), (local_steps,) = plan.lrs, plan.local_steps
     reports = {
         name: theory.report(
-            plan.problem, scene.participation, lr=float(lr), local_steps=local_steps
+            plan.problem, scenario.participation, lr=float(lr), local_steps=local_steps
         )
-        for name, scene in plan.participation.items()
+        for name, scenario in plan.participation.items()
     }
     if options.json:
         found = {name: report.as_dict() for name, report in reports.items()}

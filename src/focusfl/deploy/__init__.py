@@ -1,3 +1,3 @@
 """Flower's processes on this machine, and the folder of an app for several."""
 
-SCENE = "deployed"  # the participation of a deployment: whoever was there
+SCENARIO = "deployed"  # the participation of a deployment: whoever was there

@@ -34,7 +34,9 @@ class Lossy(Grid):
         # Asked for again, the SuperLink says that a reply is not there any more: so it
         # does of one that is lost, but one that is held back is still on its way.
         here = {message.metadata.reply_to_message_id for _, message in self._held}
-        self._held = [held for held in self._held if held[0] > self._round]
+        self._held = [
+            eval_data for eval_data in self._held if eval_data[0] > self._round
+        ]
         for message in self._grid.pull_messages(set(message_ids) - here):
             due += self._tamper(message)
         return due

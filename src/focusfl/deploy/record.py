@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.algorithms import ALGORITHMS
-from focusfl.deploy import SCENE
+from focusfl.deploy import SCENARIO
 from focusfl.engines.flower import events as happened
 from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol.format import paths
@@ -127,8 +127,8 @@ def _save(
         **metrics,
     }
     row = _row(job, end, {**spent, **metrics}, rounds, float(seconds.sum()), state)
-    manifest = _manifest(job, events, {SCENE: _shares(pairs, counts, clients)})
-    results.save(folder, manifest, [results.Run(row, curves)], {SCENE: pairs})
+    manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, clients)})
+    results.save(folder, manifest, [results.Run(row, curves)], {SCENARIO: pairs})
 
 
 def _row(
@@ -137,7 +137,7 @@ def _row(
 ) -> dict[str, Any]:  # fmt: skip
     """A run's line of the table, in the words of a study."""
     from focusfl.engines.result import Result
-    from focusfl.experiment.study import Cell
+    from focusfl.experiment.study import RunName, Seconds, make_run
     from focusfl.experiment.summary import summarise
     from focusfl.theory.prediction import Prediction
 
@@ -150,11 +150,12 @@ def _row(
         clients=state.get("clients"),
     )  # fmt: skip
     summary = summarise(result)
-    row = Cell(
-        SCENE, job.about.get("algorithm", _name(job)), job.local_steps,
-        job.about.get("seed", 0), result, summary, seconds, 0.0, Prediction(),
-        len(job.sites),
-    ).run().row  # fmt: skip
+    name = RunName(
+        SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
+        job.about.get("seed", 0),
+    )  # fmt: skip
+    took = Seconds(seconds)
+    row = make_run(name, result, summary, Prediction(), len(job.sites), took).row
     at = summary.rounds_to_target  # among the points
     row["rounds_to_target"] = None if at is None else int(rounds[at])
     if len(rounds) <= end["round"]:
@@ -171,7 +172,7 @@ def _row(
 
 
 def _manifest(
-    job: Job, events: Events, scenes: Mapping[str, Mapping[str, Any]]
+    job: Job, events: Events, scenarios: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     from focusfl.experiment.environment import environment
 
@@ -190,7 +191,7 @@ def _manifest(
             "num_clients": len(job.sites),
             "size": sum(np.size(leaf) for _, leaf in paths(job.params)),
         },
-        "scenes": scenes,
+        "scenarios": scenarios,
         "warnings": events[-1]["warnings"],
     }
 
@@ -208,7 +209,7 @@ def _shares(pairs: Pairs, counts: np.ndarray, clients: int) -> dict[str, Any]:
     rounds, who = pairs
     p = np.bincount(who, minlength=clients) / len(counts)
     q = np.bincount(who, 1 / counts[rounds], minlength=clients) / len(counts)
-    return {"kind": SCENE, "p": p.tolist(), "q": q.tolist()}
+    return {"kind": SCENARIO, "p": p.tolist(), "q": q.tolist()}
 
 
 def _name(job: Job) -> str:

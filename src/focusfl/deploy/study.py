@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from focusfl.checks import check_count
 from focusfl.core import Algorithm
-from focusfl.deploy import SCENE
+from focusfl.deploy import SCENARIO
 from focusfl.engines.protocol import files
 from focusfl.engines.spec import choose_lr
 from focusfl.experiment import config
@@ -57,12 +57,16 @@ class Deployed(NamedTuple):
         """The training, as its server app needs it."""
         from focusfl.engines.flower import Job
 
-        study, objective, held = self.study, self.problem.objective, self.problem.held
+        study, objective, eval_data = (
+            self.study,
+            self.problem.objective,
+            self.problem.eval_data,
+        )
         return Job(
             self.algorithm, self.problem.x0, self.sites, study.rounds, self.lr, folder,
             job=study.name, local_steps=self.local_steps,
             on_empty=study.on_empty,
-            evaluate=lambda x: objective.evaluate(x, held), wrap=wrap,
+            evaluate=lambda x: objective.evaluate(x, eval_data), wrap=wrap,
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
                 "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,
@@ -78,7 +82,7 @@ class Deployed(NamedTuple):
         return {
             **whole, "name": self.study.name, "lr": self.lr, "seed": self.seed,
             "local_steps": self.local_steps, "algorithms": {self.name: one},
-            "participation": {SCENE: {"kind": "full"}},
+            "participation": {SCENARIO: {"kind": "full"}},
         }  # fmt: skip
 
 
@@ -133,11 +137,13 @@ def _set_clients(source: Source, clients: int) -> None:
 
 def _set_participation(table: dict[str, Any]) -> None:
     """Let everybody take part: who does is found out."""
-    scenes = table.get("participation")
-    first = next(iter(scenes.values()), None) if isinstance(scenes, dict) else None
+    scenarios = table.get("participation")
+    first = (
+        next(iter(scenarios.values()), None) if isinstance(scenarios, dict) else None
+    )
     if isinstance(first, dict):
         own = {"lr": first["lr"]} if "lr" in first else {}
-        table["participation"] = {SCENE: {"kind": "full", **own}}
+        table["participation"] = {SCENARIO: {"kind": "full", **own}}
 
 
 def read(path: Path) -> Deployed:
@@ -152,13 +158,13 @@ def write(deployed: Deployed, path: Path) -> None:
 
 
 def _deployed(study: config.Study) -> Deployed:
-    name, contender = next(iter(study.algorithms.items()))
+    name, spec = next(iter(study.algorithms.items()))
     problem = study.problem
-    if contender.noise > 0:
-        problem = Noisy(problem, contender.noise)
-    algorithm = contender.algorithm
+    if spec.noise > 0:
+        problem = Noisy(problem, spec.noise)
+    algorithm = spec.algorithm
     steps = _only("local_steps", study.steps_of(name), name)
-    step_size = _only("lr", study.step_sizes(SCENE, name), name)
+    step_size = _only("lr", study.step_sizes(SCENARIO, name), name)
     lr, why = choose_lr(step_size, algorithm, problem, Full(), steps)
     return Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
 

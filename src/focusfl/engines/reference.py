@@ -89,11 +89,11 @@ def loop(
         lr=lr, local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty,
         array=array,
     )  # fmt: skip
-    held = tree.map(array, problem.held)
+    eval_data = tree.map(array, problem.eval_data)
 
     def evaluate(x: Tree) -> Row:
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
-            found = problem.objective.evaluate(x, held)
+            found = problem.objective.evaluate(x, eval_data)
             return {name: number(name, value) for name, value in found.items()}
 
     def due(done: int) -> bool:

@@ -26,7 +26,7 @@ Grid = tuple[StepSize, ...]
 
 
 @dataclass(frozen=True)
-class Contender:
+class AlgorithmSpec:
     """An algorithm of a study, with step sizes of its own if it wants them."""
 
     algorithm: Algorithm
@@ -36,7 +36,7 @@ class Contender:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class Scenario:
     """A participation model of a study, with step sizes of its own likewise."""
 
     participation: Participation
@@ -59,23 +59,23 @@ class Study:
     models: Models
     stop: Stop
     problem: Problem
-    participation: dict[str, Scene]
-    algorithms: dict[str, Contender]
+    participation: dict[str, Scenario]
+    algorithms: dict[str, AlgorithmSpec]
     source: dict = field(repr=False)  # the parsed TOML, saved with the results
 
-    def step_sizes(self, scene: str, name: str) -> Grid:
-        """What an algorithm runs at: its own, else the scene's, else everybody's."""
-        return self.algorithms[name].lrs or self.participation[scene].lrs or self.lrs
+    def step_sizes(self, scenario: str, name: str) -> Grid:
+        """What an algorithm runs at: its own, else the scenario's, else everybody's."""
+        return self.algorithms[name].lrs or self.participation[scenario].lrs or self.lrs
 
     def steps_of(self, name: str) -> tuple[int, ...]:
         """How many local steps an algorithm takes: its own number, or everybody's."""
         return self.algorithms[name].local_steps or self.local_steps
 
-    def one(self, scene: str, name: str) -> tuple[StepSize, int, int]:
+    def one(self, scenario: str, name: str) -> tuple[StepSize, int, int]:
         """Step size, local steps and seed, where only one of each can be used."""
         found = []
         for what, choices in (
-            ("lr", self.step_sizes(scene, name)),
+            ("lr", self.step_sizes(scenario, name)),
             ("local_steps", self.steps_of(name)),
             ("seed", self.seeds),
         ):
@@ -151,11 +151,11 @@ def _parsed(source: Source, name: str) -> Study:
         stop=_made(("stop",), Stop, said.stop),
         problem=problem,
         participation={
-            key: _scene(("participation", key), own, problem)
+            key: _scenario(("participation", key), own, problem)
             for key, own in said.participation.items()
         },
         algorithms={
-            key: _contender(("algorithms", key), own)
+            key: _algorithm(("algorithms", key), own)
             for key, own in said.algorithms.items()
         },
         source=table,
@@ -166,14 +166,14 @@ def _parsed(source: Source, name: str) -> Study:
 
 def _check_auto(study: Study) -> None:
     """Raise if a step size is to be chosen for an algorithm other than FOCUS."""
-    for scene, own in study.participation.items():
-        for name, contender in study.algorithms.items():
-            known = isinstance(contender.algorithm, Focus)
-            if known or "auto" not in study.step_sizes(scene, name):
+    for scenario, own in study.participation.items():
+        for name, spec in study.algorithms.items():
+            known = isinstance(spec.algorithm, Focus)
+            if known or "auto" not in study.step_sizes(scenario, name):
                 continue
             above = (
-                (("algorithms", name), contender.lrs),
-                (("participation", scene), own.lrs),
+                (("algorithms", name), spec.lrs),
+                (("participation", scenario), own.lrs),
             )
             path = next(((*path, "lr") for path, lrs in above if lrs), ("lr",))
             raise Wrong(
@@ -202,19 +202,21 @@ def _check_targets(study: Study) -> None:
         import jax
 
         with jax.enable_x64(problem.dtype == "float64"):
-            known = jax.eval_shape(problem.objective.evaluate, problem.x0, problem.held)
+            known = jax.eval_shape(
+                problem.objective.evaluate, problem.x0, problem.eval_data
+            )
         try:
             stop.targets(dict.fromkeys(known, 1.0))
         except ValueError as error:
             raise Wrong(("stop",), f"[stop]: {error}") from None
 
 
-def _contender(path: Path_, table: dict[str, Any]) -> Contender:
+def _algorithm(path: Path_, table: dict[str, Any]) -> AlgorithmSpec:
     published = table.get("as_published") is True
     kinds: Mapping[str, Callable] = AS_PUBLISHED if published else ALGORITHMS
-    model = partial(schema.contender, as_published=published)
+    model = partial(schema.algorithm, as_published=published)
     said = _said(path, table, kinds, model)
-    return Contender(
+    return AlgorithmSpec(
         _made(path, kinds[said.kind], said),
         _grid((*path, "lr"), said.lr),
         _grid((*path, "local_steps"), said.local_steps),
@@ -222,8 +224,8 @@ def _contender(path: Path_, table: dict[str, Any]) -> Contender:
     )
 
 
-def _scene(path: Path_, table: dict[str, Any], problem: Problem) -> Scene:
-    said = _said(path, table, PARTICIPATION, schema.scene)
+def _scenario(path: Path_, table: dict[str, Any], problem: Problem) -> Scenario:
+    said = _said(path, table, PARTICIPATION, schema.scenario)
     made_by, more = PARTICIPATION[said.kind], {}
     if said.by_rarity is not None:
         name = "w" if said.kind == "weighted" else "p"
@@ -233,13 +235,13 @@ def _scene(path: Path_, table: dict[str, Any], problem: Problem) -> Scene:
         law.check(problem.num_clients)
     except ValueError as error:
         raise Wrong(path, f"[{'.'.join(path)}]: {error}") from None
-    return Scene(law, _grid((*path, "lr"), said.lr))
+    return Scenario(law, _grid((*path, "lr"), said.lr))
 
 
 def _chances(path: Path_, table: dict[str, Any], problem: Problem) -> Any:
     """Chances that follow the data: who disagrees most with the optimum is rarest."""
     said = validate(schema.rarity(), table, path)
-    scores = problem.unusual
+    scores = problem.disagreement
     if scores is None:
         words = f"[{'.'.join(path)}] needs a problem whose optimum is known exactly."
         raise Wrong(path, words)

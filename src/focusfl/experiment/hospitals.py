@@ -21,7 +21,6 @@ from focusfl.data.hospitals import CENTERS, REGIONS
 from focusfl.experiment.config import STUDIES, Study, load
 from focusfl.experiment.environment import environment
 from focusfl.experiment.study import Watch, run
-from focusfl.experiment.summary import errors
 from focusfl.files import write
 from focusfl.problems import Cox, Logistic
 
@@ -95,18 +94,18 @@ def serve(splits: list[Split], watch: Watch | None = None) -> Outcome:
     for plan, test in splits:
         train = cast(Convex, plan.problem)
         judge = _Judge(train, test, plan.seeds[0])
-        for cell in run(plan, watch):
-            x = cell.result.x if cell.result.diverged_at is None else None
-            served += judge(cell.participation, cell.algorithm, x)
-            where = cell.participation, cell.algorithm
-            curves.setdefault(where, []).append(errors(cell.result)[1])
-        for scene, law in plan.participation.items():
-            served += judge(scene, OPTIMUM, train.optimum)
+        for one in run(plan, watch):
+            x = one.model if one.row["diverged_at"] is None else None
+            where = one.row["participation"], one.row["algorithm"]
+            served += judge(*where, x)
+            curves.setdefault(where, []).append(one.errors)
+        for scenario, law in plan.participation.items():
+            served += judge(scenario, OPTIMUM, train.optimum)
             p = law.participation.marginals(train.num_clients).p
             rare = int(np.argmin(p))
             if p[rare] < p.max():
                 called = f"{OPTIMUM} without {judge.names[rare]}"
-                served += judge(scene, called, _without(train, rare).optimum)
+                served += judge(scenario, called, _without(train, rare).optimum)
     stacked = {where: _stack(found) for where, found in curves.items()}
     return Outcome(splits[0].plan, len(splits), judge.names, served, stacked)
 
@@ -136,7 +135,7 @@ class _Judge:
     def names(self) -> tuple[str, ...]:
         return CENTERS if isinstance(self.train, Logistic) else REGIONS
 
-    def __call__(self, scene: str, name: str, x: Model | None) -> Iterator[Served]:
+    def __call__(self, scenario: str, name: str, x: Model | None) -> Iterator[Served]:
         """Judge a model, or none where the run has diverged."""
         best, error = self.train.optimum, float("inf")
         if x is not None:
@@ -147,7 +146,7 @@ class _Judge:
             found |= measures(self.test, i, y)
             if x is None:
                 found = dict.fromkeys(found, float("nan"))
-            yield Served(scene, name, self.seed, hospital, error, found)
+            yield Served(scenario, name, self.seed, hospital, error, found)
 
 
 def measures(problem: Convex, i: int, x: Model) -> dict[str, float]:

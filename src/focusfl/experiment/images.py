@@ -27,7 +27,7 @@ from focusfl.problems import vision
 
 NUM_CLIENTS, LOCAL_STEPS, LR, ROUNDS, SEED = 32, 3, 2e-3, 10_000, 66
 NAMES = ("focus", "fedavg", "fedau", "scaffold", "mifa")
-SCENES = ("bernoulli", "markov")
+SCENARIOS = ("bernoulli", "markov")
 EVERY = 100  # rounds between evaluations
 LAST = 10  # evaluations that a final accuracy is the mean of
 TUNE_ROUNDS = 1_000
@@ -74,17 +74,17 @@ def chances(seed: int = SEED) -> Float[np.ndarray, " clients"]:
     return np.concatenate([rng.uniform(0.1, 0.3, NUM_CLIENTS - 4), often])
 
 
-def participation(scene: str, seed: int) -> Participation:
+def participation(scenario: str, seed: int) -> Participation:
     """Coins, or clients that stay on and off for four times as long as coins would."""
     p = chances(seed)
-    return Bernoulli(p) if scene == "bernoulli" else Markov(p, p / 4)
+    return Bernoulli(p) if scenario == "bernoulli" else Markov(p, p / 4)
 
 
 def reproduce(
     folder: Path,
     *,
     algorithms: tuple[str, ...] = NAMES,
-    scenes: tuple[str, ...] = ("bernoulli",),
+    scenarios: tuple[str, ...] = ("bernoulli",),
     rounds: int = ROUNDS,
     seeds: int = 1,
     tune: bool = False,
@@ -97,20 +97,20 @@ def reproduce(
     for name in algorithms:
         if name not in ALGORITHMS:
             raise ValueError(unknown("algorithm", name, ALGORITHMS))
-    for scene in scenes:
-        if scene not in SCENES:
-            raise ValueError(unknown("participation", scene, SCENES))
-    shelf = _Shelf(folder, progress)
+    for scenario in scenarios:
+        if scenario not in SCENARIOS:
+            raise ValueError(unknown("participation", scenario, SCENARIOS))
+    cache = _Shelf(folder, progress)
     for seed in range(SEED, SEED + seeds):
-        for scene in scenes:
+        for scenario in scenarios:
             for name in algorithms:
-                run = Run(scene, name, "paper", LR, seed, rounds, compute_dtype)
-                paper = shelf.get(run)
+                run = Run(scenario, name, "paper", LR, seed, rounds, compute_dtype)
+                paper = cache.get(run)
                 yield paper
                 if tune:
-                    tuned = run._replace(step="tuned", lr=_tuned(shelf, run))
+                    tuned = run._replace(step="tuned", lr=_tuned(cache, run))
                     same = tuned.lr == run.lr
-                    yield paper._replace(run=tuned) if same else shelf.get(tuned)
+                    yield paper._replace(run=tuned) if same else cache.get(tuned)
 
 
 def counts(seed: int = SEED) -> Int[np.ndarray, "clients classes"]:
@@ -120,13 +120,13 @@ def counts(seed: int = SEED) -> Int[np.ndarray, "clients classes"]:
     return np.stack([np.bincount(y, minlength=vision.CLASSES) for y in own])
 
 
-def _tuned(shelf: "_Shelf", run: Run) -> float:
+def _tuned(cache: "_Shelf", run: Run) -> float:
     """Double the step, or halve it, as long as short runs gain by it."""
     best = LR
 
     def gain(lr: float) -> float:
         short = min(TUNE_ROUNDS, run.rounds)
-        return shelf.get(run._replace(step="tuning", lr=lr, rounds=short)).final
+        return cache.get(run._replace(step="tuning", lr=lr, rounds=short)).final
 
     for factor in (2.0, 0.5):
         while gain(best * factor) > gain(best):

@@ -8,12 +8,13 @@ import numpy as np
 from focusfl.checks import unknown
 from focusfl.engines.result import Result
 from focusfl.experiment.config import STUDIES, Study
-from focusfl.experiment.study import Cell, Watch, expected, side_by_side
+from focusfl.experiment.results import Run
+from focusfl.experiment.study import RunName, Watch, expected, make_run, side_by_side
 from focusfl.experiment.summary import summarise
 from focusfl.theory.prediction import predict
 
 NAMES = ("ridge", "ridge-public-code", "quadratics")
-FIGURE = ("full", "uniform", "weighted")  # the scenes of the paper's figure
+FIGURE = ("full", "uniform", "weighted")  # the scenarios of the paper's figure
 GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # step sizes tried, times that of the study
 
 
@@ -24,19 +25,19 @@ def path(name: str):
     return STUDIES / f"{name}.toml"
 
 
-def tuned(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
-    """Run every algorithm at the best step of a grid, in the scenes of the figure."""
+def tuned(study: Study, watch: Watch | None = None) -> Iterator[Run]:
+    """Run every algorithm at the best step of a grid, in the figure's scenarios."""
     from focusfl.engines.simulator.api import sweep
 
-    def one(where: tuple[str, str]) -> Cell:
-        scene, name = where
-        lr, local_steps, seed = study.one(scene, name)
+    def one(where: tuple[str, str]) -> Run:
+        scenario, name = where
+        lr, local_steps, seed = study.one(scenario, name)
         if isinstance(lr, str):
             raise ValueError(
                 f"a step size to tune around must be a number; got {lr!r}."
             )
         algorithm = study.algorithms[name].algorithm
-        law = study.participation[scene].participation
+        law = study.participation[scenario].participation
         results = sweep(
             algorithm,
             study.problem,
@@ -46,28 +47,26 @@ def tuned(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
             local_steps=local_steps,
             seed=seed,
             throw=None,  # a step that breaks is not the best
-            progress=watch(scene, name) if watch else None,
+            progress=watch(scenario, name) if watch else None,
         )
         best = min(results, key=partial(_merit, study.rounds))
         theory = predict(
             algorithm, study.problem, law, lr=best.lr, local_steps=local_steps
         )
         summary = summarise(best, expected(theory, study.problem))
-        return Cell(
-            scene, name, local_steps, seed, best, summary, 0.0, 0.0, theory,
-            study.problem.num_clients,
-        )  # fmt: skip
+        called = RunName(scenario, name, local_steps, seed)
+        return make_run(called, best, summary, theory, study.problem.num_clients)
 
     return side_by_side(one, fair(study))
 
 
 def fair(study: Study) -> list[tuple[str, str]]:
-    """The cells to tune: those of the figure, as they are, with exact gradients."""
+    """The runs to tune: those of the figure, as they are, with exact gradients."""
     return [
-        (scene, name)
-        for scene in study.participation
+        (scenario, name)
+        for scenario in study.participation
         for name in study.algorithms
-        if scene in FIGURE
+        if scenario in FIGURE
         and not study.source["algorithms"][name].get("as_published")
         and not study.algorithms[name].noise
     ]

@@ -2,8 +2,8 @@
 
 manifest.json            the study, the machine, and a row for every run
 results.parquet          every curve, tidy: a row per run and evaluated round
-participation.parquet    who took part: a row per scene, round and client
-cells/KEY.parquet        a finished run, by its content
+participation.parquet    who took part: a row per scenario, round and client
+runs/KEY.parquet         finished runs, by their content
 models/RUN.safetensors   its last model, or those of all rounds
 """
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-FORMAT = 2  # 1 repeated the metrics of rounds that were not evaluated
+FORMAT = 3  # 2 had other words; 1 repeated metrics that were not evaluated
 MANIFEST, CURVES, PARTICIPATION = (
     "manifest.json", "results.parquet", "participation.parquet",
 )  # fmt: skip
 IDENTITY = ("participation", "algorithm", "lr", "local_steps", "seed")  # of a run
 AXES = ("round", "vectors_sent", "gradients", "seconds")  # all but the first summed up
-_ABOUT = b"focusfl"  # where a cell's file keeps its row
+_ABOUT = b"focusfl"  # where a file of runs keeps their rows
 
 Columns = Mapping[str, np.ndarray]
 Participants = tuple[np.ndarray, np.ndarray]  # rounds and clients, one entry for each
@@ -49,8 +49,16 @@ class Run:
         return [name for name in self.curves if name not in AXES]
 
     @property
+    def errors(self) -> np.ndarray:
+        """What it is judged by: distances to x*, or gradients relative to the first."""
+        if "distance" in self.curves:
+            return self.curves["distance"]
+        norms = self.curves["grad_norm"]
+        return norms / (norms[0] or 1.0)
+
+    @property
     def title(self) -> str:
-        """The name of the run among those of one scene and one seed."""
+        """The name of the run among those of one scenario and one seed."""
         return str(self.row["algorithm"])
 
 
@@ -61,7 +69,7 @@ class Results:
     folder: Path
     manifest: dict[str, Any]
     runs: list[Run]
-    participants: dict[str, Participants]  # by scene, for the first seed
+    participants: dict[str, Participants]  # by scenario, for the first seed
 
 
 def write_runs(path: Path, runs: list[Run]) -> None:
@@ -135,23 +143,23 @@ def save(
 
     files = [folder / CURVES, folder / PARTICIPATION, folder / MANIFEST]
     write_runs(files[0], runs)
-    scenes = [
-        pa.repeat(scene, len(rounds)).dictionary_encode()
-        for scene, (rounds, _) in participants.items()
+    scenarios = [
+        pa.repeat(scenario, len(rounds)).dictionary_encode()
+        for scenario, (rounds, _) in participants.items()
     ]
     rounds, clients = (
         np.concatenate([own[k] for own in participants.values()]) for k in range(2)
     )
     present = pa.table(
         {
-            "participation": pa.chunked_array(scenes).unify_dictionaries(),
+            "participation": pa.chunked_array(scenarios).unify_dictionaries(),
             "round": rounds.astype(np.int32),
             "client": clients.astype(np.int32),
         }
     )
     with renamed(files[1]) as part:
         pq.write_table(present, part, compression="zstd")
-    whole = {"format": FORMAT, **manifest, "cells": [run.row for run in runs]}
+    whole = {"format": FORMAT, **manifest, "runs": [run.row for run in runs]}
     with renamed(files[2]) as part:
         part.write_text(json.dumps(whole, indent=2))
     return files
@@ -164,9 +172,9 @@ def read(folder: Path) -> Results:
     manifest, runs = _manifest(folder), read_runs(folder / CURVES)
     present = _columns(pq.read_table(folder / PARTICIPATION))
     participants = {}
-    for scene in manifest["scenes"]:
-        here = present["participation"] == scene
-        participants[scene] = present["round"][here], present["client"][here]
+    for scenario in manifest["scenarios"]:
+        here = present["participation"] == scenario
+        participants[scenario] = present["round"][here], present["client"][here]
     return Results(folder, manifest, runs, participants)
 
 
@@ -197,14 +205,14 @@ def load_model(path: str | Path, **run: Any) -> Tree:
         return read_model(path)
     if strange := set(run) - set(IDENTITY):
         raise ValueError(unknown("property of a run", min(strange), IDENTITY))
-    cells = [
+    found = [
         row
-        for row in _manifest(path)["cells"]
+        for row in _manifest(path)["runs"]
         if all(row[name] == value for name, value in run.items())
     ]
-    saved = [row for row in cells if row.get("model")]
+    saved = [row for row in found if row.get("model")]
     if len(saved) != 1:
-        what = f"{len(saved)} runs" if cells else "no run"
+        what = f"{len(saved)} runs" if found else "no run"
         told = {name: sorted({str(row[name]) for row in saved}) for name in IDENTITY}
         choices = [f"{k}: {', '.join(v)}" for k, v in told.items() if len(v) > 1]
         hint = f" Choose by {'; '.join(choices)}." if choices else ""

@@ -159,13 +159,13 @@ def problem(kind: str) -> type[Strict]:
 
 
 @cache
-def scene(kind: str) -> type[Strict]:
+def scenario(kind: str) -> type[Strict]:
     own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
     return _model(kind, PARTICIPATION[kind], own, optional=("p", "w"))
 
 
 @cache
-def contender(kind: str, as_published: bool) -> type[Strict]:
+def algorithm(kind: str, as_published: bool) -> type[Strict]:
     kinds: Mapping[str, Callable] = AS_PUBLISHED if as_published else ALGORITHMS
     own = {
         "lr": (StepSizes | None, None),
@@ -233,10 +233,10 @@ def json_schema() -> dict[str, Any]:
         return [{"$ref": f"#/$defs/{section}.{m.__name__}"} for m in models]
 
     problems = named("problem", [problem(kind) for kind in PROBLEMS])
-    scenes = named("participation", [scene(kind) for kind in PARTICIPATION])
-    players = named("algorithms", [contender(kind, False) for kind in ALGORITHMS])
+    scenarios = named("participation", [scenario(kind) for kind in PARTICIPATION])
+    players = named("algorithms", [algorithm(kind, False) for kind in ALGORITHMS])
     schema["properties"]["problem"] = {"anyOf": problems}
-    for section, refs in (("participation", scenes), ("algorithms", players)):
+    for section, refs in (("participation", scenarios), ("algorithms", players)):
         schema["properties"][section] = {
             "type": "object",
             "minProperties": 1,

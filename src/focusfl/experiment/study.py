@@ -1,11 +1,11 @@
-"""Run a study: its cells, those that can share a compiled program side by side."""
+"""Run a study: runs that can share a compiled program, side by side."""
 
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,13 +21,13 @@ from focusfl.experiment.verdict import Expected
 from focusfl.problems import Noisy, Problem
 from focusfl.theory.prediction import Prediction, predict
 
-Watch = Callable[[str, str], Progress]  # by scene and what runs in it
+Watch = Callable[[str, str], Progress]  # by scenario and what runs in it
 T = TypeVar("T")
 
 FEW = min(4, os.cpu_count() or 1)  # threads
 
 
-class Batch(NamedTuple):
+class RunGroup(NamedTuple):
     """Runs that differ in step size and seed alone: they share a compiled program."""
 
     participation: str
@@ -47,107 +47,120 @@ class Batch(NamedTuple):
         return " · ".join([self.algorithm, *several])
 
 
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """One run of a study: who ran, under which participation, and what came out."""
+class RunName(NamedTuple):
+    """Which run of a study: with its step size, what tells it from all others."""
 
     participation: str
     algorithm: str
     local_steps: int
     seed: int
-    result: Result
-    summary: Summary
-    seconds: float
-    compile_seconds: float
-    theory: Prediction
-    num_clients: int
-
-    def run(self) -> Run:
-        """What is kept of it."""
-        result, metrics = self.result, self.result.metrics
-        totals = {
-            "vectors_sent": np.cumsum(metrics["down"] + metrics["up"]),
-            "gradients": np.cumsum(metrics["gradients"]),
-        }
-        rounds, kept = len(metrics["down"]) - 1, result.evaluated
-        running = max(self.seconds - self.compile_seconds, 0.0)
-        row = {
-            "participation": self.participation,
-            "algorithm": self.algorithm,
-            "lr": result.lr,
-            "why_lr": result.why_lr,
-            "local_steps": self.local_steps,
-            "seed": self.seed,
-            "rounds": rounds,
-            "measure": errors(result)[0],
-            **self.summary._asdict(),
-            **{name: float(total[-1]) for name, total in totals.items()},
-            "tracking_gap": tracking_gap(result),
-            "grad_norm": float(metrics["grad_norm"][-1])
-            if "grad_norm" in metrics
-            else None,
-            "tracker_norm": tracker_norm(result.server, self.num_clients),
-            "seconds": round(self.seconds, 4),
-            "compile_seconds": round(self.compile_seconds, 4),
-            "theory": self.theory._asdict(),
-        }
-        own = {k: v for k, v in metrics.items() if k not in COSTS}
-        seconds = np.linspace(0.0, running, rounds + 1)
-        curves = {"round": np.arange(rounds + 1), **totals, "seconds": seconds, **own}
-        # Axes are summed over all rounds; a point is a round that was evaluated.
-        model = result.x if result.trajectory is None else result.trajectory
-        return Run(row, {name: values[kept] for name, values in curves.items()}, model)
 
 
-def batches(study: Study) -> list[Batch]:
+class Seconds(NamedTuple):
+    """How long a run took, and how much of that was compiling."""
+
+    all: float = 0.0
+    compiling: float = 0.0
+
+
+NO_TIME = Seconds()
+
+
+def make_run(
+    name: RunName,
+    result: Result,
+    summary: Summary,
+    theory: Prediction,
+    num_clients: int,
+    seconds: Seconds = NO_TIME,
+) -> Run:
+    """What a study keeps of a result: a row of the table, and curves by round."""
+    metrics = result.metrics
+    totals = {
+        "vectors_sent": np.cumsum(metrics["down"] + metrics["up"]),
+        "gradients": np.cumsum(metrics["gradients"]),
+    }
+    rounds, evaluated = len(metrics["down"]) - 1, result.evaluated
+    gradient = metrics.get("grad_norm")
+    row = {
+        "participation": name.participation,
+        "algorithm": name.algorithm,
+        "lr": result.lr,
+        "why_lr": result.why_lr,
+        "local_steps": name.local_steps,
+        "seed": name.seed,
+        "rounds": rounds,
+        "measure": errors(result)[0],
+        **summary._asdict(),
+        **{total: float(values[-1]) for total, values in totals.items()},
+        "tracking_gap": tracking_gap(result),
+        "grad_norm": None if gradient is None else float(gradient[-1]),
+        "tracker_norm": tracker_norm(result.server, num_clients),
+        "seconds": round(seconds.all, 4),
+        "compile_seconds": round(seconds.compiling, 4),
+        "theory": theory._asdict(),
+    }
+    curves = {
+        "round": np.arange(rounds + 1),
+        **totals,
+        "seconds": np.linspace(
+            0.0, max(seconds.all - seconds.compiling, 0.0), rounds + 1
+        ),
+        **{k: v for k, v in metrics.items() if k not in COSTS},
+    }
+    model = result.x if result.trajectory is None else result.trajectory
+    return Run(row, {k: values[evaluated] for k, values in curves.items()}, model)
+
+
+def run_groups(study: Study) -> list[RunGroup]:
     """All that is to run, in order."""
     return [
-        Batch(scene, name, steps, study.step_sizes(scene, name), study.seeds)
-        for scene in study.participation
+        RunGroup(scenario, name, steps, study.step_sizes(scenario, name), study.seeds)
+        for scenario in study.participation
         for name in study.algorithms
         for steps in study.steps_of(name)
     ]
 
 
-def total_rounds(study: Study, todo: Iterable[Batch] | None = None) -> int:
+def total_rounds(study: Study, todo: Iterable[RunGroup] | None = None) -> int:
     """How far a bar that shows the progress of a study has to go."""
-    return study.rounds * len(batches(study) if todo is None else list(todo))
+    return study.rounds * len(run_groups(study) if todo is None else list(todo))
 
 
-def run(study: Study, watch: Watch | None = None) -> Iterator[Cell]:
-    """Run every cell, yielding as they end, in order."""
+def run(study: Study, watch: Watch | None = None) -> Iterator[Run]:
+    """Run a study, yielding runs as they end, in order."""
 
-    def one(batch: Batch) -> list[Cell]:
-        return carry_out(study, batch, watch)
+    def one(group: RunGroup) -> list[Run]:
+        return run_group(study, group, watch)
 
-    for cells in side_by_side(one, batches(study), threads(study)):
-        yield from cells
+    for runs in side_by_side(one, run_groups(study), threads(study)):
+        yield from runs
 
 
-def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Cell]:
-    """Run a batch, side by side if that fits: seed by seed, each at every step size."""
+def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list[Run]:
+    """Run a group, side by side if that fits: seed by seed, each at every step size."""
     from focusfl.engines.simulator.api import sweep
     from focusfl.engines.simulator.memory import DoesNotFit
 
-    contender = study.algorithms[batch.algorithm]
-    problem = problem_of(study, batch.algorithm)
-    law = study.participation[batch.participation].participation
+    spec = study.algorithms[group.algorithm]
+    problem = problem_of(study, group.algorithm)
+    law = study.participation[group.participation].participation
     chosen = [
-        choose_lr(lr, contender.algorithm, problem, law, batch.local_steps)
-        for lr in batch.lrs
+        choose_lr(lr, spec.algorithm, problem, law, group.local_steps)
+        for lr in group.lrs
     ]
-    tell = watch(batch.participation, batch.title) if watch else None
+    tell = watch(group.participation, group.title) if watch else None
     compiled, start = _compiling(), time.perf_counter()
 
     def together(seeds: Sequence[int], lrs: Sequence[float]) -> list[Result]:
         try:
             return sweep(
-                contender.algorithm,
+                spec.algorithm,
                 problem,
                 law,
                 lrs=lrs,
                 rounds=study.rounds,
-                local_steps=batch.local_steps,
+                local_steps=group.local_steps,
                 seed=seeds,
                 on_empty=study.on_empty,
                 every=study.every,
@@ -165,29 +178,28 @@ def carry_out(study: Study, batch: Batch, watch: Watch | None = None) -> list[Ce
                 return [run for lr in lrs for run in together(seeds, [lr])]
             raise
 
-    results = together(batch.seeds, [lr for lr, _ in chosen])
+    results = together(group.seeds, [lr for lr, _ in chosen])
     share = len(results)
-    seconds = (time.perf_counter() - start) / share
-    compiled = (_compiling() - compiled) / share
+    seconds = Seconds(
+        (time.perf_counter() - start) / share, (_compiling() - compiled) / share
+    )
     known = [
         predict(
-            contender.algorithm, problem, law, lr=lr, local_steps=batch.local_steps,
-            noise=contender.noise,
+            spec.algorithm, problem, law, lr=lr, local_steps=group.local_steps,
+            noise=spec.noise,
         )
         for lr, _ in chosen
     ]  # fmt: skip
-    each = [(seed, k) for seed in batch.seeds for k in range(len(chosen))]
-    cells = []
+    each = [(seed, k) for seed in group.seeds for k in range(len(chosen))]
+    runs = []
     for (seed, k), whole in zip(each, results, strict=True):
+        name = RunName(group.participation, group.algorithm, group.local_steps, seed)
         result = replace(whole, why_lr=chosen[k][1])
-        cells.append(
-            Cell(
-                batch.participation, batch.algorithm, batch.local_steps, seed, result,
-                _summary(study, result, known[k], problem), seconds, compiled,
-                known[k], problem.num_clients,
-            )
-        )  # fmt: skip
-    return cells
+        summary = _summary(study, result, known[k], problem)
+        runs.append(
+            make_run(name, result, summary, known[k], problem.num_clients, seconds)
+        )
+    return runs
 
 
 def _summary(
@@ -213,7 +225,7 @@ def problem_of(study: Study, name: str) -> Problem:
 
 
 def threads(study: Study) -> int:
-    """How many batches may run at once; on several devices, which wait for each other,
+    """How many groups may run at once; on several devices, which wait for each other,
     two could wait for ever."""
     return 1 if study.devices else FEW
 

@@ -1,4 +1,4 @@
-"""Batches of a study, shared by a few threads or by processes."""
+"""Groups of runs of a study, shared by a few threads or by processes."""
 
 import multiprocessing
 import os
@@ -14,28 +14,28 @@ from focusfl.engines.spec import Progress
 from focusfl.experiment import config
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
-from focusfl.experiment.study import Batch, Watch, carry_out, threads
+from focusfl.experiment.study import RunGroup, Watch, run_group, threads
 
 TICK = 0.1  # seconds between two looks at what workers say
 
-Done = Iterator[tuple[Batch, list[Run]]]
+Done = Iterator[tuple[RunGroup, list[Run]]]
 
 
-def carried_out(
-    study: Study, todo: list[Batch], watch: Watch | None, workers: int
+def run_all(
+    study: Study, todo: list[RunGroup], watch: Watch | None, workers: int
 ) -> Done:
-    """Carry batches out, in so many processes, or in threads of this one if 0."""
+    """Run groups, in so many processes, or in threads of this one if 0."""
     if workers and todo:
         yield from _in_processes(study, todo, watch, workers)
         return
 
-    def one(batch: Batch) -> list[Run]:
-        return [cell.run() for cell in carry_out(study, batch, watch)]
+    def one(group: RunGroup) -> list[Run]:
+        return run_group(study, group, watch)
 
     # As they end, not in order: an interrupt must not lose what waits for its turn.
     pool = ThreadPoolExecutor(threads(study))
     try:
-        waiting = {pool.submit(one, batch): batch for batch in todo}
+        waiting = {pool.submit(one, group): group for group in todo}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
     finally:
@@ -43,7 +43,7 @@ def carried_out(
 
 
 def _in_processes(
-    study: Study, todo: list[Batch], watch: Watch | None, workers: int
+    study: Study, todo: list[RunGroup], watch: Watch | None, workers: int
 ) -> Done:
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
@@ -52,7 +52,7 @@ def _in_processes(
         pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, about)
         tell = _Teller(watch)
         try:
-            waiting = {pool.submit(_one, batch): batch for batch in todo}
+            waiting = {pool.submit(_one, group): group for group in todo}
             while waiting:
                 time.sleep(TICK)
                 tell(said)
@@ -67,22 +67,22 @@ def _in_processes(
 
 
 class _Teller:
-    """Passes on what workers say of their batches."""
+    """Passes on what workers say of their groups."""
 
     def __init__(self, watch: Watch | None):
         self._watch = watch
-        self._tell: dict[Batch, Progress] = {}
+        self._tell: dict[RunGroup, Progress] = {}
 
     def __call__(self, said: Any) -> None:
         while True:
             try:
-                batch, done, metrics = said.get_nowait()
+                group, done, metrics = said.get_nowait()
             except Empty:
                 return
-            if self._watch and batch not in self._tell:
-                self._tell[batch] = self._watch(batch.participation, batch.title)
+            if self._watch and group not in self._tell:
+                self._tell[group] = self._watch(group.participation, group.title)
             if self._watch:
-                self._tell[batch](done, metrics)
+                self._tell[group](done, metrics)
 
 
 _WORKER: dict[str, Any] = {}  # what this process works for
@@ -101,13 +101,13 @@ def _follow() -> None:
     os._exit(1)
 
 
-def _one(batch: Batch) -> list[Run]:
+def _one(group: RunGroup) -> list[Run]:
     def watch(*_: str) -> Progress:
-        _WORKER["said"].put((batch, 0, {}))  # it has begun, and will compile first
+        _WORKER["said"].put((group, 0, {}))  # it has begun, and will compile first
 
         def tell(done: int, metrics: Mapping[str, Any]) -> None:
-            _WORKER["said"].put((batch, done, dict(metrics)))
+            _WORKER["said"].put((group, done, dict(metrics)))
 
         return tell
 
-    return [cell.run() for cell in carry_out(_WORKER["study"], batch, watch)]
+    return run_group(_WORKER["study"], group, watch)

@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 
+from focusfl.deprecated import renamed_names
 from focusfl.problems.adapters import from_equinox, from_flax, rebuilt
 from focusfl.problems.cox import Cox
-from focusfl.problems.drawn import random_quadratic, ridge
 from focusfl.problems.logistic import Logistic
-from focusfl.problems.loss import Learned, from_loss
+from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
 from focusfl.problems.noisy import Noisy
-from focusfl.problems.nonconvex import Robust, Wavy, robust, wavy
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.quadratic import LeastSquares, Quadratic
+from focusfl.problems.robust import Robust, robust
+from focusfl.problems.synthetic import random_quadratic, ridge
 from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
+from focusfl.problems.wavy import Wavy, wavy
+
+__getattr__ = renamed_names(__name__, {"Learned": LossProblem})
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,
@@ -31,7 +35,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 __all__ = [
     "PROBLEMS",
     "Cox",
-    "Learned",
+    "LossProblem",
     "LeastSquares",
     "Logistic",
     "Noisy",

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
-from focusfl.problems.loss import Learned, LossFn, MetricsFn, from_loss
+from focusfl.problems.loss import LossFn, LossProblem, MetricsFn, from_loss
 from focusfl.tree import Tree
 
 
@@ -35,7 +35,7 @@ def from_flax(
     params: Tree | None = None,
     metrics_fn: MetricsFn | None = None,
     **options: Any,
-) -> Learned:
+) -> LossProblem:
     """Make a problem of an nnx module, or of a linen module and its `params`.
 
     Args:
@@ -44,7 +44,7 @@ def from_flax(
         client_data: one tree of arrays per client, samples along the first axis.
         params: of a linen module, what module.init(...)["params"] gave.
         metrics_fn: (module, samples) -> scalars, for evaluation.
-        options: of `from_loss`; batch_size and held must be given.
+        options: of `from_loss`; batch_size and eval_data must be given.
 
     Raises:
         ValueError: If the module has running statistics, or is none of Flax.
@@ -87,7 +87,7 @@ def from_equinox(
     *,
     metrics_fn: MetricsFn | None = None,
     **options: Any,
-) -> Learned:
+) -> LossProblem:
     """Make a problem of an Equinox model; options are those of `from_loss`.
 
     Its arrays of floating-point numbers are trained; all else stays as it is.
@@ -97,7 +97,7 @@ def from_equinox(
         loss_fn: (model, samples) -> the loss of each sample.
         client_data: one tree of arrays per client, samples along the first axis.
         metrics_fn: (model, samples) -> scalars, for evaluation.
-        options: of `from_loss`; batch_size and held must be given.
+        options: of `from_loss`; batch_size and eval_data must be given.
 
     Raises:
         ValueError: If the model is none of Equinox.
@@ -114,7 +114,7 @@ def from_equinox(
     return _problem(rebuild, params, loss_fn, client_data, metrics_fn, options)
 
 
-def rebuilt(problem: Learned, x: Tree) -> Any:
+def rebuilt(problem: LossProblem, x: Tree) -> Any:
     """Give the user's model with the parameters of a result; for linen, its apply."""
     calls = problem.mean_loss.loss_fn
     if not isinstance(calls, Calls):
@@ -122,7 +122,7 @@ def rebuilt(problem: Learned, x: Tree) -> Any:
     return calls.rebuild(x)
 
 
-def _problem(rebuild, params, loss_fn, client_data, metrics_fn, options) -> Learned:
+def _problem(rebuild, params, loss_fn, client_data, metrics_fn, options) -> LossProblem:
     metrics = metrics_fn and Calls(metrics_fn, rebuild)
     loss = Calls(loss_fn, rebuild)
     return from_loss(loss, params, client_data, metrics_fn=metrics, **options)

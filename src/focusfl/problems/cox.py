@@ -38,12 +38,12 @@ class PartialLikelihood(Objective):
         logs = top + total.__array_namespace__().log(total)
         return (data["w"] * logs).sum(-1) - data["died"] @ x
 
-    def evaluate(self, x, held):
-        grad = self.grad(x, held, None).mean(0)
-        error = x - held["optimum"]
+    def evaluate(self, x, eval_data):
+        grad = self.grad(x, eval_data, None).mean(0)
+        error = x - eval_data["optimum"]
         return {
-            "distance": (error @ error) ** 0.5 / held["unit"],
-            "loss": self.loss(x, held).mean() + self.penalty * (x @ x) / 2,
+            "distance": (error @ error) ** 0.5 / eval_data["unit"],
+            "loss": self.loss(x, eval_data).mean() + self.penalty * (x @ x) / 2,
             "grad_norm": (grad @ grad) ** 0.5,
         }
 
@@ -141,7 +141,7 @@ class Cox(Problem):
         return newton(grad, self._hessian, self.x0)
 
     @cached_property
-    def held(self):
+    def eval_data(self):
         unit = np.float64(np.linalg.norm(self.optimum) or 1.0)
         return {**self.data, "optimum": self.optimum, "unit": unit}
 
@@ -178,7 +178,7 @@ class Cox(Problem):
         return float(np.linalg.eigvalsh(self._hessian(self.optimum))[0])
 
     @cached_property
-    def unusual(self):
+    def disagreement(self):
         return np.linalg.norm(
             self.objective.grad(self.optimum, self.data, None), axis=1
         )

@@ -112,9 +112,9 @@ def check_loss(loss_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
         )
 
 
-def check_metrics(metrics_fn: Callable, x: Tree, held: Tree) -> None:
+def check_metrics(metrics_fn: Callable, x: Tree, eval_data: Tree) -> None:
     """Raise unless metrics are single numbers by name; nothing is computed."""
-    found = _shapes("metrics_fn", "held", metrics_fn, x, held)
+    found = _shapes("metrics_fn", "eval_data", metrics_fn, x, eval_data)
     if not isinstance(found, Mapping) or not found:
         raise ValueError(
             f"metrics_fn must give a dict of numbers by name; got {_form(found)}."

@@ -26,14 +26,14 @@ class LogisticLoss(Objective):
         del batch  # all data, every time
         return self._slopes(x, data) @ data["A"] + self.penalty * x
 
-    def evaluate(self, x, held):
-        grad = self.grad(x, held, None)
-        margin = self._margins(x, held)
+    def evaluate(self, x, eval_data):
+        grad = self.grad(x, eval_data, None)
+        margin = self._margins(x, eval_data)
         xp = margin.__array_namespace__()
-        loss = (abs(held["wb"]) * xp.logaddexp(0 * margin, -margin)).sum()
-        error = x - held["optimum"]
+        loss = (abs(eval_data["wb"]) * xp.logaddexp(0 * margin, -margin)).sum()
+        error = x - eval_data["optimum"]
         return {
-            "distance": (error @ error) ** 0.5 / held["unit"],
+            "distance": (error @ error) ** 0.5 / eval_data["unit"],
             "loss": loss + self.penalty * (x @ x) / 2,
             "grad_norm": (grad @ grad) ** 0.5,
         }
@@ -109,7 +109,7 @@ class Logistic(Problem):
         return newton(grad, self._hessian, self.x0)
 
     @cached_property
-    def held(self):
+    def eval_data(self):
         norm = np.linalg.norm(self.optimum)
         unit = np.float64(norm if norm > 0 else 1.0)
         return {**self._pooled, "optimum": self.optimum, "unit": unit}
@@ -144,7 +144,7 @@ class Logistic(Problem):
         return float(np.linalg.eigvalsh(self._hessian(self.optimum))[0])
 
     @cached_property
-    def unusual(self):
+    def disagreement(self):
         grads = [
             self.objective.grad(self.optimum, {"A": A, "wb": wb}, None)
             for A, wb in zip(self.A, self.data["wb"], strict=True)

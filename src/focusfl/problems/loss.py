@@ -11,6 +11,7 @@ from jaxtyping import Int
 from focusfl import data as room
 from focusfl import keys
 from focusfl.checks import check_count, check_one_of
+from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
 from focusfl.problems.problem import Objective, Problem
 from focusfl.tree import Tree
@@ -19,7 +20,6 @@ LossFn = Callable[[Tree, Tree], Any]  # (model, samples) -> the loss of each sam
 MetricsFn = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> scalars
 Augment = Callable[[Any, Tree], Tree]  # (key, samples) -> samples, changed at random
 
-LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
 SWAPS = 40  # rounds of the shuffle
 UNROLL = 4  # of them per turn of its loop
 
@@ -57,10 +57,7 @@ class MeanLoss(Objective):
         samples = jax.tree.map(lambda a: a[places], data["samples"])
         if self.augment is not None:
             samples = self.augment(keys.fold(batch.key, batch.number, 1), samples)
-        gradient: Any = jax.grad(loss)
-        if take_turns(x):
-            gradient = jax.custom_batching.sequential_vmap(gradient)
-        return gradient(x, samples, weights)
+        return jax.grad(loss)(x, samples, weights)
 
     def pick(self, batch, length):
         """The places of a batch in a client's data, and what each weighs in its mean.
@@ -87,31 +84,34 @@ class MeanLoss(Objective):
         # As floats of the model's width: a quotient of int32 is a float32.
         return places, there * per_epoch / (1.0 * length)
 
-    def evaluate(self, x, held):
+    def evaluate(self, x, eval_data):
         import jax
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
             x = self._lower(x)
             if self.metrics_fn is not None:
-                return self.metrics_fn(x, held)
-            return {"loss": self.loss_fn(x, held).mean()}
+                return self.metrics_fn(x, eval_data)
+            return {"loss": self.loss_fn(x, eval_data).mean()}
 
-    def check(self, x: Tree, samples: Tree, held: Tree) -> None:
+    def check(self, x: Tree, samples: Tree, eval_data: Tree) -> None:
         """Raise unless the functions fit the model and the samples."""
         import jax
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
             x = jax.eval_shape(self._lower, x)
-            batch, held = given.shapes(samples, self.batch_size), given.shapes(held)
+            batch, eval_data = (
+                given.shapes(samples, self.batch_size),
+                given.shapes(eval_data),
+            )
             if self.augment is not None:
                 given.check_augment(self.augment, batch)
                 key = jax.random.key(0)
                 batch = jax.eval_shape(self.augment, key, batch)
             given.check_loss(self.loss_fn, x, batch, "a batch")
             if self.metrics_fn is not None:
-                given.check_metrics(self.metrics_fn, x, held)
+                given.check_metrics(self.metrics_fn, x, eval_data)
             else:
-                given.check_loss(self.loss_fn, x, held, "held")
+                given.check_loss(self.loss_fn, x, eval_data, "eval_data")
 
     def _lower(self, x):
         import jax
@@ -122,7 +122,7 @@ class MeanLoss(Objective):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned(Problem):
+class LossProblem(Problem):
     """What `from_loss` makes: clients' samples side by side, padded to one length."""
 
     mean_loss: MeanLoss
@@ -145,7 +145,7 @@ class Learned(Problem):
         return {"samples": self.samples, "length": self.lengths}
 
     @property
-    def held(self):
+    def eval_data(self):
         return self.evaluated_on
 
     @property
@@ -153,19 +153,20 @@ class Learned(Problem):
         return self.params
 
 
+@renamed_argument("held", "eval_data")
 def from_loss(
     loss_fn: LossFn,
     params: Tree,
     client_data: Sequence[Tree],
     *,
     batch_size: int,
-    held: Tree,
+    eval_data: Tree,
     metrics_fn: MetricsFn | None = None,
     stream: str = "epochs",
     augment: Augment | None = None,
     dtype: str = "float32",
     compute_dtype: str | None = None,
-) -> Learned:
+) -> LossProblem:
     """Make a problem of any jax model.
 
     Args:
@@ -173,8 +174,8 @@ def from_loss(
         params: the model to start from, nested dicts of arrays.
         client_data: one tree of arrays per client, samples along the first axis.
         batch_size: samples of a gradient.
-        held: a tree of samples to evaluate on.
-        metrics_fn: (params, held) -> scalars; the mean loss if None.
+        eval_data: a tree of samples to evaluate on.
+        metrics_fn: (params, eval_data) -> scalars; the mean loss if None.
         stream: how a client walks its data: epochs, fixed_order or with_replacement.
         augment: (key, samples) -> samples, changed at random before a gradient.
         dtype: that the model is kept in, float32 or float64.
@@ -191,7 +192,10 @@ def from_loss(
     }.items():  # fmt: skip
         if function is not None or name == "loss_fn":
             given.check_function(name, function)
-    client_data, held = given.everybody(client_data), given.arrays("held", held)
+    client_data, eval_data = (
+        given.everybody(client_data),
+        given.arrays("eval_data", eval_data),
+    )
     lengths = [len(jax.tree.leaves(samples)[0]) for samples in client_data]
     least = int(np.argmin(lengths))
     if batch_size > lengths[least]:
@@ -201,12 +205,12 @@ def from_loss(
         )
     x0 = jax.tree.map(lambda a: np.asarray(a, dtype), given.arrays("params", params))
     loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype)
-    loss.check(x0, client_data[0], held)
+    loss.check(x0, client_data[0], eval_data)
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
     leaves, structure = jax.tree.flatten(pooled)
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
-    return Learned(loss, samples, np.array(lengths, np.int32), held, x0, dtype)
+    return LossProblem(loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype)
 
 
 def check_options(
@@ -225,21 +229,6 @@ def _compiled(objective: MeanLoss) -> Callable:
     import jax
 
     return jax.jit(objective._grad)
-
-
-def take_turns(x: Tree) -> bool:
-    """Whether clients work one by one: on a CPU a large model should stay in the cache,
-    and its products are faster so."""
-    import jax
-
-    return size(x) > LARGE and jax.default_backend() == "cpu"
-
-
-def size(x: Tree) -> int:
-    """Count the numbers in a model."""
-    import jax
-
-    return sum(leaf.size for leaf in jax.tree.leaves(x))
 
 
 def _shuffled(key: Any, places: Any, length: Any) -> Any:

@@ -10,43 +10,46 @@ import numpy as np
 
 from focusfl import keys
 from focusfl.checks import check_count, shown
+from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
-from focusfl.problems.loss import Learned, from_loss
+from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.tree import Tree
 
 
+@renamed_argument("held", "eval_data")
 def softmax(
-    client_data: Sequence[Tree], *, classes: int, held: Tree, **options: Any
-) -> Learned:
+    client_data: Sequence[Tree], *, classes: int, eval_data: Tree, **options: Any
+) -> LossProblem:
     """Make softmax regression, from zero; options are those of `from_loss`.
 
     Args:
         client_data: one dict per client: features x, (samples, ...), and labels y.
         classes: how many labels there are, 0 to classes - 1.
-        held: samples to evaluate on, likewise.
+        eval_data: samples to evaluate on, likewise.
         options: of `from_loss`; batch_size must be given.
 
     Raises:
         ValueError: If a label is not a whole number from 0 to classes - 1.
     """
-    return mlp(client_data, classes=classes, held=held, hidden=(), **options)
+    return mlp(client_data, classes=classes, eval_data=eval_data, hidden=(), **options)
 
 
+@renamed_argument("held", "eval_data")
 def mlp(
     client_data: Sequence[Tree],
     *,
     classes: int,
-    held: Tree,
+    eval_data: Tree,
     hidden: Sequence[int] = (64,),
     seed: int = 0,
     **options: Any,
-) -> Learned:
+) -> LossProblem:
     """Make dense layers of these hidden widths, with relu between them.
 
     Args:
         client_data: one dict per client: features x, (samples, ...), and labels y.
         classes: how many labels there are, 0 to classes - 1.
-        held: samples to evaluate on, likewise.
+        eval_data: samples to evaluate on, likewise.
         hidden: widths of the layers between.
         seed: of the weights to start from.
         options: of `from_loss`; batch_size must be given.
@@ -59,27 +62,30 @@ def mlp(
         raise ValueError(f"hidden must be a list of widths; got {shown(hidden)}.")
     for width in hidden:
         check_count("hidden widths", width)
-    client_data, held = given.everybody(client_data), given.arrays("held", held)
-    check_labels(client_data, held, classes)
-    wide = int(np.prod(np.shape(held["x"])[1:]))
+    client_data, eval_data = (
+        given.everybody(client_data),
+        given.arrays("eval_data", eval_data),
+    )
+    check_labels(client_data, eval_data, classes)
+    wide = int(np.prod(np.shape(eval_data["x"])[1:]))
     params = _dense([wide, *hidden, classes], seed)
     return from_loss(
-        _loss, params, client_data, held=held, metrics_fn=_metrics, **options
+        _loss, params, client_data, eval_data=eval_data, metrics_fn=_metrics, **options
     )
 
 
-def check_labels(client_data: Sequence[Tree], held: Tree, classes: int) -> None:
-    """Raise unless all have x like held's, and labels y from 0 to classes - 1."""
+def check_labels(client_data: Sequence[Tree], eval_data: Tree, classes: int) -> None:
+    """Raise unless all have x like eval_data's, and labels y from 0 to classes - 1."""
     everybody = {f"client {i}": samples for i, samples in enumerate(client_data)}
-    for who, samples in {"held": held, **everybody}.items():
+    for who, samples in {"eval_data": eval_data, **everybody}.items():
         if not isinstance(samples, Mapping) or not {"x", "y"} <= samples.keys():
             got = ", ".join(samples) if isinstance(samples, Mapping) else shown(samples)
             raise ValueError(f"{who} must be a dict with x and y; got {got}.")
         x, y = np.asarray(samples["x"]), np.asarray(samples["y"])
-        if x.shape[1:] != held["x"].shape[1:] or not x.ndim:
+        if x.shape[1:] != eval_data["x"].shape[1:] or not x.ndim:
             raise ValueError(
-                f"{who}: x must have features as held has, {held['x'].shape[1:]}; got "
-                f"shape {x.shape}."
+                f"{who}: x must have features as eval_data has, "
+                f"{eval_data['x'].shape[1:]}; got shape {x.shape}."
             )
         if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
             raise ValueError(
@@ -142,6 +148,6 @@ def _loss(params: Tree, samples: Tree) -> Any:
     return cross_entropy(_scores(params, samples["x"]), samples["y"])
 
 
-def _metrics(params: Tree, held: Tree) -> dict[str, Any]:
-    scores, y = _scores(params, held["x"]), held["y"]
+def _metrics(params: Tree, eval_data: Tree) -> dict[str, Any]:
+    scores, y = _scores(params, eval_data["x"]), eval_data["y"]
     return {"accuracy": accuracy(scores, y), "loss": cross_entropy(scores, y).mean()}

@@ -34,8 +34,8 @@ class NoisyObjective(Objective):
             noisy.append(leaf + self.scale * own)
         return jax.tree.unflatten(structure, noisy)
 
-    def evaluate(self, x, held):
-        return self.exact.evaluate(x, held)
+    def evaluate(self, x, eval_data):
+        return self.exact.evaluate(x, eval_data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class Noisy(Problem):
         return self.exact.data
 
     @property
-    def held(self):
-        return self.exact.held
+    def eval_data(self):
+        return self.exact.eval_data
 
     @property
     def x0(self):

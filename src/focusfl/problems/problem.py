@@ -1,6 +1,7 @@
 """What is minimised: F(x) = (1/N) sum of f_i(x), client i holding f_i."""
 
 import abc
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,8 +27,8 @@ class Objective(abc.ABC):
     def grad(self, x: Tree, data: Tree, batch: Any) -> Tree:
         """The gradient of one client's f, given that client's data."""
 
-    def enter(self, down: Tree, data: Tree) -> Tree:
-        """Write what comes from the server in the coordinates this client works in.
+    def to_local(self, down: Tree, data: Tree) -> Tree:
+        """What comes from the server, in the coordinates this client works in.
 
         Any orthogonal map will do: algorithms only combine trees linearly and cannot
         tell. Almost always: the same coordinates.
@@ -35,13 +36,13 @@ class Objective(abc.ABC):
         del data
         return down
 
-    def collect(self, ups: Tree, data: Tree) -> Tree:
+    def sum_to_model(self, ups: Tree, data: Tree) -> Tree:
         """Sum messages, leaves (slots, ...), in the coordinates of the model."""
         del data
         return tree.map(lambda a: a.sum(0), ups)
 
     @abc.abstractmethod
-    def evaluate(self, x: Tree, held: Tree) -> dict[str, Any]:
+    def evaluate(self, x: Tree, eval_data: Tree) -> dict[str, Any]:
         """Describe x by scalars: loss, grad_norm, distance if x* is known."""
 
 
@@ -110,14 +111,14 @@ class Problem(abc.ABC):
     def data(self) -> Tree:
         """Leaves (clients, ...): row i is what client i alone can see."""
 
-    def fast(self, local_steps: int) -> tuple[Objective, Tree]:
-        """An objective and data that mean the same and cost less in so many steps."""
+    def specialize(self, local_steps: int) -> tuple[Objective, Tree]:
+        """An equivalent objective, and its data, that costs less in so many steps."""
         del local_steps
         return self.objective, self.data
 
     @property
     @abc.abstractmethod
-    def held(self) -> Tree:
+    def eval_data(self) -> Tree:
         """What `evaluate` may look at."""
 
     @property
@@ -126,6 +127,13 @@ class Problem(abc.ABC):
         """The model to start from when the user names none."""
 
     @property
-    def unusual(self) -> Any:
+    def held(self) -> Tree:
+        """The old name of `eval_data`."""
+        words = "held is now called eval_data; the old name goes with the next release."
+        warnings.warn(words, DeprecationWarning, stacklevel=2)
+        return self.eval_data
+
+    @property
+    def disagreement(self) -> Any:
         """How much each client disagrees with x*; None where that is unknown."""
         return None

@@ -68,7 +68,7 @@ class _Quadratics(Problem):
         return self._mean_spectrum[1]
 
     @cached_property
-    def held(self):
+    def eval_data(self):
         hessian, linear, constant = self.mean
         norm = np.linalg.norm(self.optimum)
         return {
@@ -82,7 +82,7 @@ class _Quadratics(Problem):
         }
 
     @cached_property
-    def unusual(self) -> Float[np.ndarray, " clients"]:
+    def disagreement(self) -> Float[np.ndarray, " clients"]:
         """How far each client is from agreeing with x*: the norm of its gradient."""
 
         def norm(i: int) -> float:
@@ -102,7 +102,7 @@ class _Quadratics(Problem):
         h = (basis @ self.data["h"][..., None])[..., 0]
         return {"basis": basis, "values": values, "h": h}
 
-    def fast(self, local_steps):
+    def specialize(self, local_steps):
         small = len(self.mean[1]) <= EIGEN_DIM
         if local_steps > 2 and small and self.objective == Gram():
             return Diagonal(), self._eigen
@@ -117,12 +117,12 @@ class Gram(Objective):
         del batch  # all data, every time
         return data["H"] @ x - data["h"]
 
-    def evaluate(self, x, held):
-        grad = held["H"] @ x - held["h"]
-        error = x - held["optimum"]
+    def evaluate(self, x, eval_data):
+        grad = eval_data["H"] @ x - eval_data["h"]
+        error = x - eval_data["optimum"]
         return {
-            "distance": (error @ error) ** 0.5 / held["unit"],
-            "loss": x @ (grad - held["h"]) / 2 + held["c"],
+            "distance": (error @ error) ** 0.5 / eval_data["unit"],
+            "loss": x @ (grad - eval_data["h"]) / 2 + eval_data["c"],
             "grad_norm": (grad @ grad) ** 0.5,
         }
 
@@ -149,10 +149,10 @@ class Diagonal(Gram):
         del batch
         return data["values"] * x - data["h"]
 
-    def enter(self, down, data):
+    def to_local(self, down, data):
         return tree.map(lambda a: data["basis"] @ a if a.ndim else a, down)
 
-    def collect(self, ups, data):
+    def sum_to_model(self, ups, data):
         slots, _, dim = data["basis"].shape
         basis = data["basis"].reshape(slots * dim, dim)
         return tree.map(

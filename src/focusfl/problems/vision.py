@@ -6,7 +6,7 @@ import numpy as np
 
 from focusfl import data, keys
 from focusfl.checks import check_flag
-from focusfl.problems.loss import Learned, check_options, from_loss
+from focusfl.problems.loss import LossProblem, check_options, from_loss
 from focusfl.problems.models import accuracy, cross_entropy
 from focusfl.tree import Tree
 
@@ -93,7 +93,7 @@ def image_loss(params: Tree, samples: Tree) -> Any:
     return cross_entropy(_scores(params, samples), samples["y"])
 
 
-def image_metrics(params: Tree, held: Tree) -> dict[str, Any]:
+def image_metrics(params: Tree, eval_data: Tree) -> dict[str, Any]:
     """Accuracy and loss, some images at a time."""
     import jax
 
@@ -104,9 +104,9 @@ def image_metrics(params: Tree, held: Tree) -> dict[str, Any]:
             "loss": cross_entropy(scores, y).mean(),
         }
 
-    count = len(held["y"])
+    count = len(eval_data["y"])
     size = next(n for n in range(min(count, AT_ONCE), 0, -1) if count % n == 0)
-    parts = jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), held)
+    parts = jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), eval_data)
     return jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
 
 
@@ -124,7 +124,7 @@ def cifar10(
     compute_dtype: str | None = None,
     seed: int = 66,
     data_dir: str | None = None,
-) -> Learned:
+) -> LossProblem:
     """Deal CIFAR-10 out by a balanced Dirichlet law, as in the paper."""
     check_options(batch_size, stream, "float32", compute_dtype)
     check_flag("augment", augment)
@@ -138,7 +138,7 @@ def cifar10(
         cnn_params(seed),
         clients,
         batch_size=batch_size,
-        held={"x": images.test_x, "y": images.test_y},
+        eval_data={"x": images.test_x, "y": images.test_y},
         metrics_fn=image_metrics,
         stream=stream,
         augment=crop_and_flip if augment else None,

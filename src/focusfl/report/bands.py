@@ -90,7 +90,7 @@ def _evaluated(run: Run, metric: str) -> tuple[Run, Columns]:
 
 
 def relative(bands: list[Band], metric: str, axis: str) -> list[Band]:
-    """Bands of one scene against the best of them.
+    """Bands of one scenario against the best of them.
 
     The loss: above the lowest reached. The accuracy: minus the best at the same place
     of the axis. All else: divided by the best there.

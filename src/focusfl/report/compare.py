@@ -98,11 +98,11 @@ def as_dict(found: Comparison) -> dict[str, Any]:
 
 def _key(one: Group) -> tuple:
     # An error to the optimum and one of the gradient are not the same number.
-    return one.scene, one.algorithm, one.lr, one.local_steps, one.row["measure"]
+    return one.scenario, one.algorithm, one.lr, one.local_steps, one.row["measure"]
 
 
 def _name(one: Group) -> str:
-    return f"{one.scene} · {one.label}"
+    return f"{one.scenario} · {one.label}"
 
 
 def _changes(before: Group, after: Group) -> Iterator[Change]:
@@ -110,7 +110,9 @@ def _changes(before: Group, after: Group) -> Iterator[Change]:
         a, b = before.spread(what), after.spread(what)
         if a is not None and b is not None:
             word = _word(what, a, b)
-            yield Change(before.scene, before.algorithm, before.label, what, a, b, word)
+            yield Change(
+                before.scenario, before.algorithm, before.label, what, a, b, word
+            )
 
 
 def _word(what: str, a: Spread, b: Spread) -> str:

@@ -72,18 +72,18 @@ def table_csv(found: Results) -> str:
 
 
 def latex(found: Results) -> str:
-    """A booktabs table: medians with quartiles, the best of each scene in bold."""
-    scene, *table = (c for c in columns(grouped(found)) if c.name not in LEFT_OUT)
+    """A booktabs table: medians with quartiles, the best of each scenario in bold."""
+    scenario, *table = (c for c in columns(grouped(found)) if c.name not in LEFT_OUT)
     layout = "l" + "".join("r" if column.numeric else "l" for column in table)
-    best = {column.name: _best(scene, column) for column in table}
+    best = {column.name: _best(scenario, column) for column in table}
     lines = [
         "% Needs \\usepackage{booktabs}. Medians over seeds, quartiles in brackets.",
         f"\\begin{{tabular}}{{{layout}}}",
         "\\toprule",
-        _line([escaped(column.title) for column in (scene, *table)]),
+        _line([escaped(column.title) for column in (scenario, *table)]),
     ]
     before = None
-    for index, name in enumerate(scene.cells):
+    for index, name in enumerate(scenario.cells):
         if name != before:
             lines.append("\\midrule")
         cells = [
@@ -106,13 +106,15 @@ def _line(cells: list[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _best(scene: Column, column: Column) -> set[int]:
-    """The rows that are best in their scene; all that are exact are as good."""
+def _best(scenario: Column, column: Column) -> set[int]:
+    """The rows that are best in their scenario; all that are exact are as good."""
     if column.name not in BEST:
         return set()
     sign = -1 if NUMBERS[column.name].rising else 1
     found: dict[Any, dict[int, float]] = {}
-    for index, (name, cell) in enumerate(zip(scene.cells, column.cells, strict=True)):
+    for index, (name, cell) in enumerate(
+        zip(scenario.cells, column.cells, strict=True)
+    ):
         if isinstance(cell, Spread) and abs(cell.mid) < float("inf"):
             value = max(cell.mid, EXACT) if column.name == "error" else sign * cell.mid
             found.setdefault(name, {})[index] = value

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusfl.experiment.study import Cell
-from focusfl.experiment.summary import errors
+from focusfl.experiment.results import Run
 from focusfl.extras import missing
 from focusfl.files import write
 from focusfl.report.names import label, looks
@@ -38,31 +37,32 @@ def blank(**options: Any) -> "Figure":
     return Figure(**options)
 
 
-def convergence(cells: list[Cell], axes: tuple[str, ...] = ("rounds",)) -> "Figure":
+def convergence(runs: list[Run], axes: tuple[str, ...] = ("rounds",)) -> "Figure":
     """Draw relative error against rounds, or vectors sent; one row for each axis.
 
     Algorithms as published are dotted, in the colour of the algorithm itself.
     """
-    scenes = list(dict.fromkeys(cell.participation for cell in cells))
-    names = list(dict.fromkeys(cell.algorithm for cell in cells))
+    scenarios = list(dict.fromkeys(run.row["participation"] for run in runs))
+    names = list(dict.fromkeys(run.row["algorithm"] for run in runs))
     look = looks(names)
     crowd = len(names) > 4
     figure = blank(
-        figsize=(0.8 + 3.1 * len(scenes) + 1.9 * crowd, 0.4 + 3 * len(axes)),
+        figsize=(0.8 + 3.1 * len(scenarios) + 1.9 * crowd, 0.4 + 3 * len(axes)),
         layout="constrained",
     )
-    grid = figure.subplots(len(axes), len(scenes), sharey=True, squeeze=False)
+    grid = figure.subplots(len(axes), len(scenarios), sharey=True, squeeze=False)
     for row, axis in zip(grid, axes, strict=True):
-        for panel, scene in zip(row, scenes, strict=True):
-            for cell in (c for c in cells if c.participation == scene):
-                _curve(panel, cell, axis, look[cell.algorithm])
+        for panel, scenario in zip(row, scenarios, strict=True):
+            for run in runs:
+                if run.row["participation"] == scenario:
+                    _curve(panel, run, axis, look[run.row["algorithm"]])
             panel.set_yscale("log")
             panel.set_xlabel(axis)
             panel.grid(alpha=0.25, linewidth=0.6)
             panel.spines[["top", "right"]].set_visible(False)
-        row[0].set_ylabel(LABELS[errors(cells[0].result)[0]])
-    for panel, scene in zip(grid[0], scenes, strict=True):
-        panel.set_title(scene, fontsize=11)
+        row[0].set_ylabel(LABELS[runs[0].row["measure"]])
+    for panel, scenario in zip(grid[0], scenarios, strict=True):
+        panel.set_title(scenario, fontsize=11)
     if crowd:
         handles = {line.get_label(): line for p in grid[0] for line in p.get_lines()}
         shown = [label(name) for name in names]
@@ -73,15 +73,11 @@ def convergence(cells: list[Cell], axes: tuple[str, ...] = ("rounds",)) -> "Figu
     return figure
 
 
-def _curve(panel, cell: Cell, axis: str, look: dict[str, Any]) -> None:
-    curves = cell.run().curves  # by round: not all of them may have been evaluated
-    values = curves["distance"] if "distance" in curves else curves["grad_norm"]
-    if "distance" not in curves:
-        values = values / (values[0] or 1.0)
-    place = curves["vectors_sent" if axis == "vectors sent" else "round"]
-    distance = np.clip(values, FLOOR, CEILING)
-    panel.plot(place, distance, label=label(cell.algorithm), **look)
-    if cell.result.diverged_at is not None:
+def _curve(panel, run: Run, axis: str, look: dict[str, Any]) -> None:
+    place = run.curves["vectors_sent" if axis == "vectors sent" else "round"]
+    distance = np.clip(run.errors, FLOOR, CEILING)
+    panel.plot(place, distance, label=label(run.row["algorithm"]), **look)
+    if run.row["diverged_at"] is not None:
         panel.plot(place[-1], distance[-1], "x", color=look["color"], label="_")
 
 

@@ -1,16 +1,19 @@
-"""What a study found, a sentence for every scene: who is fastest, by how much."""
+"""What a study found, a sentence for every scenario: who is fastest, by how much."""
 
 import numpy as np
 
-from focusfl.report.groups import Group, bests, by_scene
+from focusfl.report.groups import Group, bests, by_scenario
 from focusfl.report.numbers import GOAL, NUMBERS, short
 
 FEW = 3  # that are named one by one
 
 
 def findings(groups: list[Group]) -> list[tuple[str, str]]:
-    """Each scene, and a sentence about it."""
-    return [(scene, _sentence(own)) for scene, own in by_scene(bests(groups)).items()]
+    """Each scenario, and a sentence about it."""
+    return [
+        (scenario, _sentence(own))
+        for scenario, own in by_scenario(bests(groups)).items()
+    ]
 
 
 def condition(groups: list[Group]) -> str:

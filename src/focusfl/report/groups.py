@@ -20,16 +20,16 @@ GAP = "suboptimality"  # of the loss above that of the optimum
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The runs of one algorithm in one scene, with one step size, over all seeds."""
+    """The runs of one algorithm in one scenario, with one step size, over all seeds."""
 
-    scene: str
+    scenario: str
     algorithm: str
     lr: float | None  # None: each run has chosen its own
     local_steps: int
     name: str  # for people, with its local steps where they vary
-    label: str  # with its step size, where that varies; the same in every scene
+    label: str  # with its step size, where that varies; the same in every scenario
     runs: list[Run]
-    best: bool = True  # of its algorithm and local steps, in its scene
+    best: bool = True  # of its algorithm and local steps, in its scenario
     short: str = ""  # its label where only the best steps are shown
 
     @property
@@ -94,35 +94,35 @@ def grouped(found: Results) -> list[Group]:
 def group_runs(runs: list[Run]) -> list[Group]:
     """Put together what differs in its seed alone; find the best of each grid."""
     by_key: dict[tuple, list[Run]] = {}
-    for scene in dict.fromkeys(run.row["participation"] for run in runs):
+    for scenario in dict.fromkeys(run.row["participation"] for run in runs):
         for run in runs:
-            if run.row["participation"] == scene:
+            if run.row["participation"] == scenario:
                 by_key.setdefault(_key(run.row), []).append(run)
-    # A label says what varies within a scene: between scenes the panels do.
+    # A label says what varies within a scenario: between scenarios the panels do.
     steps, counts = _varying(by_key, 2), _varying(by_key, 3)
     groups = []
-    for (scene, name, lr, local_steps), own in by_key.items():
+    for (scenario, name, lr, local_steps), own in by_key.items():
         count = [f"{local_steps} step{'s' * (local_steps != 1)}"] * (name in counts)
         both = [_lr(lr)] * (name in steps) + count
         labels = _called(name, count), _called(name, both)
-        groups.append(Group(scene, name, lr, local_steps, *labels, own))
+        groups.append(Group(scenario, name, lr, local_steps, *labels, own))
     return _with_best(groups)
 
 
 def _with_best(groups: list[Group]) -> list[Group]:
-    """Mark the best step of every grid; name it where it is the same in every scene."""
+    """Mark the best step of every grid; name it where all scenarios have the same."""
     grids: dict[tuple, dict[str, list[Group]]] = {}
     for one in groups:
-        scenes = grids.setdefault((one.algorithm, one.local_steps), {})
-        scenes.setdefault(one.scene, []).append(one)
+        scenarios = grids.setdefault((one.algorithm, one.local_steps), {})
+        scenarios.setdefault(one.scenario, []).append(one)
     found = {}
-    for scenes in grids.values():
-        best = [min(own, key=lambda one: one.score) for own in scenes.values()]
-        many = max(map(len, scenes.values()))
+    for scenarios in grids.values():
+        best = [min(own, key=lambda one: one.score) for own in scenarios.values()]
+        many = max(map(len, scenarios.values()))
         called = best[0].label  # which names the step, if there are several
         if many > 1 and len({one.lr for one in best}) > 1:
             called = f"{best[0].name}, best of {many} lr"
-        for one in (one for own in scenes.values() for one in own):
+        for one in (one for own in scenarios.values() for one in own):
             found[id(one)] = replace(one, best=one in best, short=called)
     return [found[id(one)] for one in groups]
 
@@ -150,7 +150,7 @@ def _key(row: Mapping[str, Any]) -> tuple:
 
 
 def _varying(keys: Iterable[tuple], which: int) -> set[str]:
-    """The algorithms of which some scene has several values in this place."""
+    """The algorithms of which some scenario has several values in this place."""
     seen: dict[tuple, set] = {}
     for key in keys:
         seen.setdefault(key[:2], set()).add(key[which])
@@ -165,21 +165,21 @@ def study_names(studies: list[Results]) -> list[str]:
     return [str(found.folder) for found in studies]
 
 
-def by_scene(groups: Iterable[Group]) -> dict[str, list[Group]]:
-    """The groups of every scene."""
+def by_scenario(groups: Iterable[Group]) -> dict[str, list[Group]]:
+    """The groups of every scenario."""
     found: dict[str, list[Group]] = {}
     for one in groups:
-        found.setdefault(one.scene, []).append(one)
+        found.setdefault(one.scenario, []).append(one)
     return found
 
 
 def bests(groups: Iterable[Group]) -> list[Group]:
-    """The best step of each algorithm and number of local steps, in each scene."""
+    """The best step of each algorithm and number of local steps, in each scenario."""
     return [one for one in groups if one.best]
 
 
 def by_step(groups: Iterable[Group]) -> dict[str, list[Group]]:
-    """The groups of one scene that form a grid of step sizes, each grid in order."""
+    """The groups of one scenario that form a grid of step sizes, each grid in order."""
     found: dict[str, list[Group]] = {}
     for one in groups:
         if one.lr is not None:

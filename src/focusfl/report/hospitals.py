@@ -28,17 +28,17 @@ class Table(NamedTuple):
 
 
 def tables(outcome: Outcome) -> list[Table]:
-    """All measures in the first scene, and the loss in training in the others."""
+    """All measures in the first scenario, and the loss in training in the others."""
     first, *others = outcome.plan.participation
     shown = [(first, what) for what in outcome.served[0].measures]
-    shown += [(scene, TRAINING) for scene in others]
-    return [_table(outcome, scene, what) for scene, what in shown]
+    shown += [(scenario, TRAINING) for scenario in others]
+    return [_table(outcome, scenario, what) for scenario, what in shown]
 
 
-def _table(outcome: Outcome, scene: str, what: str) -> Table:
-    served = [one for one in outcome.served if one.participation == scene]
+def _table(outcome: Outcome, scenario: str, what: str) -> Table:
+    served = [one for one in outcome.served if one.participation == scenario]
     names = dict.fromkeys([OPTIMUM, *(one.algorithm for one in served)])
-    found = _found(outcome, scene, what)
+    found = _found(outcome, scenario, what)
     rows = []
     for name in names:
         error = np.median([one.error for one in served if one.algorithm == name])
@@ -48,7 +48,7 @@ def _table(outcome: Outcome, scene: str, what: str) -> Table:
         ]
         shown = "∞" if np.isinf(error) else f"{error:.0e}" if error else "–"
         rows.append((label(name), shown, *entries))
-    title = f"{scene}: {_called(what)}, seeds: {outcome.seeds}"
+    title = f"{scenario}: {_called(what)}, seeds: {outcome.seeds}"
     return Table(title, ("model", "error", *outcome.hospitals), rows)
 
 
@@ -77,15 +77,15 @@ def markdown(outcome: Outcome) -> str:
 
 
 def figure(outcome: Outcome) -> "Figure":
-    """Draw, for the first scene, errors over rounds and what hospitals get."""
-    scene = next(iter(outcome.plan.participation))
+    """Draw, for the first scenario, errors over rounds and what hospitals get."""
+    scenario = next(iter(outcome.plan.participation))
     score = list(outcome.served[0].measures)[2]
     names = list(outcome.plan.algorithms)
     look = looks(names)
     drawing = blank(figsize=(12.5, 4.2), layout="constrained")
     curves, gaps, scores = drawing.subplots(1, 3, width_ratios=(1.1, 1, 1))
     for name in names:
-        middle = np.median(outcome.curves[scene, name], axis=0)
+        middle = np.median(outcome.curves[scenario, name], axis=0)
         rounds = np.flatnonzero(~np.isnan(middle))  # those that were evaluated
         height = np.clip(middle[rounds], FLOOR, None)
         curves.plot(rounds, height, label=label(name), **look[name])
@@ -93,13 +93,13 @@ def figure(outcome: Outcome) -> "Figure":
     curves.set_xlabel("rounds")
     curves.set_ylabel(LABELS["relative error"])
     curves.set_title("distance to the optimum", fontsize=11)
-    found = _found(outcome, scene, TRAINING)
+    found = _found(outcome, scenario, TRAINING)
     above = {who: found[who] - found[OPTIMUM, who[1]] for who in found}
-    _dots(gaps, outcome, scene, look, above)
+    _dots(gaps, outcome, scenario, look, above)
     gaps.axvline(0, color="black", linewidth=0.8)
     gaps.set_title("loss in training, above that of x*", fontsize=11)
-    found = _found(outcome, scene, score)
-    _dots(scores, outcome, scene, look, found)
+    found = _found(outcome, scenario, score)
+    _dots(scores, outcome, scenario, look, found)
     scores.set_title(_called(score), fontsize=11)
     for place, hospital in enumerate(outcome.hospitals):
         mean = _mean(found[OPTIMUM, hospital])
@@ -118,7 +118,7 @@ def figure(outcome: Outcome) -> "Figure":
 
 
 def _dots(
-    panel: "Axes", outcome: Outcome, scene: str, look: dict, found: Values
+    panel: "Axes", outcome: Outcome, scenario: str, look: dict, found: Values
 ) -> None:
     """One dot with a bar of one deviation per hospital and algorithm."""
     offsets = np.linspace(-0.3, 0.3, len(look)) if len(look) > 1 else [0.0]
@@ -129,7 +129,7 @@ def _dots(
             xerr=[_mean((v - _mean(v)) ** 2) ** 0.5 for v in values], fmt="o",
             markersize=4.5, linewidth=1.2, color=look[name]["color"], label=f"_{name}",
         )  # fmt: skip
-    law = outcome.plan.participation[scene].participation
+    law = outcome.plan.participation[scenario].participation
     online = law.marginals(len(outcome.hospitals)).p
     texts = [
         f"{hospital}\nonline {p:.0%}"
@@ -145,11 +145,11 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def _found(outcome: Outcome, scene: str, what: str) -> Values:
+def _found(outcome: Outcome, scenario: str, what: str) -> Values:
     """The values of one measure, seed by seed, for every model and hospital."""
     found: dict[tuple[str, str], list[float]] = {}
     for one in outcome.served:
-        if one.participation == scene:
+        if one.participation == scenario:
             where = one.algorithm, one.hospital
             found.setdefault(where, []).append(one.measures[what])
     return {where: np.array(values) for where, values in found.items()}

@@ -73,9 +73,9 @@ def accuracy_figure(curves: list[Curve]) -> "Figure":
     panels = list(dict.fromkeys((c.run.participation, c.run.step) for c in curves))
     figure = blank(figsize=(1.2 + 4.2 * len(panels), 3.8), layout="constrained")
     grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for panel, (scene, step) in zip(grid, panels, strict=True):
+    for panel, (scenario, step) in zip(grid, panels, strict=True):
         there = [
-            c for c in curves if (c.run.participation, c.run.step) == (scene, step)
+            c for c in curves if (c.run.participation, c.run.step) == (scenario, step)
         ]
         for name, same in groupby(
             sorted(there, key=lambda c: names.index(c.run.algorithm)),
@@ -88,12 +88,12 @@ def accuracy_figure(curves: list[Curve]) -> "Figure":
             if step != "paper":
                 called += f", {runs[0].run.lr:g}"
             panel.plot(shortest.at, mean, label=called, **look[name])
-            known = PUBLISHED.get((scene, name))
+            known = PUBLISHED.get((scenario, name))
             if known and step == "paper" and shortest.at[-1] >= PUBLISHED_AT[0]:
                 style = look[name] | {"linestyle": "--", "linewidth": 1.0}
                 panel.plot(PUBLISHED_AT, known, marker="o", markersize=3, **style)
         title = "the paper's step" if step == "paper" else "each at its own step"
-        panel.set_title(f"{scene}, {title}", fontsize=11)
+        panel.set_title(f"{scenario}, {title}", fontsize=11)
         panel.set_xlabel("rounds")
         panel.grid(alpha=0.25, linewidth=0.6)
         panel.spines[["top", "right"]].set_visible(False)

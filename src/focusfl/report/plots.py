@@ -1,4 +1,4 @@
-"""Publication figures: quartiles over seeds, a panel per scene."""
+"""Publication figures: quartiles over seeds, a panel per scenario."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from focusfl.report.figure import CEILING, blank
 from focusfl.report.groups import (
     Group,
     bests,
-    by_scene,
+    by_scenario,
     by_step,
     group_looks,
     grouped,
@@ -49,7 +49,7 @@ def plot(
     relative: bool = False,
     theory: bool = False,
     reference: float | None = None,
-    scenes: list[str] | None = None,
+    scenarios: list[str] | None = None,
     algorithms: list[str] | None = None,
     all_steps: bool = False,
     width: float = WIDTH,
@@ -63,7 +63,7 @@ def plot(
         raise ValueError(f"--x must be one of {', '.join((*AXES, STEPS))}; got {x!r}.")
     if not 1 <= width <= 50:
         raise ValueError(f"--width is in inches, from 1 to 50; got {width}.")
-    chosen = _chosen(studies, scenes, algorithms)
+    chosen = _chosen(studies, scenarios, algorithms)
     if x == STEPS:
         return _against_steps(chosen, y, width)
     if not all_steps:
@@ -155,13 +155,13 @@ def _legend(figure: "Figure", grid: "list[Axes]", names: list[str], width: float
 
 
 def _chosen(
-    studies: list[Results], scenes: list[str] | None, algorithms: list[str] | None
+    studies: list[Results], scenarios: list[str] | None, algorithms: list[str] | None
 ) -> list[tuple[str, list[Group]]]:
     """The title and the groups of every panel."""
     found = [grouped(study) for study in studies]
     groups = [one for own in found for one in own]
     for flag, wanted, known in [
-        ("--scenes", scenes, {one.scene for one in groups}),
+        ("--scenarios", scenarios, {one.scenario for one in groups}),
         ("--algorithms", algorithms, {one.algorithm for one in groups}),
     ]:
         for name in wanted or ():
@@ -174,13 +174,15 @@ def _chosen(
         kept = [
             one
             for one in own
-            if (not scenes or one.scene in scenes)
+            if (not scenarios or one.scenario in scenarios)
             and (not algorithms or one.algorithm in algorithms)
         ]
         lead = f"{name}: " if len(studies) > 1 else ""
-        panels += [(lead + scene, some) for scene, some in by_scene(kept).items()]
+        panels += [
+            (lead + scenario, some) for scenario, some in by_scenario(kept).items()
+        ]
     if not panels:
-        raise ValueError("nothing is left to draw: no scene has these algorithms.")
+        raise ValueError("nothing is left to draw: no scenario has these algorithms.")
     return panels
 
 

@@ -31,7 +31,7 @@ class Column(NamedTuple):
 def columns(groups: list[Group]) -> list[Column]:
     """Everything about the groups that is known of one of them."""
     found = [
-        Column("participation", "participation", [one.scene for one in groups]),
+        Column("participation", "participation", [one.scenario for one in groups]),
         Column("algorithm", "algorithm", [one.algorithm for one in groups]),
         Column("verdict", "verdict", [one.verdict() for one in groups]),
         Column("reason", "why", [one.reason() for one in groups]),

@@ -42,9 +42,9 @@ def print_report(found: Results) -> None:
     terminal.print_table(title, [column.title for column in table], rows)
     for one in groups:
         if one.verdict() != "exact":
-            terminal.print_text(f"{one.scene} · {one.label}: {one.reason()}.")
-    for scene, sentence in findings(everything):
-        terminal.print_text(f"{scene}: {sentence}")
+            terminal.print_text(f"{one.scenario} · {one.label}: {one.reason()}.")
+    for scenario, sentence in findings(everything):
+        terminal.print_text(f"{scenario}: {sentence}")
     terminal.print_text(condition(everything))
     if len(everything) > len(groups):
         terminal.print_text(

@@ -1,6 +1,8 @@
 """Algorithms against participation models, in one table."""
 
-from focusfl.experiment.study import Cell
+from typing import Any
+
+from focusfl.experiment.results import Run
 from focusfl.report.names import label
 
 MARKS = {"falling": " ↓", "oscillating": " ~", "unclear": " ?", "absent": " –"}
@@ -10,21 +12,27 @@ KEY = (
 )
 
 
-def matrix(cells: list[Cell]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def matrix(runs: list[Run]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headers and rows of algorithms against participation models, as KEY says."""
-    scenes = list(dict.fromkeys(cell.participation for cell in cells))
-    names = list(dict.fromkeys(cell.algorithm for cell in cells))
-    found = {(cell.algorithm, cell.participation): _entry(cell) for cell in cells}
-    rows = [(label(name), *(found[name, scene] for scene in scenes)) for name in names]
-    return ("algorithm", *scenes), rows
+    scenarios = list(dict.fromkeys(run.row["participation"] for run in runs))
+    names = list(dict.fromkeys(run.row["algorithm"] for run in runs))
+    found = {
+        (run.row["algorithm"], run.row["participation"]): _entry(run.row)
+        for run in runs
+    }
+    rows = [
+        (label(name), *(found[name, scenario] for scenario in scenarios))
+        for name in names
+    ]
+    return ("algorithm", *scenarios), rows
 
 
-def _entry(cell: Cell) -> str:
-    if cell.summary.verdict == "diverged":
+def _entry(row: dict[str, Any]) -> str:
+    if row["verdict"] == "diverged":
         return "∞"
-    if cell.summary.verdict == "exact":
-        return f"E({cell.summary.rounds_to_target})"
-    return f"{cell.summary.error:.1e}{MARKS.get(cell.summary.verdict, '')}"
+    if row["verdict"] == "exact":
+        return f"E({row['rounds_to_target']})"
+    return f"{row['error']:.1e}{MARKS.get(row['verdict'], '')}"
 
 
 def markdown(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

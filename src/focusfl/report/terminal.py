@@ -25,14 +25,14 @@ from rich.text import Text
 
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
-from focusfl.experiment.study import Batch, Watch
+from focusfl.experiment.study import RunGroup, Watch
 from focusfl.report.groups import bests, group_runs
 from focusfl.report.names import label
 from focusfl.report.numbers import NUMBERS, short
 
 Shown = tuple[Watch | None, Callable[[list[Run]], None]]
 
-LONGEST = 14  # letters of a scene's name beside a bar
+LONGEST = 14  # letters of a scenario's name beside a bar
 SILENCE = 10  # seconds between lines where there is no terminal
 COLOURS = {
     "exact": "green", "biased": "yellow", "oscillating": "yellow", "diverged": "red",
@@ -79,14 +79,16 @@ def progress(total: int) -> Iterator[Callable]:
     with _bars(console) as bars:
         task = bars.add_task("", total=total, so_far="", start=False)
 
-        def watch(scene: str, name: str):
+        def watch(scenario: str, name: str):
             before = 0
 
             def update(done: int, metrics: Mapping[str, Any]) -> None:
                 nonlocal before
                 _move(bars, task, done - before)
                 bars.update(
-                    task, description=_title(_cut(scene), name), so_far=_so_far(metrics)
+                    task,
+                    description=_title(_cut(scenario), name),
+                    so_far=_so_far(metrics),
                 )
                 before = done
 
@@ -96,8 +98,8 @@ def progress(total: int) -> Iterator[Callable]:
 
 
 @contextlib.contextmanager
-def study_progress(study: Study, todo: Sequence[Batch]) -> Iterator[Shown]:
-    """Show a study: a bar for every batch that runs, and one for all of them."""
+def study_progress(study: Study, todo: Sequence[RunGroup]) -> Iterator[Shown]:
+    """Show a study: a bar for every group that runs, and one for all of them."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines, partial(_ended, console)
@@ -108,8 +110,8 @@ def study_progress(study: Study, todo: Sequence[Batch]) -> Iterator[Shown]:
             study.name, total=rounds * len(todo), so_far="", visible=several
         )
 
-        def watch(scene: str, name: str):
-            title = _title(_cut(scene), name)
+        def watch(scenario: str, name: str):
+            title = _title(_cut(scenario), name)
             own = bars.add_task(title, total=rounds, so_far="", start=False)
             before = 0
 
@@ -139,25 +141,25 @@ def _bars(console: Console) -> Progress:
 
 
 def _move(bars: Progress, task: Any, rounds: int) -> None:
-    """Advance a bar; that of a batch begins to count once it is compiled."""
+    """Advance a bar; that of a group begins to count once it is compiled."""
     if rounds > 0:
         bars.start_task(task)
         bars.advance(task, rounds)
 
 
-def _cut(scene: str) -> str:
+def _cut(scenario: str) -> str:
     """A name of which so much is left that the algorithm's can be read beside it."""
-    return scene if len(scene) <= LONGEST else scene[: LONGEST - 1] + "…"
+    return scenario if len(scenario) <= LONGEST else scenario[: LONGEST - 1] + "…"
 
 
-def _title(scene: str, name: str) -> str:
-    """What runs, for people: the name of a batch begins with that of its algorithm."""
+def _title(scenario: str, name: str) -> str:
+    """What runs, for people: the name of a group begins with that of its algorithm."""
     algorithm, *rest = re.split("( · | at )", name, maxsplit=1)
-    return f"{scene} · {label(algorithm)}{''.join(rest)}"
+    return f"{scenario} · {label(algorithm)}{''.join(rest)}"
 
 
 @contextlib.contextmanager
-def silence(study: Study, todo: Sequence[Batch]) -> Iterator[Shown]:
+def silence(study: Study, todo: Sequence[RunGroup]) -> Iterator[Shown]:
     """Show nothing."""
     del study, todo
     yield None, lambda runs: None
@@ -170,7 +172,7 @@ def _ended(console: Console, runs: list[Run]) -> None:
     for one in bests(groups):
         step = f" (lr {short(one.mid('lr'))}, best of {len(groups)})"
         console.print(
-            f"{one.scene} · {one.name}{step if len(groups) > 1 else ''}: "
+            f"{one.scenario} · {one.name}{step if len(groups) > 1 else ''}: "
             f"{one.verdict()}, error {NUMBERS['error'].text(one.mid('error'))}, "
             f"{seconds:.1f} s",
             highlight=False, markup=False, soft_wrap=not console.is_terminal,
@@ -194,8 +196,8 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{_speed(speed)}/s")
 
 
-def _lines(scene: str, name: str):
-    title = _title(scene, name)
+def _lines(scenario: str, name: str):
+    title = _title(scenario, name)
     _say(f"running {title}: compiling")
     start = last = time.monotonic()
 

@@ -133,7 +133,7 @@ def _course(
     warm: bool,
 ) -> Course:
     values, vectors, h = eigen(problem)
-    unit, x0 = float(problem.held["unit"]), np.asarray(problem.x0)
+    unit, x0 = float(problem.eval_data["unit"]), np.asarray(problem.x0)
     if np.linalg.norm(x0 - problem.optimum) <= TARGET * unit:
         x0 = x0 + unit  # a run that begins at its end shows nothing
     return Course(

@@ -169,7 +169,7 @@ def eigen(
     Float[np.ndarray, "clients dim"],
 ]:
     """Give every H_i as eigenvalues and vectors (in columns), and h_i in that basis."""
-    objective, data = problem.fast(MANY_STEPS)
+    objective, data = problem.specialize(MANY_STEPS)
     if objective == Diagonal():  # found once per problem, and what runs will use
         return data["values"], data["basis"].swapaxes(1, 2), data["h"]
     H, h = hessians(problem)

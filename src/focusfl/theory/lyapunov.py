@@ -68,7 +68,7 @@ def lyapunov(
             f"{type(problem).__name__} has mu = {known.mu}."
         )
     check_count("runs", runs)
-    optimum = np.asarray(problem.held["optimum"])
+    optimum = np.asarray(problem.eval_data["optimum"])
     rows = np.zeros((3, rounds + 1))
     start = problem.x0 if x0 is None else np.asarray(x0, float)
     for k in range(runs):

@@ -56,7 +56,7 @@ def predict(
     bias = 0.0 if safe else None
     if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > LARGEST:
         return Prediction(rate, bias)
-    unit, optimum = float(plain.held["unit"]), plain.optimum
+    unit, optimum = float(plain.eval_data["unit"]), plain.optimum
     if noise and kind is Focus:
         square = limits.noise_floor(plain, participation, lr, noise)
         return Prediction(rate, bias, float(np.sqrt(square)) / unit)

@@ -138,7 +138,7 @@ def _ends(
     cutoff: int,
 ) -> list[Row]:
     """Where everybody ends, as |limit - x*| / |x*|."""
-    unit, optimum = float(problem.held["unit"]), problem.optimum
+    unit, optimum = float(problem.eval_data["unit"]), problem.optimum
 
     def far(x: np.ndarray) -> float:
         return float(np.linalg.norm(x - optimum)) / unit

@@ -9,8 +9,8 @@ A tracker is a function of a finished `Run`, and makes functions for `progress` 
             track(run)
 
 Wherever a tracker goes, a function of one's own goes too: of a list of runs for
-`finished` of `focusfl.experiment.keep.complete`, of the rounds done and the metrics by
-then for `progress`.
+`finished` of `focusfl.experiment.folder.run_in_folder`, of the rounds done and the
+metrics by then for `progress`.
 """
 
 from focusfl.checks import unknown

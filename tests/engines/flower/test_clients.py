@@ -33,15 +33,15 @@ class Named(Objective):
     def grad(self, x, data, batch):
         return {"x": PROBLEM.objective.grad(x["x"], data, batch)}
 
-    def evaluate(self, x, held):
-        return PROBLEM.objective.evaluate(x["x"], held)
+    def evaluate(self, x, eval_data):
+        return PROBLEM.objective.evaluate(x["x"], eval_data)
 
 
 class Flat(Problem):
     num_clients = 4
     objective = Named()
     data = PROBLEM.data
-    held = PROBLEM.held
+    eval_data = PROBLEM.eval_data
     x0 = {"x": PROBLEM.x0}
 
 
@@ -293,7 +293,7 @@ def test_a_jax_model_draws_the_batches_that_simulate_draws(tmp_path):
 
     samples = [{"x": x, "y": y[:, 0]} for x, y in tables()]
     problem = ff.problems.from_loss(
-        loss, {"w": np.zeros(3)}, samples, batch_size=3, held=samples[0],
+        loss, {"w": np.zeros(3)}, samples, batch_size=3, eval_data=samples[0],
         dtype="float64",
     )  # fmt: skip
     app = client_app(problem, FOCUS, seed=5)

@@ -50,11 +50,11 @@ def test_a_tracker_at_rest_is_told_from_a_gradient_at_rest(
 ):
     """The counterexample: at eta*L = 2.39, y vanishes where the gradient is 0.91."""
     problem, smooth = one_label_each()
-    objective, held = problem.objective, problem.held
+    objective, eval_data = problem.objective, problem.eval_data
     this = replace(
         job(tmp_path, rounds=rounds, lr=step / smooth, local_steps=5),
         params=problem.x0,
-        evaluate=(lambda x: objective.evaluate(x, held))
+        evaluate=(lambda x: objective.evaluate(x, eval_data))
         if evaluates == "server"
         else None,
     )
@@ -69,7 +69,7 @@ def test_a_tracker_at_rest_is_told_from_a_gradient_at_rest(
         assert "lr is too large (eta*L near or above 1)" in said[0]
     else:
         assert end["tracker_norm"] < end["grad_norm"] < 1e-3
-    (row,) = json.loads((this.place / "manifest.json").read_text())["cells"]
+    (row,) = json.loads((this.place / "manifest.json").read_text())["runs"]
     for name in ("grad_norm", "tracker_norm"):
         assert row[name] == end[name]
 
@@ -161,7 +161,7 @@ def test_a_gradient_that_sites_do_not_offer_is_not_made_up(work, of, tmp_path):
     assert end.get("of") == of
     if of is None:
         assert "grad_norm" not in end
-        (row,) = json.loads((this.place / "manifest.json").read_text())["cells"]
+        (row,) = json.loads((this.place / "manifest.json").read_text())["runs"]
         assert row["verdict"] == "unclear" and row["grad_norm_of"] == "nobody"
     else:
         twice = 2 * np.linalg.norm(model(tmp_path)["x"])
@@ -186,7 +186,7 @@ def test_batches_of_a_jax_model_are_put_together_to_the_gradient_of_all_data(tmp
     ]
     problem = ff.problems.from_loss(
         lambda w, s: (s["x"] @ w["w"] - s["y"]) ** 2, {"w": np.zeros(3)}, samples,
-        batch_size=3, held=samples[0], dtype="float64",
+        batch_size=3, eval_data=samples[0], dtype="float64",
     )  # fmt: skip
     this = replace(job(tmp_path, rounds=2, lr=0.01), params=problem.x0, evaluate=None)
     run(Loopback(nodes(tmp_path, work=problem)), this)
@@ -245,7 +245,7 @@ def test_a_job_leaves_what_a_study_does_and_the_same_page(evaluates, tmp_path, c
     assert (np.diff(run_.curves["seconds"]) > 0).all()
     rounds, clients = found.participants["deployed"]
     assert len(rounds) == 24 * 4 and set(clients.tolist()) == {0, 1, 2, 3}
-    assert found.manifest["scenes"]["deployed"]["p"] == [1.0] * 4
+    assert found.manifest["scenarios"]["deployed"]["p"] == [1.0] * 4
     place, page = str(this.place), tmp_path / "report.html"
     assert main(["report", place, "-o", str(page)]) == 0
     assert main(["plot", place, "-o", str(tmp_path / "figure.png")]) == 0

@@ -6,10 +6,13 @@ says that it has counted the push, so that both agree on what the server holds, 
 got lost. Needs numpy alone.
 """
 
+from focusfl.deprecated import renamed_names
 from focusfl.engines.protocol.client import Site
 from focusfl.engines.protocol.format import Refused, Wired, header
 from focusfl.engines.protocol.server import ProtocolServer, Receipt
 from focusfl.engines.protocol.tracking import tracking_gap
+
+__getattr__ = renamed_names(__name__, {"Hub": ProtocolServer, "Verdict": Receipt})
 
 __all__ = [
     "ProtocolServer",

@@ -56,14 +56,20 @@ class ClientCache:
         self._thread.shutdown()
 
     def begin(
-        self, program: Program, x0: Tree, data: Tree, held: Tree, key: Any, turns: int
+        self,
+        program: Program,
+        x0: Tree,
+        data: Tree,
+        eval_data: Tree,
+        key: Any,
+        turns: int,
     ) -> tuple[State, Log]:
         """Give the state before round 0, with nobody's rows on the device.
 
         `turns` bounds how many participants there will be, over all rounds.
         """
         anybody = jax.tree.map(lambda a: a[:1], data)
-        state, first = begin(program, x0, anybody, held, key)
+        state, first = begin(program, x0, anybody, eval_data, key)
         row = jax.tree.map(lambda a: np.asarray(a[0]), (state.clients, state.steps))
         many = clients_in(data)
         all_alike = in_model_coordinates(program) and not program.algorithm.starts_warm

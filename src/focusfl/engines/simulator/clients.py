@@ -66,10 +66,16 @@ class OnDevice:
         pass
 
     def begin(
-        self, program: Program, x0: Tree, data: Tree, held: Tree, key: Any, turns: int
+        self,
+        program: Program,
+        x0: Tree,
+        data: Tree,
+        eval_data: Tree,
+        key: Any,
+        turns: int,
     ) -> tuple[State, Log]:
         del turns  # there is room for everybody
-        return begin_on_device(program, x0, data, held, key)
+        return begin_on_device(program, x0, data, eval_data, key)
 
     def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
         return state, plan

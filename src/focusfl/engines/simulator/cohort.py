@@ -1,6 +1,6 @@
 """One round: participants side by side, or one after the other, and the server.
 
-Large models on a CPU run one after the other. Pure functions of jax; program.py runs
+Large models on a CPU run one after the other. Pure functions of jax; compiled.py runs
 them round by round and start.py for the warm start.
 """
 
@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from focusfl.core import Algorithm, Round
+from focusfl.core import Algorithm, GradFn, Round
 from focusfl.engines.client_round import client_round, grad_fn, next_batch
 from focusfl.engines.simulator.devices import Devices
+from focusfl.engines.simulator.layout import is_large
 from focusfl.engines.spec import Record
 from focusfl.problems import Objective
-from focusfl.problems.loss import LARGE, size, take_turns
 from focusfl.tree import Tree
 
 UNROLL = 8  # local steps per turn of the inner loop, which costs some microseconds
@@ -90,14 +90,14 @@ def train_cohort(
         cohort.clients, theirs, cohort.ids, cohort.done
     )
     ups = jax.tree.map(partial(_or_zero, cohort.is_active), ups)
-    return mine, program.objective.collect(ups, theirs)
+    return mine, program.objective.sum_to_model(ups, theirs)
 
 
 def _train_in_turn(
     program: Program, rd: Round, cohort: Cohort, data: Tree, key: Any, server: Any
 ) -> tuple[Any, Any]:
-    """The same, one after the other: empty slots cost nothing, and no more than one
-    message is held."""
+    """The same, one after the other: empty slots cost nothing, and there is no more
+    than one message at a time."""
     participant = _participant(program, rd, key, server)
 
     def alone(i: Any, clients: Any) -> tuple[Any, Any]:
@@ -105,7 +105,7 @@ def _train_in_turn(
         client, up = participant(
             take_rows(clients, i), own, cohort.ids[i], cohort.done[i]
         )
-        return client, collect_one(program, up, own)
+        return client, sum_one_to_model(program, up, own)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         (clients, total), i = carry, order[k]
@@ -123,7 +123,8 @@ def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
     """What one client does: (memory, data, id, steps done) -> (memory, message)."""
     algorithm, objective = program.algorithm, program.objective
     down = algorithm.broadcast(server)
-    unroll = UNROLL if size(server.x) <= LARGE else 1
+    unroll = 1 if is_large(server.x) else UNROLL
+    turns = take_turns(server.x)
 
     def participant(client, data, id, done):
         def scan(step, local, numbers):
@@ -132,16 +133,35 @@ def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
 
             return jax.lax.scan(one, local, numbers, unroll=unroll)[0]
 
-        here, gradient = objective.enter(down, data), grad_fn(objective, data)
+        here, gradient = (
+            objective.to_local(down, data),
+            _gradient(objective, data, turns),
+        )
         numbers = done + jnp.arange(program.local_steps)
         return client_round(algorithm, client, here, gradient, numbers, rd, scan)
 
     return participant
 
 
-def collect_one(program: Program, mine: Any, data: Tree) -> Any:
+def take_turns(x: Tree) -> bool:
+    """Whether clients work one by one: on a CPU a large model should stay in the cache,
+    and its products are faster so."""
+    return is_large(x) and jax.default_backend() == "cpu"
+
+
+def _gradient(objective: Objective, data: Tree, turns: bool) -> GradFn:
+    """One client's gradient; in turns, that of runs side by side one by one as well."""
+    if not turns:
+        return grad_fn(objective, data)
+    alone = jax.custom_batching.sequential_vmap(objective.grad)
+    return lambda x, batch: alone(x, data, batch)
+
+
+def sum_one_to_model(program: Program, mine: Any, data: Tree) -> Any:
     """What one client has or sends, in the coordinates of the model."""
-    return program.objective.collect(*jax.tree.map(lambda a: a[None], (mine, data)))
+    return program.objective.sum_to_model(
+        *jax.tree.map(lambda a: a[None], (mine, data))
+    )
 
 
 def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
@@ -149,7 +169,7 @@ def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> A
     answer = algorithm.broadcast(server)
 
     def one(client, data):
-        return algorithm.settle(client, objective.enter(answer, data), rd)
+        return algorithm.settle(client, objective.to_local(answer, data), rd)
 
     return jax.vmap(one, axis_size=clients_in(data))(mine, data)
 

@@ -65,7 +65,7 @@ def _chunk(
     lr: Scalar,
     bounds: Bounds,
     data: Tree,
-    held: Tree,
+    eval_data: Tree,
     key: Any,
     plan: Plan,
 ) -> tuple[State, Log]:
@@ -121,7 +121,7 @@ def _chunk(
             mine,
         )
         due = _due(program, bounds.rounds, row.round, anybody)
-        metrics = _evaluate(program, server.x, held, state.metrics, due)
+        metrics = _evaluate(program, server.x, eval_data, state.metrics, due)
         alive = state.alive & sane(metrics, bounds.distance)
         if program.every > 1:  # what is not evaluated is looked at all the same
             alive &= _finite(server.x)
@@ -150,14 +150,14 @@ def _going(state: State, runs: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
-def chunk(program, state, lr, bounds, data, held, key, plan):
+def chunk(program, state, lr, bounds, data, eval_data, key, plan):
     """Run one chunk of rounds."""
     one = _on_devices(program, partial(_chunk, program, ()), plan)
-    return one(state, lr, bounds, data, held, key, plan)
+    return one(state, lr, bounds, data, eval_data, key, plan)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
-def chunks(program, state, lrs, bounds, data, held, key, plan):
+def chunks(program, state, lrs, bounds, data, eval_data, key, plan):
     """Run one chunk of rounds at several learning rates, and for several seeds if the
     plan has an axis for them; both are the last axes.
 
@@ -181,7 +181,7 @@ def chunks(program, state, lrs, bounds, data, held, key, plan):
             axis_name="seeds",
         )
     one = _on_devices(program, one, plan)
-    return one(state, lrs, bounds, data, held, key, plan)
+    return one(state, lrs, bounds, data, eval_data, key, plan)
 
 
 def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
@@ -207,18 +207,20 @@ def _due(program: Program, rounds: Any, index: Any, anybody: Any) -> Any:
 
 
 def _evaluate(
-    program: Program, x: Tree, held: Tree, last: dict[str, Any], due: Any
+    program: Program, x: Tree, eval_data: Tree, last: dict[str, Any], due: Any
 ) -> dict[str, Any]:
     """Evaluate where it is due; else the last metrics stand."""
     if due is None:
-        return program.objective.evaluate(x, held)
-    return jax.lax.cond(due, lambda: program.objective.evaluate(x, held), lambda: last)
+        return program.objective.evaluate(x, eval_data)
+    return jax.lax.cond(
+        due, lambda: program.objective.evaluate(x, eval_data), lambda: last
+    )
 
 
 @partial(jax.jit, static_argnums=0)
-def evaluate(program: Program, x: Tree, held: Tree) -> dict[str, Any]:
+def evaluate(program: Program, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """The metrics of one model."""
-    return program.objective.evaluate(x, held)
+    return program.objective.evaluate(x, eval_data)
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:

@@ -93,10 +93,10 @@ class Devices:
             active, ids = active[0], ids[0]
         return dealt._replace(active=active, ids=ids)
 
-    def put(self, data: Tree, held: Tree) -> tuple[Tree, Tree]:
+    def put(self, data: Tree, eval_data: Tree) -> tuple[Tree, Tree]:
         """Bring clients' data to where they live, what all look at to everywhere."""
         if self.mesh is None:
-            return jax.device_put((data, held))
+            return jax.device_put((data, eval_data))
         theirs, everywhere = (
             NamedSharding(self.mesh, cut) for cut in (SHARDED, REPLICATED)
         )
@@ -110,7 +110,7 @@ class Devices:
             a = np.asarray(a)
             return jax.make_array_from_callback(a.shape, everywhere, lambda _: a)
 
-        return jax.tree.map(deal, data), jax.tree.map(repeat, held)
+        return jax.tree.map(deal, data), jax.tree.map(repeat, eval_data)
 
     def fetch(self, rows: Array) -> np.ndarray:
         """Collect everybody's rows, client by client, in every process."""

@@ -8,8 +8,9 @@ from jaxtyping import Array, Int
 
 from focusfl.engines.spec import OnEmpty
 from focusfl.participation.model import Ids
-from focusfl.problems.loss import LARGE
+from focusfl.tree import Tree, size
 
+LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
 GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
 TABLE = 1 << 30  # bytes of memory brought to the device for one chunk
 PLANNED = 1 << 24  # slots laid out in one chunk, at most
@@ -31,12 +32,17 @@ class ChunkPolicy(NamedTuple):
 QUICK = ChunkPolicy(256, 50_000, 6)
 
 
-def chunk_policy(size: int, on_cpu: bool) -> ChunkPolicy:
-    """What was measured for models of this many numbers."""
-    if size <= LARGE:
+def chunk_policy(x: Tree, on_cpu: bool) -> ChunkPolicy:
+    """What was measured to be best for models of this size."""
+    if not is_large(x):
         return QUICK
     # On a CPU clients with large models take turns, and an empty slot costs nothing.
     return ChunkPolicy(8, 0, 1) if on_cpu else ChunkPolicy(256, 5_000, 4)
+
+
+def is_large(x: Tree) -> bool:
+    """Whether a round of this model costs more than starting it."""
+    return size(x) > LARGE
 
 
 class Plan(NamedTuple):

@@ -52,7 +52,7 @@ def needs(
     begin: Callable,
     x0: Tree,
     data: Tree,
-    held: Tree,
+    eval_data: Tree,
     key: Any,
     runs: int,
     devices: int = 1,
@@ -62,12 +62,12 @@ def needs(
     Devices share what clients have and need, and each has all else; those that are the
     CPU of one machine share its memory.
     """
-    state, _ = jax.eval_shape(begin, x0, data, held, key)
+    state, _ = jax.eval_shape(begin, x0, data, eval_data, key)
     memory = runs * size((state.clients, state.steps))
     on_cpu = jax.default_backend() == "cpu"
     shares = min(devices, jax.process_count()) if on_cpu else devices
     own = size(data) // shares
-    others = own + devices // shares * size((x0, held))
+    others = own + devices // shares * size((x0, eval_data))
     return Needs(memory // shares, others, own, len(state.steps), runs)
 
 

@@ -49,7 +49,7 @@ class ScheduleBuffer:
 
     def take(self, count: int) -> list[list[Ids]]:
         """Give the next so many rounds, or those that are left."""
-        self.ahead = []  # no longer held
+        self.ahead = []  # no longer needed here
         if not self.all and len(self._ready[0]) < count:
             self._draw(count - len(self._ready[0]))
         taken = [own[:count] for own in self._ready]

@@ -38,7 +38,6 @@ from focusfl.engines.simulator.start import begin, stack_runs
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
 from focusfl.engines.stop import Stop, spent_by
 from focusfl.fingerprint import fingerprint, stable_repr
-from focusfl.problems.loss import size
 
 
 class Begun(NamedTuple):
@@ -47,7 +46,7 @@ class Begun(NamedTuple):
     state: State
     first: Log
     run: Any  # compiles: a chunk of one run, or of several side by side
-    fixed: tuple  # what every chunk takes: steps, bounds, data, held, key
+    fixed: tuple  # what every chunk takes: steps, bounds, data, eval_data, key
     layout: Layout
 
 
@@ -63,8 +62,8 @@ class Simulation:
             spec.participation, many, spec.rounds, spec.seeds
         )
         on_cpu = jax.default_backend() == "cpu"
-        self.policy: ChunkPolicy = chunk_policy(size(spec.x0), on_cpu)
-        self.objective, self.data = spec.problem.fast(spec.local_steps)
+        self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu)
+        self.objective, self.data = spec.problem.specialize(spec.local_steps)
         self.program = self._program()
         # What comes first and last needs no cohorts.
         self.anywhere = self.program._replace(slots=(), skips=False)
@@ -81,8 +80,8 @@ class Simulation:
             x0 = jax.tree.map(partial(jnp.asarray, dtype=spec.problem.dtype), spec.x0)
             keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
             needs, where = self._place(x0, keys[0], kept)
-            data, held = self.devices.put(self.data, spec.problem.held)
-            start: Start = self.anywhere, x0, data, held
+            data, eval_data = self.devices.put(self.data, spec.problem.eval_data)
+            start: Start = self.anywhere, x0, data, eval_data
             clients = store_for(where, how, self.devices, kept)
             row = 0 if where == "device" else needs.row
             begun = self._begin(start, keys, clients, row)
@@ -117,7 +116,7 @@ class Simulation:
         spec, count = self.spec, self.devices.count
         alone = self.anywhere._replace(devices=Devices(spec.num_clients))
         needs = memory.needs(
-            partial(begin, alone), x0, self.data, spec.problem.held, key,
+            partial(begin, alone), x0, self.data, spec.problem.eval_data, key,
             spec.num_runs, count,
         )  # fmt: skip
         asked = self.how.client_state if count == 1 else "device"
@@ -145,8 +144,14 @@ class Simulation:
             met = jnp.broadcast_to(met, first.alive[0].shape).copy()
             state = state._replace(met=met)
         step, bound = (jnp.asarray(a, spec.problem.dtype) for a in (lr, limit))
-        _, _, data, held = start
-        fixed = step, Bounds(bound, jnp.int32(spec.rounds), targets), data, held, key
+        _, _, data, eval_data = start
+        fixed = (
+            step,
+            Bounds(bound, jnp.int32(spec.rounds), targets),
+            data,
+            eval_data,
+            key,
+        )
         rows = chunk_rows(
             spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
         )
@@ -173,7 +178,7 @@ class Simulation:
             "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
             "stop": stable_repr(replace(self.stop, seconds=None)),
             "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(x0)),
-            "data": _digest(self.data), "held": _digest(spec.problem.held),
+            "data": _digest(self.data), "eval_data": _digest(spec.problem.eval_data),
             "client_state": where, "devices": self.devices.count,
             "participation": _digest(self.schedule.active, *ahead),
             CODE: _digest(beginning.as_text(), chunk.as_text()),
@@ -183,7 +188,7 @@ class Simulation:
         self, start: Start, state: State, log: Log, clients: ClientStore
     ) -> list[Result]:
         """Cut the runs apart."""
-        spec, held, results = self.spec, start[3], []
+        spec, eval_data, results = self.spec, start[3], []
         axes = (spec.num_runs > 1) + (len(spec.seeds) > 1)
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             one = partial(one_of, (k, s)[:axes])
@@ -191,7 +196,7 @@ class Simulation:
             ended = Ended(
                 server, clients.export(start, one(state.clients)),
                 bool(one(state.met)),
-                partial(compiled.evaluate, self.anywhere, server.x, held),
+                partial(compiled.evaluate, self.anywhere, server.x, eval_data),
             )  # fmt: skip
             active = self.schedule.active[s]
             results.append(result_of(spec, spec.lrs[k], one(log), active, ended))

@@ -15,16 +15,15 @@ from focusfl.engines.simulator.cohort import (
     Cohort,
     Program,
     clients_in,
-    collect_one,
     run_round,
     settle,
+    sum_one_to_model,
     take_rows,
     train_cohort,
 )
 from focusfl.engines.simulator.compiled import SPREAD, Log, State, log
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.problems import Objective
-from focusfl.problems.loss import size
 from focusfl.tree import Tree
 
 AT_ONCE = 1 << 25  # numbers in the models of clients that start warm together
@@ -36,11 +35,16 @@ Read = Callable[[Ids], Any]
 
 @partial(jax.jit, static_argnums=(0, 5))
 def begin(
-    program: Program, x0: Tree, data: Tree, held: Tree, key: Any, warm: bool = False
+    program: Program,
+    x0: Tree,
+    data: Tree,
+    eval_data: Tree,
+    key: Any,
+    warm: bool = False,
 ) -> tuple[State, Log]:
     """Everybody's state before round 0, after a warm start if that is asked for."""
 
-    def on_each(x0, data, held, key):
+    def on_each(x0, data, eval_data, key):
         server, clients, steps = _fresh(program, x0, data)
         if warm:
             server, clients = run_round(
@@ -48,25 +52,27 @@ def begin(
                 jnp.arange(len(steps)), None, data, key, server, clients, steps,
             )  # fmt: skip
             steps += 1
-        metrics = jax.tree.map(jnp.asarray, program.objective.evaluate(server.x, held))
+        metrics = jax.tree.map(
+            jnp.asarray, program.objective.evaluate(server.x, eval_data)
+        )
         state = State(server, clients, steps, metrics, jnp.array(True))
         return state, jax.tree.map(lambda a: a[None], log(program, state))
 
     takes = REPLICATED, SHARDED, REPLICATED, REPLICATED
     return program.devices.each(on_each, takes, (SPREAD, REPLICATED))(
-        x0, data, held, key
+        x0, data, eval_data, key
     )
 
 
 def begin_on_device(
-    program: Program, x0: Tree, data: Tree, held: Tree, key: Any
+    program: Program, x0: Tree, data: Tree, eval_data: Tree, key: Any
 ) -> tuple[State, Log]:
     """Give everybody's state before round 0, warmed up in parts if they are many."""
     warm = program.algorithm.starts_warm
     several = program.devices.count > 1  # who all warm up at once
     if not warm or several or clients_in(data) <= _at_once(x0):
-        return begin(program, x0, data, held, key, warm)
-    state, first = begin(program, x0, data, held, key)
+        return begin(program, x0, data, eval_data, key, warm)
+    state, first = begin(program, x0, data, eval_data, key)
     theirs = state.clients, state.steps
 
     def write(ids, rows):
@@ -155,7 +161,10 @@ def to_model_coordinates(
 def in_model_coordinates(program: Program) -> bool:
     """Whether clients work in the coordinates of the model, as almost always."""
     objective = type(program.objective)
-    return objective.enter is Objective.enter and objective.collect is Objective.collect
+    return (
+        objective.to_local is Objective.to_local
+        and objective.sum_to_model is Objective.sum_to_model
+    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -163,7 +172,7 @@ def _all_to_model_coordinates(
     program: Program, clients: Any, data: Tree, ids: Ids | None
 ) -> Any:
     mine = data if ids is None else _get(data, ids)
-    one = partial(collect_one, program)
+    one = partial(sum_one_to_model, program)
     return jax.vmap(one, axis_size=clients_in(mine))(clients, mine)
 
 
@@ -207,7 +216,7 @@ def _fresh(program: Program, x0: Tree, data: Tree) -> tuple[Any, Any, Array]:
     # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
     client = jax.tree.map(lambda a: jnp.int32(a) if isinstance(a, int) else a, client)
     clients = jax.tree.map(lambda a: jnp.broadcast_to(a, (many, *jnp.shape(a))), client)
-    clients = jax.vmap(program.objective.enter, axis_size=many)(clients, data)
+    clients = jax.vmap(program.objective.to_local, axis_size=many)(clients, data)
     return server, clients, jnp.zeros(many, jnp.int32)
 
 
@@ -217,4 +226,4 @@ def _warm_up(program: Program) -> Round:
 
 
 def _at_once(x0: Tree) -> int:
-    return max(1, AT_ONCE // size(x0))
+    return max(1, AT_ONCE // tree.size(x0))

@@ -85,14 +85,14 @@ def _lead(found: Results, groups: list[Group]) -> str:
 
 
 def _finding(groups: list[Group]) -> str:
-    """Who is fastest and by how much: a sentence for every scene."""
-    found = [(scene, _unbroken(text)) for scene, text in findings(groups)]
+    """Who is fastest and by how much: a sentence for every scenario."""
+    found = [(scenario, _unbroken(text)) for scenario, text in findings(groups)]
     if len(found) == 1:
         text = found[0][1]
         return f'<p class="finding">{text[0].upper() + text[1:]}</p>'
     return "\n".join(
-        f'<p class="finding"><b>{escape(scene)}</b>: {text}</p>'
-        for scene, text in found
+        f'<p class="finding"><b>{escape(scenario)}</b>: {text}</p>'
+        for scenario, text in found
     )
 
 

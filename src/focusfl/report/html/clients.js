@@ -67,12 +67,12 @@ function key(drawing, words, box, most, colours) {
   add(words, "text", { x: box.left + 63, y: box.bottom + 33 }, most);
 }
 
-function clientPanel(parent, scene, view) {
-  const found = scene.clients, figure = add(parent, "figure", { class: "panel" });
-  const gaps = scene.groups.map((group) => group.tracking_gap).filter((gap) => gap !== null);
-  const caption = add(figure, "figcaption", {}, scene.name);
+function clientPanel(parent, scenario, view) {
+  const found = scenario.clients, figure = add(parent, "figure", { class: "panel" });
+  const gaps = scenario.groups.map((group) => group.tracking_gap).filter((gap) => gap !== null);
+  const caption = add(figure, "figcaption", {}, scenario.name);
   if (gaps.length) add(caption, "small", {}, `tracking gap at most ${numberText(Math.max(...gaps))}`);
-  const drawing = add(figure, "svg", { tabindex: 0, role: "img", "aria-label": `who took part, ${scene.name}` });
+  const drawing = add(figure, "svg", { tabindex: 0, role: "img", "aria-label": `who took part, ${scenario.name}` });
   let shown, cell = [0, 0];
 
   function look(row, column, clientX, clientY) {

@@ -9,7 +9,7 @@ from focusfl.experiment.summary import TARGET
 from focusfl.report import bands
 from focusfl.report.groups import (
     Group,
-    by_scene,
+    by_scenario,
     by_step,
     group_looks,
     grouped,
@@ -30,9 +30,9 @@ def contents(studies: list[Results]) -> dict[str, Any]:
     curves = sum(
         len(bands.metrics_of(one.runs)) for groups in all_groups for one in groups
     )
-    scenes = sum(len(found.participants) for found in studies)
+    scenarios = sum(len(found.participants) for found in studies)
     points = int(np.clip(FIGURES / (max(1, curves) * (len(AXES) + 3)), 24, POINTS))
-    bins = BINS // max(1, scenes)
+    bins = BINS // max(1, scenarios)
     names = [one.algorithm for groups in all_groups for one in groups]
     return {
         "axes": [{"name": name, "label": bands.AXIS_LABELS[name]} for name in AXES],
@@ -76,9 +76,9 @@ def _study(
             for label, look in looks
         ],
         "heights": _heights(groups),
-        "scenes": [
-            _scene(found, scene, own, (bests, numbers), points, bins)
-            for scene, own in by_scene(groups).items()
+        "scenarios": [
+            _scenario(found, scenario, own, (bests, numbers), points, bins)
+            for scenario, own in by_scenario(groups).items()
         ],
     }  # fmt: skip
 
@@ -98,9 +98,9 @@ def _heights(groups: list[Group]) -> list[dict[str, Any]]:
     ]
 
 
-def _scene(
+def _scenario(
     found: Results,
-    scene: str,
+    scenario: str,
     groups: list[Group],
     lines: tuple[dict[str, int], dict[str, int]],
     points: int,
@@ -116,10 +116,10 @@ def _scene(
     ]
     losses = [float(own["loss"].low.min()) for own in curves if "loss" in own]
     lowest = {"loss": min(losses)} if losses else {}
-    rounds, clients = found.participants[scene]
-    marginals = np.asarray(found.manifest["scenes"][scene]["p"], float)
+    rounds, clients = found.participants[scenario]
+    marginals = np.asarray(found.manifest["scenarios"][scenario]["p"], float)
     return {
-        "name": scene,
+        "name": scenario,
         "lowest": lowest,  # what the numbers of a curve are counted from, if not 0
         "groups": [
             _group(one, *lines) | {"curves": {

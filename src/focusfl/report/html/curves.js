@@ -1,4 +1,4 @@
-// Convergence: one panel per scene, one line per group of runs.
+// Convergence: one panel per scenario, one line per group of runs.
 
 const ALOFT = 1e4; // times where it began: what is above has diverged and is cut off
 
@@ -16,14 +16,14 @@ function lineOf(group, view) { return view.all ? group.line : group.best_line; }
 
 // The lines that can be seen or hidden now.
 function linesOf(study, view) {
-  const there = study.scenes.flatMap((scene) => scene.groups.map((group) => lineOf(group, view)));
+  const there = study.scenarios.flatMap((scenario) => scenario.groups.map((group) => lineOf(group, view)));
   return study.lines.map((line, number) => ({ line, number })).filter(({ number }) => there.includes(number));
 }
 
 // What a panel shows: for each group its places on the axis and its values, as asked for.
-function series(study, scene, view) {
-  const base = scene.lowest[view.y] ?? 0;
-  const shown = scene.groups.filter((group) => {
+function series(study, scenario, view) {
+  const base = scenario.lowest[view.y] ?? 0;
+  const shown = scenario.groups.filter((group) => {
     const number = lineOf(group, view);
     return number !== null && group.curves[view.y] && !view.hidden.has(number);
   });
@@ -36,10 +36,10 @@ function series(study, scene, view) {
       mid: raise(curve.mid), low: raise(curve.low), high: raise(curve.high),
     };
   });
-  return view.relative ? againstTheBest(found, study, scene, view) : found;
+  return view.relative ? againstTheBest(found, study, scenario, view) : found;
 }
 
-function againstTheBest(found, study, scene, view) {
+function againstTheBest(found, study, scenario, view) {
   const { rising } = metricOf(study, view);
   const least = (value) => Math.max(value, contents.smallest);
   const best = (x) => {
@@ -50,7 +50,7 @@ function againstTheBest(found, study, scene, view) {
     const bests = one.x.map(best);
     const change = (values) => values && values.map((value, i) => {
       if (value === null) return null;
-      if (view.y === "loss") return value - scene.lowest.loss;
+      if (view.y === "loss") return value - scenario.lowest.loss;
       return rising ? value - bests[i] : least(value) / least(bests[i]);
     });
     return { ...one, mid: change(one.mid), low: change(one.low), high: change(one.high) };
@@ -76,15 +76,15 @@ function heights(all, study, view) {
   return { low: low >= 0 && low < high / 3 ? 0 : low - room, high: high + room, log };
 }
 
-function drawPanel(drawing, study, scene, view, range, size, colours) {
+function drawPanel(drawing, study, scenario, view, range, size, colours) {
   const box = { left: 46, right: size.width - 18, top: 24, bottom: size.height - 40 };
-  const found = series(study, scene, view);
+  const found = series(study, scenario, view);
   drawing.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
   drawing.replaceChildren();
   const places = found.flatMap((one) => one.x);
   const most = places.reduce((a, b) => Math.max(a, b), 0) || 1;
   const least = view.logX ? places.reduce((a, b) => b > 0 ? Math.min(a, b) : a, most) : 0;
-  const [from, to] = view.zoom.get(scene) ?? [least, most];
+  const [from, to] = view.zoom.get(scenario) ?? [least, most];
   const x = scale(view.logX ? Math.max(from, least) : from, to, box.left, box.right, view.logX);
   const y = scale(range.low, range.high, box.bottom, box.top, range.log);
   const metric = metricOf(study, view);
@@ -93,7 +93,7 @@ function drawPanel(drawing, study, scene, view, range, size, colours) {
     y: view.relative ? metric.relative : metric.label,
   };
   axes(drawing, box, x, y, names, colours);
-  const clip = `clip-${study.index}-${study.scenes.indexOf(scene)}-${size.name ?? "page"}`;
+  const clip = `clip-${study.index}-${study.scenarios.indexOf(scenario)}-${size.name ?? "page"}`;
   add(add(add(drawing, "defs"), "clipPath", { id: clip }), "rect", {
     x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 6,
   });
@@ -164,16 +164,16 @@ function drawTheory(inside, one, path, box, y, range, colours) {
 }
 
 // A panel on the page: drawn to the width there is, read by pointer and keyboard.
-function curvePanel(parent, study, scene, view, redraw) {
+function curvePanel(parent, study, scenario, view, redraw) {
   const figure = add(parent, "figure", { class: "panel" });
-  add(figure, "figcaption", {}, scene.name);
-  const drawing = add(figure, "svg", { tabindex: 0, role: "img", "aria-label": `convergence, ${scene.name}` });
+  add(figure, "figcaption", {}, scenario.name);
+  const drawing = add(figure, "svg", { tabindex: 0, role: "img", "aria-label": `convergence, ${scenario.name}` });
   let shown, cursor = null, drag = null;
 
   function draw(range) {
     const width = Math.max(260, Math.round(figure.clientWidth));
     const size = { width, height: clamp(width * 0.62, 280, 380) };
-    shown = drawPanel(drawing, study, scene, view, range, size, palette());
+    shown = drawPanel(drawing, study, scenario, view, range, size, palette());
     cursor = null;
   }
   function look(at, clientX, clientY) {
@@ -202,10 +202,10 @@ function curvePanel(parent, study, scene, view, redraw) {
     showTip(clientX, clientY);
   }
   function zoom(a, b) {
-    view.zoom.set(scene, [shown.x.invert(Math.min(a, b)), shown.x.invert(Math.max(a, b))]);
+    view.zoom.set(scenario, [shown.x.invert(Math.min(a, b)), shown.x.invert(Math.max(a, b))]);
     redraw();
   }
-  function reset() { view.zoom.delete(scene); redraw(); }
+  function reset() { view.zoom.delete(scenario); redraw(); }
   const inside = (event) => {
     const frame = drawing.getBoundingClientRect();
     const at = (event.clientX - frame.left) * drawing.viewBox.baseVal.width / frame.width;

@@ -31,11 +31,11 @@ function tableAsCsv(table) {
 function curvesAsCsv(study) {
   const axisNames = contents.axes.map((axis) => axis.name);
   const rows = [["participation", "curve", "lr", "local_steps", ...axisNames, "metric", "median", "first_quartile", "third_quartile"]];
-  for (const scene of study.scenes) for (const group of scene.groups) {
+  for (const scenario of study.scenarios) for (const group of scenario.groups) {
     for (const [metric, curve] of Object.entries(group.curves)) {
-      const raise = (values, i) => (values ?? curve.mid)[i] === null ? "inf" : (values ?? curve.mid)[i] + (scene.lowest[metric] ?? 0);
+      const raise = (values, i) => (values ?? curve.mid)[i] === null ? "inf" : (values ?? curve.mid)[i] + (scenario.lowest[metric] ?? 0);
       curve.mid.forEach((_, i) => rows.push([
-        scene.name, study.lines[group.line].label, group.lr, group.local_steps, ...axisNames.map((axis) => curve[axis][i]),
+        scenario.name, study.lines[group.line].label, group.lr, group.local_steps, ...axisNames.map((axis) => curve[axis][i]),
         metric, raise(curve.mid, i), raise(curve.low, i), raise(curve.high, i),
       ]));
     }
@@ -45,16 +45,16 @@ function curvesAsCsv(study) {
 
 // All panels and the legend in one drawing, on white, as the page shows them now.
 function figureDrawing(study, view) {
-  const size = { width: 400, height: 290, name: "saved" }, across = Math.min(3, study.scenes.length);
+  const size = { width: 400, height: 290, name: "saved" }, across = Math.min(3, study.scenarios.length);
   const host = document.createElement("div"), drawing = add(host, "svg", { "font-family": "sans-serif" });
-  const range = heights(study.scenes.flatMap((scene) => series(study, scene, view)), study, view);
-  const down = Math.ceil(study.scenes.length / across), whole = across * size.width;
+  const range = heights(study.scenarios.flatMap((scenario) => series(study, scenario, view)), study, view);
+  const down = Math.ceil(study.scenarios.length / across), whole = across * size.width;
   const background = add(drawing, "rect", { width: "100%", height: "100%", fill: LIGHT.paper });
-  study.scenes.forEach((scene, i) => {
+  study.scenarios.forEach((scenario, i) => {
     const [left, top] = [i % across * size.width, Math.floor(i / across) * (size.height + 26)];
-    add(drawing, "text", { x: left + 2, y: top + 18, "font-size": 14, "font-weight": 600, fill: LIGHT.ink }, scene.name);
+    add(drawing, "text", { x: left + 2, y: top + 18, "font-size": 14, "font-weight": 600, fill: LIGHT.ink }, scenario.name);
     const panel = add(drawing, "svg", { x: left, y: top + 24, width: size.width, height: size.height });
-    drawPanel(panel, study, scene, view, range, size, LIGHT);
+    drawPanel(panel, study, scenario, view, range, size, LIGHT);
   });
   let [x, y] = [4, down * (size.height + 26) + 14];
   linesOf(study, view).filter(({ number }) => !view.hidden.has(number)).forEach(({ line }) => {

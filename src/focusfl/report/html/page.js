@@ -9,7 +9,7 @@ contents.studies.forEach((study, index) => {
   const draw = [], drawBelow = [], drawGrids = [];
   const say = (words) => { section.querySelector(".said").textContent = words; };
   const redraw = () => {
-    const all = study.scenes.flatMap((scene) => series(study, scene, view));
+    const all = study.scenarios.flatMap((scenario) => series(study, scenario, view));
     const range = heights(all, study, view);
     draw.forEach((one) => one(range));
     legend(section.querySelector(".legend"), study, view, redraw, say);
@@ -24,10 +24,10 @@ contents.studies.forEach((study, index) => {
     view.clients = name;
     drawBelow.forEach((one) => one());
   });
-  study.scenes.forEach((scene) => {
-    draw.push(curvePanel(section.querySelector(".curves"), study, scene, view, redraw));
-    if (study.grid) drawGrids.push(stepPanel(section.querySelector(".steps .panels"), study, scene, view));
-    drawBelow.push(clientPanel(section.querySelector(".clients"), scene, view));
+  study.scenarios.forEach((scenario) => {
+    draw.push(curvePanel(section.querySelector(".curves"), study, scenario, view, redraw));
+    if (study.grid) drawGrids.push(stepPanel(section.querySelector(".steps .panels"), study, scenario, view));
+    drawBelow.push(clientPanel(section.querySelector(".clients"), scenario, view));
   });
   sortable(section.querySelector(".wide table"));
   downloads(section, study, view);
@@ -125,7 +125,7 @@ function legend(parent, study, view, redraw, say) {
     });
   });
   if (view.theory && view.y === "distance" && !view.relative) {
-    const told = study.scenes.flatMap((scene) => scene.groups.map((group) => group.theory));
+    const told = study.scenarios.flatMap((scenario) => scenario.groups.map((group) => group.theory));
     for (const [name, label, dash] of [
       ["rate", "predicted rate", "7 4"], ["bias", "predicted bias, of the mean iterate", "2 3"], ["floor", "noise floor", "7 3 2 3"],
     ]) {

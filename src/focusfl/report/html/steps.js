@@ -4,7 +4,7 @@ const NEVER = 1.6; // times the largest value: where what was never reached is m
 
 function stepRange(study, view) {
   const { rising } = study.heights.find((height) => height.name === view.height);
-  const ends = study.scenes.flatMap((scene) => scene.grids.flatMap((grid) => grid.steps.map((step) => step[view.height] ?? [])));
+  const ends = study.scenarios.flatMap((scenario) => scenario.grids.flatMap((grid) => grid.steps.map((step) => step[view.height] ?? [])));
   const values = ends.flat().filter((value) => value !== null && (rising || value > 0));
   const most = values.reduce((a, b) => Math.max(a, b), 0) || 1, least = values.reduce((a, b) => Math.min(a, b), most);
   if (rising) return { low: least - (most - least || 1) / 20, high: most + (most - least || 1) / 20, log: false };
@@ -12,17 +12,17 @@ function stepRange(study, view) {
   return { low: least / 1.5, high: never * 1.5, log: true, never };
 }
 
-function drawSteps(drawing, study, scene, view, size, colours) {
+function drawSteps(drawing, study, scenario, view, size, colours) {
   const box = { left: 46, right: size.width - 18, top: 24, bottom: size.height - 40 };
   const height = study.heights.find((one) => one.name === view.height), range = stepRange(study, view);
   drawing.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
   drawing.replaceChildren();
-  const lrs = study.scenes.flatMap((one) => one.grids.flatMap((grid) => grid.steps.map((step) => step.lr)));
+  const lrs = study.scenarios.flatMap((one) => one.grids.flatMap((grid) => grid.steps.map((step) => step.lr)));
   const x = scale(Math.min(...lrs) / 1.15, Math.max(...lrs) * 1.15, box.left, box.right, true);
   const y = scale(range.low, range.high, box.bottom, box.top, range.log);
   axes(drawing, box, x, y, { x: "step size lr", y: height.label }, colours);
   const inside = add(drawing, "g", { fill: "none", "stroke-linejoin": "round" });
-  for (const grid of [...scene.grids].reverse()) { // the first on top
+  for (const grid of [...scenario.grids].reverse()) { // the first on top
     const line = study.lines[grid.line], colour = ink(line.colour, colours);
     const place = (step, which) => {
       const value = clamp(step[view.height][which] ?? range.never, range.low, range.high);
@@ -49,11 +49,11 @@ function drawSteps(drawing, study, scene, view, size, colours) {
   return { box, x };
 }
 
-function stepPanel(parent, study, scene, view) {
+function stepPanel(parent, study, scenario, view) {
   const figure = add(parent, "figure", { class: "panel" });
-  add(figure, "figcaption", {}, scene.name);
-  const drawing = add(figure, "svg", { tabindex: 0, role: "img", "aria-label": `by step size, ${scene.name}` });
-  const lrs = [...new Set(scene.grids.flatMap((grid) => grid.steps.map((step) => step.lr)))].sort((a, b) => a - b);
+  add(figure, "figcaption", {}, scenario.name);
+  const drawing = add(figure, "svg", { tabindex: 0, role: "img", "aria-label": `by step size, ${scenario.name}` });
+  const lrs = [...new Set(scenario.grids.flatMap((grid) => grid.steps.map((step) => step.lr)))].sort((a, b) => a - b);
   let shown, cursor = 0;
 
   function look(place, clientX, clientY) {
@@ -61,7 +61,7 @@ function stepPanel(parent, study, scene, view) {
     tip.replaceChildren();
     add(tip, "div", {}, `lr: ${numberText(lrs[cursor])}`);
     const rows = add(add(tip, "table"), "tbody");
-    for (const grid of scene.grids) {
+    for (const grid of scenario.grids) {
       const step = grid.steps.find((one) => one.lr === lrs[cursor]);
       if (!step?.[view.height]) continue;
       const row = add(rows, "tr"), name = add(row, "td"), [low, middle, high] = step[view.height];
@@ -88,6 +88,6 @@ function stepPanel(parent, study, scene, view) {
   });
   return () => {
     const width = Math.max(260, Math.round(figure.clientWidth));
-    shown = drawSteps(drawing, study, scene, view, { width, height: clamp(width * 0.5, 240, 320) }, palette());
+    shown = drawSteps(drawing, study, scenario, view, { width, height: clamp(width * 0.5, 240, 320) }, palette());
   };
 }

@@ -1,4 +1,4 @@
-"""Non-convex problems: one whose optimum is known all the same, one without."""
+"""A non-convex problem whose optimum is known all the same."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +12,14 @@ from focusfl.checks import (
     check_fits,
     check_not_negative,
     check_positive,
-    check_share,
     reals,
 )
-from focusfl.problems.drawn import FEWER
-from focusfl.problems.problem import Objective, Problem, rows_of
+from focusfl.problems.problem import Objective, Problem
+from focusfl.problems.synthetic import FEWER
 
 WAVE_L = 8.0  # g'' = 2 + 6 cos 2t for g(t) = t^2 + 3 sin^2 t
 # g'^2 / (2 g) is least, 0.1755, at t = 2.20; past 3 it is above (2t-3)^2 / (2 t^2 + 6).
 WAVE_PL = 0.175
-ROBUST_L = 2.0  # |phi''| <= phi''(0) for phi(t) = t^2 / (1 + t^2)
 
 
 @dataclass(frozen=True)
@@ -34,14 +32,14 @@ class Waves(Objective):
         slope = 2 * t + 3 * t.__array_namespace__().sin(2 * t)
         return (data["w"] * slope) @ data["A"] + data["c"]
 
-    def evaluate(self, x, held):
+    def evaluate(self, x, eval_data):
         # The w have mean 1 and the c mean 0: F is the sum of g alone.
-        t = held["A"] @ x - held["b"]
+        t = eval_data["A"] @ x - eval_data["b"]
         xp = t.__array_namespace__()
-        grad = (2 * t + 3 * xp.sin(2 * t)) @ held["A"]
-        error = held["inverse"] @ t  # from the nearest minimiser
+        grad = (2 * t + 3 * xp.sin(2 * t)) @ eval_data["A"]
+        error = eval_data["inverse"] @ t  # from the nearest minimiser
         return {
-            "distance": (error @ error) ** 0.5 / held["unit"],
+            "distance": (error @ error) ** 0.5 / eval_data["unit"],
             "loss": (t**2 + 3 * xp.sin(t) ** 2).sum(),
             "grad_norm": (grad @ grad) ** 0.5,
         }
@@ -112,7 +110,7 @@ class Wavy(Problem):
         return np.linalg.pinv(self.A) @ self.b
 
     @cached_property
-    def held(self):
+    def eval_data(self):
         norm = np.linalg.norm(self.optimum)
         return {
             "A": self.A,
@@ -195,112 +193,3 @@ def wavy(
     w = 1 + 0.8 * spread * (2 * rng.random((num_clients, rows)) - 1)
     c = heterogeneity * rng.standard_normal((num_clients, dim))
     return Wavy(A, b, w / w.mean(0), c - c.mean(0))
-
-
-@dataclass(frozen=True)
-class Bounded(Objective):
-    """f(x) = mean over rows of phi(a·x - b) with phi(t) = t^2 / (1 + t^2)."""
-
-    def grad(self, x, data, batch):
-        del batch
-        t = data["A"] @ x - data["b"]
-        return (2 * t / (1 + t**2) ** 2) @ data["A"] / t.shape[0]
-
-    def evaluate(self, x, held):
-        t = held["A"] @ x - held["b"]
-        grad = self.grad(x, held, None)
-        return {
-            "loss": (t**2 / (1 + t**2)).sum() / t.shape[0],
-            "grad_norm": (grad @ grad) ** 0.5,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Robust(Problem):
-    """f_i(x) = mean over rows of phi(a·x - b), phi(t) = t^2 / (1 + t^2).
-
-    Regression that outliers cannot pull far: their loss is at most 1. General
-    non-convex: 0 <= F <= 1, phi'' = 2 (1 - 3 t^2) / (1 + t^2)^3 lies in [-1/2, 2], and
-    no optimum is known.
-    """
-
-    A: Float[np.ndarray, "clients rows dim"]  # features
-    b: Float[np.ndarray, "clients rows"]  # answers
-
-    def __post_init__(self):
-        A, b = rows_of("b", self.A, self.b)
-        object.__setattr__(self, "A", A)
-        object.__setattr__(self, "b", b)
-
-    @property
-    def num_clients(self):
-        return len(self.b)
-
-    @property
-    def objective(self):
-        return Bounded()
-
-    @property
-    def data(self):
-        return {"A": self.A, "b": self.b}
-
-    @property
-    def held(self):
-        return {"A": self.A.reshape(-1, self.A.shape[2]), "b": self.b.reshape(-1)}
-
-    @property
-    def x0(self):
-        return np.zeros(self.A.shape[2])
-
-    @cached_property
-    def L(self) -> float:
-        """The smoothness that every f_i has."""
-        rows = self.A.shape[1]
-        return (
-            ROBUST_L * float(np.linalg.norm(self.A, 2, axis=(1, 2)).max()) ** 2 / rows
-        )
-
-    @cached_property
-    def L_F(self) -> float:
-        """The smoothness of F."""
-        A = self.held["A"]
-        return ROBUST_L * float(np.linalg.norm(A, 2)) ** 2 / len(A)
-
-
-def robust(
-    num_clients: int = 8,
-    dim: int = 10,
-    rows: int = 30,
-    heterogeneity: float = 1.0,
-    outliers: float = 0.2,
-    noise: float = 0.1,
-    seed: int = 0,
-) -> Robust:
-    """Draw a regression where client i has a model of its own and some rows lie.
-
-    Args:
-        num_clients: N.
-        dim: numbers in the model.
-        rows: per client.
-        heterogeneity: how far clients' own models are from the common one, per entry.
-        outliers: share of answers that are off by a normal of size 10, 0 to 1.
-        noise: standard deviation of what is added to all answers.
-        seed: of all that is drawn.
-
-    Raises:
-        ValueError: If a number is out of its range.
-    """
-    for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
-        check_count(name, count)
-    check_not_negative("heterogeneity", heterogeneity)
-    check_not_negative("noise", noise)
-    check_share("outliers", outliers)
-    values = num_clients * rows * dim
-    check_fits(f"robust with {num_clients:,} clients", values, FEWER)
-    rng = keys.rng(seed, "robust")
-    A = rng.standard_normal((num_clients, rows, dim)) / np.sqrt(dim)
-    common = rng.standard_normal(dim)
-    own = common + heterogeneity * rng.standard_normal((num_clients, dim))
-    b = (A @ own[..., None])[..., 0] + noise * rng.standard_normal((num_clients, rows))
-    lies = rng.random((num_clients, rows)) < outliers
-    return Robust(A, b + lies * 10 * rng.standard_normal((num_clients, rows)))

@@ -13,7 +13,7 @@ import pytest
 import focusfl as ff
 from focusfl.engines import stop
 from focusfl.engines.simulator import memory, simulation
-from focusfl.experiment import config, keep, results
+from focusfl.experiment import config, folder, results
 
 STUDY = """
 rounds = 400
@@ -48,7 +48,7 @@ def study(tmp_path):
 
 def complete(study, folder, *changes, **how):
     ran = []
-    found = keep.complete(
+    found = folder.run_in_folder(
         config.load(study, changes), folder, finished=ran.extend, **how
     )
     return found, ran
@@ -95,8 +95,8 @@ def test_runs_equal_the_library_and_are_read_back(study, tmp_path):
     who, when = found.participants["some"][1], found.participants["some"][0]
     masks = ff.participation.masks(ff.participation.Bernoulli(0.4), 4, 400, 0)
     assert np.array_equal(np.argwhere(masks), np.stack([when, who], 1))
-    scene = found.manifest["scenes"]["some"]
-    assert scene["p"] == [0.4] * 4 and found.manifest["problem"]["size"] == 6
+    scenario = found.manifest["scenarios"]["some"]
+    assert scenario["p"] == [0.4] * 4 and found.manifest["problem"]["size"] == 6
 
 
 def test_what_is_finished_is_not_run_again_and_what_is_new_is(study, tmp_path):
@@ -122,15 +122,15 @@ def test_what_cannot_be_stated_of_a_scene_is_said_before_anything_runs(
         raise ValueError("too many clients to state how often each takes part.")
 
     first, _ = complete(study, tmp_path / "out")
-    before = sorted((tmp_path / "out/cells").iterdir())
+    before = sorted((tmp_path / "out/runs").iterdir())
     monkeypatch.setattr(ff.participation.Bernoulli, "marginals", marginals)
     ran = []
     with pytest.raises(ValueError, match="too many clients"):
-        keep.complete(
+        folder.run_in_folder(
             config.load(study, ["seeds=3"]), tmp_path / "out", finished=ran.extend,
             fresh=True,
         )  # fmt: skip
-    assert not ran and sorted((tmp_path / "out/cells").iterdir()) == before
+    assert not ran and sorted((tmp_path / "out/runs").iterdir()) == before
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -142,7 +142,7 @@ def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(workers, study, tm
         "rounds=20_000", "--out", str(tmp_path / "cut"),
         *(["--workers", str(workers)] if workers else []),
     ]  # fmt: skip
-    cells = tmp_path / "cut" / "cells"
+    cells = tmp_path / "cut" / "runs"
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
         while running.poll() is None and not list(cells.glob("*.parquet")):
             time.sleep(0.005)
@@ -154,7 +154,7 @@ def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(workers, study, tm
         [*command, "--resume", "--json"], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["cells"]
+    rows = json.loads(done.stdout)["runs"]
     assert set(kept) <= {row["key"] for row in rows} and len(rows) == 12
     for name in before:  # nothing was written twice
         assert (cells / name).stat().st_mtime < (
@@ -274,9 +274,9 @@ def test_clients_memory_may_be_on_disk(study, tmp_path):
 
 def test_two_at_once_in_a_folder_are_refused(study, tmp_path):
     plan = config.load(study)
-    with keep._alone(tmp_path / "out"):
+    with folder._alone(tmp_path / "out"):
         with pytest.raises(ValueError, match="another focusfl is running"):
-            keep.complete(plan, tmp_path / "out")
+            folder.run_in_folder(plan, tmp_path / "out")
 
 
 def test_what_is_not_ours_is_refused(tmp_path):

@@ -1,0 +1,110 @@
+"""The finished runs of a study's folder, by what they follow from."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from focusfl import __version__
+from focusfl.experiment import results
+from focusfl.experiment.config import Study
+from focusfl.experiment.results import Run
+from focusfl.experiment.study import RunGroup, run_groups
+from focusfl.fingerprint import fingerprint, package
+from focusfl.models import save_model
+
+RUNS, MODELS = "runs", "models"
+
+
+class ResultCache:
+    """The finished runs of a folder, by their content; none of them if fresh."""
+
+    def __init__(self, folder: Path, study: Study, fresh: bool = False):
+        self.folder, self.study = folder / RUNS, study
+        self._problem = fingerprint(study.problem)
+        self._laws = {
+            name: fingerprint(scenario.participation)
+            for name, scenario in study.participation.items()
+        }
+        self._files: dict[str, Path] = {}  # by key of a run
+        for file in [] if fresh else sorted(self.folder.glob("*.parquet")):
+            self._files |= dict.fromkeys(
+                (r["key"] for r in results.read_rows(file)), file
+            )
+
+    def key(self, group: RunGroup, lr: Any, seed: int) -> str:
+        """A name for a run that changes with anything it follows from."""
+        study, scenario, name = self.study, group.participation, group.algorithm
+        spec = study.algorithms[name]
+        facts = [
+            __version__, package(), self._problem, self._laws[scenario],
+            fingerprint(spec.algorithm), spec.noise, study.rounds,
+            study.every, study.on_empty, dataclasses.asdict(study.stop),
+            study.models, *(scenario, name, group.local_steps, lr, seed),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def left(self) -> list[RunGroup]:
+        """What is still to run of the study."""
+        return [part for own in run_groups(self.study) for part in self._missing(own)]
+
+    def _missing(self, group: RunGroup) -> list[RunGroup]:
+        """The parts of a group that have not been run."""
+        by_rates: dict[tuple, list[int]] = {}
+        for seed in group.seeds:
+            lrs = tuple(
+                lr for lr in group.lrs if self.key(group, lr, seed) not in self._files
+            )
+            by_rates.setdefault(lrs, []).append(seed)
+        return [
+            group._replace(lrs=lrs, seeds=tuple(seeds))
+            for lrs, seeds in by_rates.items()
+            if lrs
+        ]
+
+    def put(self, group: RunGroup, runs: list[Run]) -> None:
+        """Keep the runs of a group, all or none of them."""
+        keys = [self.key(group, lr, seed) for seed in group.seeds for lr in group.lrs]
+        runs = [
+            Run({"key": key, **run.row, "model": self._saved(key, run)}, run.curves)
+            for key, run in zip(keys, runs, strict=True)
+        ]
+        name = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
+        file = self.folder / f"{name}.parquet"
+        try:
+            results.write_runs(file, runs)
+        except BaseException:
+            for run in runs:
+                if run.row["model"]:
+                    (self.folder.parent / run.row["model"]).unlink(missing_ok=True)
+            raise
+        self._files |= dict.fromkeys(keys, file)
+
+    def _saved(self, key: str, run: Run) -> str | None:
+        """Write the model of a run, if the study wants it; say under which name."""
+        if self.study.models == "none" or run.model is None:
+            return None
+        whole = f"{run.row['participation']}-{run.row['algorithm']}"
+        plain = re.sub(r"[^\w.-]+", "_", whole)
+        name = f"{MODELS}/{plain}-seed{run.row['seed']}-{key}.safetensors"
+        about = {field: str(run.row[field]) for field in results.IDENTITY}
+        about |= {"key": key, "rounds": str(run.row["rounds"])}
+        if self.study.models == "all":
+            about["leaves"] = "(rounds + 1, ...), the model before round 0 first"
+        save_model(self.folder.parent / name, run.model, about)
+        return name
+
+    def everything(self) -> list[Run]:
+        """All runs of the study, in its order."""
+        keys = [
+            self.key(group, lr, seed)
+            for group in run_groups(self.study)
+            for seed in group.seeds
+            for lr in group.lrs
+        ]
+        found: dict[str, Run] = {}
+        for file in {self._files[key] for key in keys}:
+            found |= {run.row["key"]: run for run in results.read_runs(file)}
+        return [found[key] for key in keys]

@@ -1,0 +1,155 @@
+"""Run a study in a folder: what is finished there is not run again."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.experiment import results
+from focusfl.experiment.cache import RUNS, ResultCache
+from focusfl.experiment.config import Study
+from focusfl.experiment.environment import environment
+from focusfl.experiment.results import Run
+from focusfl.experiment.study import Watch
+from focusfl.experiment.workers import run_all
+from focusfl.participation import Participation, schedule
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+PAIRS = 2_000_000  # of round and client that are kept for pictures of participation
+
+Finished = Callable[[list[Run]], None]
+
+
+def begun(folder: Path) -> bool:
+    """Whether a study was begun in a folder, and perhaps ended."""
+    return (folder / RUNS).is_dir()
+
+
+def run_in_folder(
+    study: Study,
+    folder: Path,
+    watch: Watch | None = None,
+    finished: Finished | None = None,
+    workers: int = 0,
+    fresh: bool = False,
+) -> results.Results:
+    """Run what is missing of a study, put everything together, and read it back.
+
+    With workers, so many processes share the groups; else a few threads do. `fresh`
+    forgets what was finished. `finished` is called with runs that have just ended.
+    """
+    with _alone(folder):
+        # First: what cannot be found is said before anything has been run or forgotten.
+        scenarios = {
+            name: _about(scenario.participation, study.problem.num_clients)
+            for name, scenario in study.participation.items()
+        }
+        if fresh:
+            for file in (folder / RUNS).glob("*.parquet"):
+                file.unlink()
+        began, start = datetime.now(UTC), time.perf_counter()
+        cache = ResultCache(folder, study)
+        for group, runs in run_all(study, cache.left(), watch, workers):
+            cache.put(group, runs)
+            if finished:
+                finished(runs)
+        runs = cache.everything()
+        about = {
+            "name": study.name,
+            "study": study.source,
+            "environment": environment(),
+            "git": _commit(),
+            "started": began.isoformat(timespec="seconds"),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - start, 3),
+            "compile_seconds": round(sum(r.row["compile_seconds"] for r in runs), 3),
+            "problem": {
+                "kind": study.source["problem"]["kind"],
+                "num_clients": study.problem.num_clients,
+                "size": tree.size(study.problem.x0),
+                "optimal_loss": _optimal_loss(study.problem),
+            },
+            "scenarios": scenarios,
+        }
+        results.save(folder, about, runs, _participants(study))
+        return results.read(folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only one who carries a study out in a folder."""
+    runs = folder / RUNS
+    runs.mkdir(parents=True, exist_ok=True)
+    with open(runs / ".lock", "w") as lock:
+        try:
+            if fcntl:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"another focusfl is running a study in {folder}; wait for it, or name "
+                "another folder with --out."
+            ) from None
+        for part in runs.glob(".part-*"):  # of one that was killed while it wrote
+            shutil.rmtree(part, ignore_errors=True)
+        yield
+
+
+def _about(law: Participation, num_clients: int) -> dict[str, Any]:
+    found = law.marginals(num_clients)
+    return {
+        "kind": type(law).__name__.lower(),
+        "p": np.asarray(found.p).tolist(),
+        "q": np.asarray(found.q).tolist(),
+    }
+
+
+def _participants(study: Study) -> dict[str, results.Participants]:
+    """Who took part under the first seed, as far as it is not too much to keep."""
+    found = {}
+    for name, scenario in study.participation.items():
+        drawn, pairs = [], 0
+        for ids in schedule(
+            scenario.participation,
+            study.problem.num_clients,
+            study.rounds,
+            study.seeds[0],
+        ):
+            pairs += len(ids)
+            if pairs > PAIRS:
+                break
+            drawn.append(ids)
+        sizes = [len(ids) for ids in drawn]
+        who = np.concatenate([np.zeros(0, int), *drawn])
+        found[name] = np.repeat(np.arange(len(drawn)), sizes), who
+    return found
+
+
+def _optimal_loss(problem: Any) -> float | None:
+    """F at the optimum, where that is known."""
+    optimum = getattr(problem, "optimum", None)
+    if optimum is None:
+        return None
+    loss = problem.objective.evaluate(optimum, problem.eval_data).get("loss")
+    return None if loss is None else float(loss)
+
+
+def _commit() -> str | None:
+    """The commit of the folder a study is run in, if git knows one."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() if found.returncode == 0 else None

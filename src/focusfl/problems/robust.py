@@ -1,0 +1,123 @@
+"""Robust regression: a non-convex problem without a known optimum."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from focusfl import keys
+from focusfl.checks import check_count, check_fits, check_not_negative, check_share
+from focusfl.problems.problem import Objective, Problem, rows_of
+from focusfl.problems.synthetic import FEWER
+
+ROBUST_L = 2.0  # |phi''| <= phi''(0) for phi(t) = t^2 / (1 + t^2)
+
+
+@dataclass(frozen=True)
+class Bounded(Objective):
+    """f(x) = mean over rows of phi(a·x - b) with phi(t) = t^2 / (1 + t^2)."""
+
+    def grad(self, x, data, batch):
+        del batch
+        t = data["A"] @ x - data["b"]
+        return (2 * t / (1 + t**2) ** 2) @ data["A"] / t.shape[0]
+
+    def evaluate(self, x, eval_data):
+        t = eval_data["A"] @ x - eval_data["b"]
+        grad = self.grad(x, eval_data, None)
+        return {
+            "loss": (t**2 / (1 + t**2)).sum() / t.shape[0],
+            "grad_norm": (grad @ grad) ** 0.5,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Robust(Problem):
+    """f_i(x) = mean over rows of phi(a·x - b), phi(t) = t^2 / (1 + t^2).
+
+    Regression that outliers cannot pull far: their loss is at most 1. General
+    non-convex: 0 <= F <= 1, phi'' = 2 (1 - 3 t^2) / (1 + t^2)^3 lies in [-1/2, 2], and
+    no optimum is known.
+    """
+
+    A: Float[np.ndarray, "clients rows dim"]  # features
+    b: Float[np.ndarray, "clients rows"]  # answers
+
+    def __post_init__(self):
+        A, b = rows_of("b", self.A, self.b)
+        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "b", b)
+
+    @property
+    def num_clients(self):
+        return len(self.b)
+
+    @property
+    def objective(self):
+        return Bounded()
+
+    @property
+    def data(self):
+        return {"A": self.A, "b": self.b}
+
+    @property
+    def eval_data(self):
+        return {"A": self.A.reshape(-1, self.A.shape[2]), "b": self.b.reshape(-1)}
+
+    @property
+    def x0(self):
+        return np.zeros(self.A.shape[2])
+
+    @cached_property
+    def L(self) -> float:
+        """The smoothness that every f_i has."""
+        rows = self.A.shape[1]
+        return (
+            ROBUST_L * float(np.linalg.norm(self.A, 2, axis=(1, 2)).max()) ** 2 / rows
+        )
+
+    @cached_property
+    def L_F(self) -> float:
+        """The smoothness of F."""
+        A = self.eval_data["A"]
+        return ROBUST_L * float(np.linalg.norm(A, 2)) ** 2 / len(A)
+
+
+def robust(
+    num_clients: int = 8,
+    dim: int = 10,
+    rows: int = 30,
+    heterogeneity: float = 1.0,
+    outliers: float = 0.2,
+    noise: float = 0.1,
+    seed: int = 0,
+) -> Robust:
+    """Draw a regression where client i has a model of its own and some rows lie.
+
+    Args:
+        num_clients: N.
+        dim: numbers in the model.
+        rows: per client.
+        heterogeneity: how far clients' own models are from the common one, per entry.
+        outliers: share of answers that are off by a normal of size 10, 0 to 1.
+        noise: standard deviation of what is added to all answers.
+        seed: of all that is drawn.
+
+    Raises:
+        ValueError: If a number is out of its range.
+    """
+    for name, count in {"num_clients": num_clients, "dim": dim, "rows": rows}.items():
+        check_count(name, count)
+    check_not_negative("heterogeneity", heterogeneity)
+    check_not_negative("noise", noise)
+    check_share("outliers", outliers)
+    values = num_clients * rows * dim
+    check_fits(f"robust with {num_clients:,} clients", values, FEWER)
+    rng = keys.rng(seed, "robust")
+    A = rng.standard_normal((num_clients, rows, dim)) / np.sqrt(dim)
+    common = rng.standard_normal(dim)
+    own = common + heterogeneity * rng.standard_normal((num_clients, dim))
+    b = (A @ own[..., None])[..., 0] + noise * rng.standard_normal((num_clients, rows))
+    lies = rng.random((num_clients, rows)) < outliers
+    return Robust(A, b + lies * 10 * rng.standard_normal((num_clients, rows)))
