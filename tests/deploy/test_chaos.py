@@ -1,6 +1,6 @@
 import pytest
 
-from focusfl.deploy.chaos import Event, parse
+from focusfl.deploy.faults.chaos import Event, parse
 
 
 def test_a_spec_says_what_goes_wrong():

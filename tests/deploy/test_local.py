@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.deploy import chaos, status, study
+from focusfl.deploy import status, study
+from focusfl.deploy.faults import chaos
 from focusfl.deploy.local import local_app, local_study
 from focusfl.experiment import results
 

@@ -65,7 +65,8 @@ def _local(options: argparse.Namespace) -> int:
         from focusfl.extras import missing
 
         raise ValueError(missing("deploying needs", "Flower", "flower"))
-    from focusfl.deploy import chaos, study
+    from focusfl.deploy import study
+    from focusfl.deploy.faults import chaos
     from focusfl.deploy.local import local_app, local_study
     from focusfl.engines.flower import events
 

@@ -54,10 +54,14 @@ def write_study(deployed: Deployed, folder: Path, more: Mapping[str, Any]) -> Pa
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     (folder / "pyproject.toml").write_text(head + "\n".join(lines) + "\n")
     (package / "__init__.py").write_text("")
-    for side in ("server", "client"):
+    lossy = "chaos" in more
+    for side, module in {
+        "server": "focusfl.deploy.faults.app" if lossy else "focusfl.deploy.study",
+        "client": "focusfl.deploy.study",
+    }.items():
         (package / f"{side}_app.py").write_text(
             "from pathlib import Path\n\n"
-            f"from focusfl.deploy.study import study_{side}\n\n"
+            f"from {module} import study_{side}\n\n"
             f"app = study_{side}(Path(__file__).parent)\n"
         )
     studies.write(deployed, package / studies.FILE)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl.deploy import status
-from focusfl.deploy.chaos import Event
+from focusfl.deploy.faults.chaos import Event
 from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed
 from focusfl.engines.flower.events import FILE

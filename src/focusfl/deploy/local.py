@@ -10,8 +10,8 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.deploy import apps, record, status
-from focusfl.deploy.chaos import Chaos, Event
 from focusfl.deploy.driver import Driver, Watch
+from focusfl.deploy.faults.chaos import Chaos, Event
 from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.record import MODEL
 from focusfl.deploy.study import Deployed
@@ -76,9 +76,11 @@ def local_study(
     """Run a study likewise; `settings` are those of a Job."""
     study = deployed.study
     plan = chaos.plan(study.rounds, len(deployed.sites))
-    deployed.job("", None).configured(settings or {})  # raises before anything is begun
+    deployed.job("").configured(settings or {})  # raises before anything is begun
     fleet = prepare(folder, deployed.sites, tls, warm)
-    more = {**(settings or {}), "folder": "", "chaos": chaos.spec}
+    more = {**(settings or {}), "folder": ""}
+    if chaos.loses:
+        more["chaos"] = chaos.spec
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)

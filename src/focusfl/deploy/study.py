@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -19,7 +19,7 @@ from focusfl.problems import PROBLEMS, Noisy, Problem
 if TYPE_CHECKING:
     from flwr.app import Context
     from flwr.clientapp import ClientApp
-    from flwr.serverapp import Grid, ServerApp
+    from flwr.serverapp import ServerApp
 
     from focusfl.engines.flower import Job
 
@@ -51,22 +51,16 @@ class Deployed(NamedTuple):
             f"steps, seed {self.seed}; whoever is online takes part"
         )
 
-    def job(
-        self, folder: str | Path, wrap: "Callable[[Grid], Grid] | None" = None
-    ) -> "Job":
+    def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
         from focusfl.engines.flower import Job
 
-        study, objective, eval_data = (
-            self.study,
-            self.problem.objective,
-            self.problem.eval_data,
-        )
+        study, problem = self.study, self.problem
         return Job(
-            self.algorithm, self.problem.x0, self.sites, study.rounds, self.lr, folder,
+            self.algorithm, problem.x0, self.sites, study.rounds, self.lr, folder,
             job=study.name, local_steps=self.local_steps,
             on_empty=study.on_empty,
-            evaluate=lambda x: objective.evaluate(x, eval_data), wrap=wrap,
+            evaluate=lambda x: problem.objective.evaluate(x, problem.eval_data),
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
                 "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,
@@ -179,18 +173,14 @@ def _only(what: str, choices: tuple, name: str) -> Any:
     return choices[0]
 
 
-def study_server(folder: Path) -> "ServerApp":
-    """Make the server app of the study in a folder."""
-    from focusfl.deploy.chaos import parse
-    from focusfl.deploy.lossy import Lossy
+def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
+    """Make the server app of the study in a folder; `own` settings are left alone."""
     from focusfl.engines.flower import server_app
 
     def job(context: "Context") -> "Job":
-        chaos = parse(str(context.run_config["chaos"]))
-        wrap = (lambda grid: Lossy(grid, chaos)) if chaos.loses else None
-        return read(folder / FILE).job(str(context.run_config["folder"]), wrap)
+        return read(folder / FILE).job(str(context.run_config["folder"]))
 
-    return server_app(job, own=["chaos"])
+    return server_app(job, own=own)
 
 
 def study_client(folder: Path) -> "ClientApp":

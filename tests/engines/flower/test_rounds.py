@@ -22,8 +22,8 @@ from loopback import (
 )
 
 import focusfl as ff
-from focusfl.deploy.chaos import Chaos
-from focusfl.deploy.lossy import Lossy
+from focusfl.deploy.faults.chaos import Chaos
+from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower import Work, client_app
 from focusfl.engines.flower.server import run
 
@@ -80,11 +80,8 @@ def test_a_site_that_returns_as_another_node_is_found_again(tmp_path):
 
 
 def test_lost_late_and_double_replies_leave_it_exact(tmp_path):
-    wrap = lambda grid: Lossy(grid, Chaos("", 0.2, 0.1, 0.1, seed=3))  # noqa: E731
-    run(
-        Loopback(nodes(tmp_path)),
-        job(tmp_path, rounds=50, wrap=wrap, deadline=0.2, patience=0.2),
-    )
+    grid = Lossy(Loopback(nodes(tmp_path)), Chaos("", 0.2, 0.1, 0.1, seed=3))
+    run(grid, job(tmp_path, rounds=50, deadline=0.2, patience=0.2))
     assert events(tmp_path, "refused") and events(tmp_path, "nothing")
     assert events(tmp_path, "end")[0]["distance"] < 1e-7  # and falling: 50 rounds
     with reopened(tmp_path) as protocol:

@@ -6,8 +6,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from flwr.serverapp import Grid
-
 from focusfl.checks import check_count, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer
@@ -44,7 +42,6 @@ class Job:
     poll: float = 0.2  # seconds
     evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
     evaluate_every: int = 0  # rounds between evaluations on the sites; 0: none
-    wrap: Callable[[Grid], Grid] | None = None  # a grid that loses things, for tests
     about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
 
     def __post_init__(self):

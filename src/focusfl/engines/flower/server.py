@@ -47,7 +47,6 @@ def server_app(
 
 def run(grid: Grid, job: Job) -> None:
     """Train until all rounds are done, from where an earlier run has stopped."""
-    grid = job.wrap(grid) if job.wrap else grid
     with job.open_protocol() as protocol:
         server = _Server(job, protocol, Link(grid, job.sites))
         server.say(

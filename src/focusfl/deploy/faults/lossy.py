@@ -7,7 +7,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from focusfl import keys
-from focusfl.deploy.chaos import Chaos
+from focusfl.deploy.faults.chaos import Chaos
 from focusfl.engines.flower.records import unpack
 from focusfl.engines.protocol import Refused, header
 
@@ -34,9 +34,7 @@ class Lossy(Grid):
         # Asked for again, the SuperLink says that a reply is not there any more: so it
         # does of one that is lost, but one that is held back is still on its way.
         here = {message.metadata.reply_to_message_id for _, message in self._held}
-        self._held = [
-            eval_data for eval_data in self._held if eval_data[0] > self._round
-        ]
+        self._held = [kept for kept in self._held if kept[0] > self._round]
         for message in self._grid.pull_messages(set(message_ids) - here):
             due += self._tamper(message)
         return due
