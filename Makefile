@@ -23,7 +23,7 @@ docs: .venv/installed-docs
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --editable ".[plots]"
+	$(BIN)/pip install --quiet --editable ".[pandas,plots]"
 	touch $@
 
 .venv/installed-tests: .venv/installed

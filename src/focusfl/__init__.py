@@ -3,8 +3,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from focusfl.algorithms import *  # noqa: F403
-from focusfl.algorithms import ALGORITHMS
+from focusfl.algorithms import (
+    ALGORITHMS,
+    MIFA,
+    FedAU,
+    FedAvg,
+    FedAWE,
+    FedVARP,
+    Focus,
+    LocalSGD,
+    ProxSkip,
+    Scaffnew,
+    Scaffold,
+)
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
@@ -23,9 +34,19 @@ __all__ = [
     "Algorithm",
     "DivergenceWarning",
     "Diverged",
+    "FedAU",
+    "FedAWE",
+    "FedAvg",
+    "FedVARP",
+    "Focus",
+    "LocalSGD",
+    "MIFA",
+    "ProxSkip",
     "RestWarning",
     "Result",
     "Round",
+    "Scaffnew",
+    "Scaffold",
     "Stop",
     "data",
     "load_model",
@@ -38,7 +59,6 @@ __all__ = [
     "simulate",
     "sweep",
     "theory",
-    *(kind.__name__ for kind in ALGORITHMS.values()),
 ]
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax

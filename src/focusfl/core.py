@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from focusfl import tree
 from focusfl.tree import Tree
@@ -13,6 +13,11 @@ Server = Any  # NamedTuple of trees with a field `x`, the model
 Client = Any  # NamedTuple of trees that a client keeps between rounds
 Local = Any  # NamedTuple of trees that live for one round on one client
 GradFn = Callable[[Tree, Any], Tree]  # (model, batch) -> gradient
+
+# The three of one algorithm: an editor completes the fields of its own.
+S = TypeVar("S")  # Server
+C = TypeVar("C")  # Client
+L = TypeVar("L")  # Local
 
 
 class Batch(NamedTuple):
@@ -40,7 +45,7 @@ class Round(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Algorithm(abc.ABC):
+class Algorithm(abc.ABC, Generic[S, C, L]):
     """A federated algorithm: pure functions over trees, and its constants as fields.
 
     An engine runs one round as
@@ -63,21 +68,21 @@ class Algorithm(abc.ABC):
     """
 
     @abc.abstractmethod
-    def init(self, params: Tree) -> tuple[Server, Client]: ...
+    def init(self, params: Tree) -> tuple[S, C]: ...
     @abc.abstractmethod
-    def broadcast(self, server: Server) -> Message: ...
+    def broadcast(self, server: S) -> Message: ...
     @abc.abstractmethod
-    def pull(self, client: Client, down: Message) -> Local: ...
+    def pull(self, client: C, down: Message) -> L: ...
     @abc.abstractmethod
-    def step(self, local: Local, grad_fn: GradFn, batch: Any, rd: Round) -> Local: ...
+    def step(self, local: L, grad_fn: GradFn, batch: Any, rd: Round) -> L: ...
     @abc.abstractmethod
     def push(
-        self, client: Client, down: Message, local: Local, rd: Round
-    ) -> tuple[Client, Message]: ...
+        self, client: C, down: Message, local: L, rd: Round
+    ) -> tuple[C, Message]: ...
     @abc.abstractmethod
-    def update(self, server: Server, total: Message, rd: Round) -> Server: ...
+    def update(self, server: S, total: Message, rd: Round) -> S: ...
 
-    def settle(self, client: Client, down: Message, rd: Round) -> Client:
+    def settle(self, client: C, down: Message, rd: Round) -> C:
         """What a participant does with the server's answer. Almost always: nothing."""
         del down, rd
         return client

@@ -1,11 +1,22 @@
 """Packages that focusfl can use and does not need, and how to get them."""
 
+from typing import Any
+
 WHERE = "in a clone of focusfl"  # it is on no index yet
 
 
 def install(extra: str) -> str:
     """The command that brings an extra, given `WHERE`."""
     return f"pip install '.[{extra}]'"
+
+
+def pandas() -> Any:
+    """The module pandas; where it is missing, one clear line."""
+    try:
+        import pandas
+    except ImportError:
+        raise ValueError(missing("tables need", "pandas", "pandas")) from None
+    return pandas
 
 
 def missing(what: str, package: str, extra: str) -> str:

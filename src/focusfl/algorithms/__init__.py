@@ -25,4 +25,16 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedavg": FedAvg,
 }
 
-__all__ = ["ALGORITHMS", *(kind.__name__ for kind in ALGORITHMS.values())]
+__all__ = [  # spelled out: editors do not compute it
+    "ALGORITHMS",
+    "FedAU",
+    "FedAWE",
+    "FedAvg",
+    "FedVARP",
+    "Focus",
+    "LocalSGD",
+    "MIFA",
+    "ProxSkip",
+    "Scaffnew",
+    "Scaffold",
+]

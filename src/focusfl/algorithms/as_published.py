@@ -17,7 +17,7 @@ from focusfl.tree import Tree
 
 
 @dataclass(frozen=True)
-class _Variant(Algorithm):
+class _Variant(Algorithm[Any, Any, Any]):
     """Another algorithm, but for the methods a variant below writes anew."""
 
     @property
@@ -113,7 +113,7 @@ class Server(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PublishedScaffnew(Algorithm):
+class PublishedScaffnew(Algorithm[Server, Late, LateLocal]):
     """Scaffnew that corrects h at the next pull, by an average it was not part of."""
 
     def init(self, params):

@@ -27,7 +27,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedAU(Algorithm):
+class FedAU(Algorithm[Server, Client, Local]):
     """Estimate 1/p from the gaps; an absence of `cutoff` rounds counts as an interval.
 
     Divided by N, not by the sum of the weights: that ratio would be biased.

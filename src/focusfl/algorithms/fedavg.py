@@ -22,7 +22,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedAvg(Algorithm):
+class FedAvg(Algorithm[Server, Client, Local]):
     """Average what the participants moved to; biased towards who takes part."""
 
     server_lr: float = 1.0  # factor of the server's step, positive

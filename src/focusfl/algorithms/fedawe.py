@@ -26,7 +26,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedAWE(Algorithm):
+class FedAWE(Algorithm[Server, Client, Local]):
     """Repeat one's progress once for every round missed; average inside S.
 
     Nothing is pulled at the start of a round. The echo is unstable when a client comes

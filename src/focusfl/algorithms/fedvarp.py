@@ -27,7 +27,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedVARP(Algorithm):
+class FedVARP(Algorithm[Server, Client, Local]):
     """Correct the participants' updates by everybody's last ones."""
 
     server_lr: float = 1.0  # factor of the server's step, positive

@@ -29,7 +29,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Focus(Algorithm):
+class Focus(Algorithm[Server, Client, Local]):
     """Track the sum of gradients on the server; push differences, never averages."""
 
     warm_start: bool = False  # the theorem's initialisation; Algorithm 1 starts cold

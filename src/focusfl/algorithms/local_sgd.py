@@ -24,7 +24,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LocalSGD(Algorithm):
+class LocalSGD(Algorithm[Server, Client, Local]):
     """Train from one's own model and average inside S; nothing is pulled beforehand."""
 
     def init(self, params):

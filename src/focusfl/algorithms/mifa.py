@@ -27,7 +27,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MIFA(Algorithm):
+class MIFA(Algorithm[Server, Client, Local]):
     """Move by everybody's last update, however old; absent clients count too.
 
     In the paper an empty round still moves the model: run it with on_empty="step".

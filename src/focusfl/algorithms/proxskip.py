@@ -34,7 +34,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProxSkip(Algorithm):
+class ProxSkip(Algorithm[Server, Client, Local]):
     """Toss one coin per round, shared by all; average and correct only on heads.
 
     A round is one iteration of the paper: run it with local_steps=1 and everybody

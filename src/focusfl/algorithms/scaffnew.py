@@ -28,7 +28,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaffnew(Algorithm):
+class Scaffnew(Algorithm[Server, Client, Local]):
     """Shift local gradients by h; correct h by how far the average was from one's own.
 
     Exact if and only if the clients that take part together connect everybody: under

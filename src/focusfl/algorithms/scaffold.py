@@ -30,7 +30,7 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaffold(Algorithm):
+class Scaffold(Algorithm[Server, Client, Local]):
     """Correct every local step by the difference between one's own gradient and all.
 
     Option 1 renews a client's control variate with its gradient at the pulled model;

@@ -105,8 +105,10 @@ def _lead(plan: "Study") -> str:
 
 def _regimes(options: argparse.Namespace) -> int:
     """The theorem in its three regimes: a figure and its numbers."""
+    from focusfl.experiment import regimes
     from focusfl.files import write
-    from focusfl.report import figure, regimes, terminal
+    from focusfl.report import figure, terminal
+    from focusfl.report.regimes import regimes_figure
 
     found = regimes.regimes()
     rows = [row for panel in found for row in panel.rows]
@@ -114,7 +116,7 @@ def _regimes(options: argparse.Namespace) -> int:
     told = json.dumps([row._asdict() for row in rows], indent=1)
     files = [
         write(place / "results.json", told),
-        *figure.saved(place, {"figure": lambda: regimes.regimes_figure(found)}),
+        *figure.saved(place, {"figure": lambda: regimes_figure(found)}),
     ]
     if options.json:
         about = {"rows": json.loads(told), "files": [str(file) for file in files]}

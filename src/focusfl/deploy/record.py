@@ -2,7 +2,7 @@
 
 model.npz     the model: its leaves by their paths, a single array as x
 model.safetensors   the same, for `ff.load_model`, PyTorch and Flax
-curves.npz    where pandas, pyarrow or jax is missing, instead of a study's files:
+curves.npz    where pyarrow or jax is missing, instead of a study's files:
               the same curves, and who was counted in each round
 """
 

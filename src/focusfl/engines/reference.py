@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl import tree
-from focusfl.core import Algorithm, Round
+from focusfl.core import Algorithm, C, Round, S
 from focusfl.engines.client_round import (
     batch_stream,
     client_round,
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 
 def loop(
-    algorithm: Algorithm,
+    algorithm: Algorithm[S, C, Any],
     problem: Problem,
     participation: Participation,
     *,
@@ -62,7 +62,7 @@ def loop(
     progress: Progress | None = None,
     stop: Stop | None = None,
     array: Callable[[np.ndarray], Any] = np.asarray,
-) -> Result:
+) -> Result[S, C]:
     """Run one algorithm in plain Python; `array` makes the leaves.
 
     All else is as in `simulate`.

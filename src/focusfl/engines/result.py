@@ -3,13 +3,13 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
 from focusfl.checks import unknown
-from focusfl.core import Algorithm
-from focusfl.extras import missing
+from focusfl.core import Algorithm, C, S
+from focusfl.extras import missing, pandas
 from focusfl.models import read_with_about, save_model
 from focusfl.tree import Tree
 
@@ -18,7 +18,7 @@ COSTS = ("down", "up", "gradients")  # what a round takes, not how good its mode
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(Generic[S, C]):
     """One run. Metrics and trajectory begin at x0: entry r + 1 is after round r.
 
     Metrics are NaN in rounds that were not evaluated; x0 and `x`, the first and the
@@ -31,8 +31,8 @@ class Result:
     diverged_at: int | None  # the round that broke it; everything else ends before it
     lr: float
     why_lr: str | None  # how it was chosen, where it was not given
-    server: Any
-    clients: Any  # every client's memory, stacked; None if the run diverged
+    server: S
+    clients: C | None  # every client's memory, stacked; None if the run diverged
 
     @property
     def evaluated(self) -> np.ndarray:
@@ -60,11 +60,13 @@ class Result:
         )
 
     def to_frame(self) -> Any:
-        """Give the metrics as a pandas DataFrame: a row per evaluated round."""
-        import pandas as pd
+        """Give the metrics as a pandas DataFrame: a row per evaluated round.
 
+        Raises:
+            ValueError: If pandas is missing.
+        """
         at = self.evaluated
-        frame = pd.DataFrame({name: v[at] for name, v in self.metrics.items()})
+        frame = pandas().DataFrame({name: v[at] for name, v in self.metrics.items()})
         frame.insert(0, "round", at)
         return frame
 

@@ -1,7 +1,8 @@
 """Real hospitals, one of them rarely online: whom does the resulting model serve?
 
-Every seed holds other patients out for tests. A model is judged hospital by hospital,
-beside the exact optimum x* and the optimum of a federation without the rare hospital.
+A study for every seed, which holds other patients out for tests. A model is judged
+hospital by hospital, beside the exact optimum x* and the optimum of a federation
+without the rare hospital.
 """
 
 import csv

@@ -2,6 +2,8 @@
 
 32 clients, 3 local steps on batches of 128, a step of 2e-3, 10,000 rounds. As FOCUS
 moves N steps a round and the others about 3, each also runs at its own tuned step.
+No study: a step is first tuned over short runs, and a run of an hour goes on from its
+checkpoint, which runs of a study do not keep.
 """
 
 import json
@@ -33,7 +35,7 @@ LAST = 10  # evaluations that a final accuracy is the mean of
 TUNE_ROUNDS = 1_000
 
 
-class Run(NamedTuple):
+class Setting(NamedTuple):
     """What is run: enough to know it again."""
 
     participation: str
@@ -48,7 +50,7 @@ class Run(NamedTuple):
 class Curve(NamedTuple):
     """What came out."""
 
-    run: Run
+    run: Setting
     at: list[int]  # rounds
     accuracy: list[float]
     loss: list[float]
@@ -91,7 +93,7 @@ def reproduce(
     compute_dtype: str | None = None,
     progress: Callable[[str, str], Progress] | None = None,
 ) -> Iterator[Curve]:
-    """Run what is not yet in the folder; give every curve, as it is there."""
+    """Setting what is not yet in the folder; give every curve, as it is there."""
     check_count("seeds", seeds)
     check_count("rounds", rounds)
     for name in algorithms:
@@ -104,7 +106,7 @@ def reproduce(
     for seed in range(SEED, SEED + seeds):
         for scenario in scenarios:
             for name in algorithms:
-                run = Run(scenario, name, "paper", LR, seed, rounds, compute_dtype)
+                run = Setting(scenario, name, "paper", LR, seed, rounds, compute_dtype)
                 paper = cache.get(run)
                 yield paper
                 if tune:
@@ -120,7 +122,7 @@ def counts(seed: int = SEED) -> Int[np.ndarray, "clients classes"]:
     return np.stack([np.bincount(y, minlength=vision.CLASSES) for y in own])
 
 
-def _tuned(cache: "_Shelf", run: Run) -> float:
+def _tuned(cache: "_Shelf", run: Setting) -> float:
     """Double the step, or halve it, as long as short runs gain by it."""
     best = LR
 
@@ -144,7 +146,7 @@ class _Shelf:
         self.file = folder / "results.json"
         self.curves: list[Curve] = load(self.file) if self.file.exists() else []
 
-    def get(self, run: Run) -> Curve:
+    def get(self, run: Setting) -> Curve:
         """Look a run up, or carry it out and put it there."""
         for curve in self.curves:
             if curve.run == run:
@@ -164,7 +166,7 @@ def load(file: Path) -> list[Curve]:
     """Read the curves that an earlier call left."""
     try:
         rows = json.loads(file.read_text())["curves"]
-        return [Curve(**row | {"run": Run(**row["run"])}) for row in rows]
+        return [Curve(**row | {"run": Setting(**row["run"])}) for row in rows]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"cannot read {file} as results of this experiment: {error}. Name another "
@@ -177,7 +179,7 @@ def _problem(seed: int, compute_dtype: str | None):
     return vision.cifar10(NUM_CLIENTS, seed=seed, compute_dtype=compute_dtype)
 
 
-def _carry_out(run: Run, kept: Path, progress) -> Curve:
+def _carry_out(run: Setting, kept: Path, progress) -> Curve:
     from focusfl.engines.simulator.api import simulate
 
     problem = _problem(run.seed, run.compute_dtype)
@@ -221,5 +223,5 @@ def _carry_out(run: Run, kept: Path, progress) -> Curve:
     )
 
 
-def _name(run: Run) -> str:
+def _name(run: Setting) -> str:
     return "-".join(str(part) for part in run if part is not None)

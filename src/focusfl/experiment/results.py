@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from focusfl.checks import unknown
+from focusfl.extras import pandas
 from focusfl.files import renamed
 from focusfl.models import read_model
 from focusfl.tree import Tree
@@ -182,10 +183,14 @@ def load_results(path: str | Path) -> "pd.DataFrame":
     """Give all curves of a study's folder as a tidy table.
 
     A row is a run after one of the rounds in which it was evaluated.
+
+    Raises:
+        ValueError: If the folder holds no results, or pandas is missing.
     """
     import pyarrow.parquet as pq
 
     _manifest(Path(path))
+    pandas()
     return pq.read_table(Path(path) / CURVES).to_pandas()
 
 

@@ -1,17 +1,18 @@
-"""The fast engine: jax, active clients as a batch axis, a scan over rounds.
+"""The simulator's two functions: a cohort is a batch axis, rounds are a scan.
 
-Rounds run in chunks of one compiled program (program.py), drawn (drawn.py) and laid out
-(plan.py) here on the host while the chunk before is running. What clients remember is
-on the device, or elsewhere (store.py) and brought there chunk by chunk (table.py), or
-spread over several devices (devices.py).
+Rounds run in chunks of one compiled program (compiled.py), drawn (schedule.py) and laid
+out (layout.py, chunks.py) on the host while the chunk before is running. What clients
+remember (clients.py) is on the device, or elsewhere (rows.py) and brought there chunk
+by chunk (cache.py), or spread over several devices (devices.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from focusfl.checks import check_seed
-from focusfl.core import Algorithm
+from focusfl.core import Algorithm, C, S
 from focusfl.engines.divergence import finish
 from focusfl.engines.rest import warn
 from focusfl.engines.result import Result
@@ -36,7 +37,7 @@ from focusfl.tree import Tree
 
 
 def simulate(
-    algorithm: Algorithm,
+    algorithm: Algorithm[S, C, Any],
     problem: Problem,
     participation: Participation,
     *,
@@ -56,7 +57,7 @@ def simulate(
     client_state: ClientState = "auto",
     state_dir: str | Path | None = None,
     devices: int | None = None,
-) -> Result:
+) -> Result[S, C]:
     """Run one algorithm on one problem under one law of participation.
 
     A run that diverges is cut before the round that broke it, which `diverged_at`
@@ -129,7 +130,7 @@ def simulate(
 
 
 def sweep(
-    algorithm: Algorithm,
+    algorithm: Algorithm[S, C, Any],
     problem: Problem,
     participation: Participation,
     *,
@@ -149,7 +150,7 @@ def sweep(
     client_state: ClientState = "auto",
     state_dir: str | Path | None = None,
     devices: int | None = None,
-) -> list[Result]:
+) -> list[Result[S, C]]:
     """Run one algorithm at several learning rates side by side, compiled once.
 
     With several seeds too, the results come seed by seed. `progress` gets the metrics

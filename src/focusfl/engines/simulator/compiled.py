@@ -3,7 +3,7 @@
 A round picks the branch whose number of slots is just enough for its participants,
 gathers their memory and data, runs them (one_round.py), and scatters their memory back:
 its cost follows |S|, not N. The memory may be a table of a chunk's participants alone
-(table.py); the plan then says which place in it is whose.
+(cache.py); the plan then says which place in it is whose.
 """
 
 from functools import partial
