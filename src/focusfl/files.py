@@ -1,7 +1,8 @@
 """Files that are there whole or not at all: one writer for everything."""
 
+import glob
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,21 +19,36 @@ def named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def renamed(target: Path) -> Iterator[Path]:
+def renamed(target: Path, private: bool = False) -> Iterator[Path]:
     """Give a temporary name to write under; rename it to the target if all went well.
 
-    When this ends, the file is on disk under its name, or an error says why not.
+    When this ends, the file is on disk under its name, or an error says why not. A
+    private file can be read by its owner alone. What a killed writer leaves behind,
+    `clear_parts` removes.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        named(target),
-        tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch,
-    ):
-        part = Path(scratch) / target.name
-        yield part
-        _sync(part)
-        os.replace(part, target)
+    part = target.with_name(f"{_prefix(target)}{uuid.uuid4().hex[:8]}")
+    with named(target):
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            os.close(os.open(part, flags, 0o600 if private else 0o666))
+            yield part
+            _sync(part)
+            os.replace(part, target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
         _sync(target.parent)
+
+
+def clear_parts(target: Path) -> None:
+    """Remove what writers of a file have left that were killed; none may be alive."""
+    for part in target.parent.glob(f"{glob.escape(_prefix(target))}*"):
+        part.unlink(missing_ok=True)
+
+
+def _prefix(target: Path) -> str:
+    return f".part-{target.name}-"
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from focusfl import tree
-from focusfl.checks import check_count, check_is, check_seed, shown
+from focusfl.checks import check_count, check_is, check_one_of, check_seed, shown
 from focusfl.core import Algorithm
 from focusfl.engines.stop import Progress as Progress
 from focusfl.engines.stop import Stop
@@ -71,7 +71,7 @@ class RunSpec:
         for seed in self.seeds:
             check_seed("seed", seed)
         for name, words in (("on_empty", OnEmpty), ("record", Record)):
-            check_word(name, getattr(self, name), words)
+            check_one_of(name, getattr(self, name), get_args(words))
         stop = Stop() if self.stop is None else self.stop
         check_is("stop", stop, Stop)
         self.participation.check(self.num_clients)
@@ -89,13 +89,6 @@ class Execution:
     client_state: ClientState = "auto"
     state_dir: str | Path | None = None
     devices: int | None = None
-
-
-def check_word(name: str, value: Any, words: Any) -> None:
-    """Raise unless a value is one of the words of a Literal."""
-    known = words.__args__
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} must be one of {known}; got {shown(value)}.")
 
 
 def check_progress(progress: Any) -> None:

@@ -3,10 +3,9 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, NamedTuple
 
-from focusfl.checks import unknown
+from focusfl.checks import check_positive, is_number, unknown
 from focusfl.core import Algorithm
 
 # Called with the rounds done and the metrics by then; may say that it is enough.
@@ -34,15 +33,17 @@ class Stop:
     def __post_init__(self):
         for name in ("tolerance", "accuracy", "seconds", "vectors"):
             value = getattr(self, name)
-            if value is not None and not (_number(value) and 0 < value < float("inf")):
-                raise ValueError(f"{name} must be positive and finite; got {value!r}.")
+            if value is not None:
+                check_positive(name, value)
         if self.accuracy is not None and self.accuracy > 1:
             raise ValueError(
                 f"accuracy must be a share of at most 1; got {self.accuracy}."
             )
         for side in ("below", "above"):
             own = getattr(self, side)
-            if not isinstance(own, Mapping) or not all(map(_number, own.values())):
+            if not isinstance(own, Mapping) or not all(
+                is_number(bound) and bound == bound for bound in own.values()
+            ):
                 raise ValueError(
                     f"{side} must name metrics and a number for each, as in "
                     f'{{"loss": 0.1}}; got {own!r}.'
@@ -101,7 +102,3 @@ def spent_by(
         return None
     warm, each = num_clients if algorithm.starts_warm else 0, sum(algorithm.cost)
     return lambda turns: each * (warm + turns) >= stop.vectors
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and value == value

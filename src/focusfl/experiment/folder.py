@@ -1,6 +1,5 @@
 """Run a study in a folder: what is finished there is not run again."""
 
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -101,7 +100,7 @@ def _alone(folder: Path) -> Iterator[None]:
                 "another folder with --out."
             ) from None
         for part in runs.glob(".part-*"):  # of one that was killed while it wrote
-            shutil.rmtree(part, ignore_errors=True)
+            part.unlink(missing_ok=True)
         yield
 
 

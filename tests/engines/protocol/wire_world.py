@@ -3,13 +3,16 @@
 Every event is a method; after each, `check` compares with the oracle.
 """
 
+import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from helpers import quadratic, same
 from wire_oracle import Oracle
 
+import focusfl.files
 from focusfl import Focus, tree
 from focusfl.engines.protocol import (
     ProtocolServer,
@@ -41,7 +44,7 @@ class Killing:
 
     def __getattr__(self, name):
         found = getattr(self.os, name)
-        if name not in ("open", "fchmod", "fsync", "replace"):
+        if name not in ("open", "fsync", "replace"):
             return found
 
         def call(*arguments):
@@ -53,20 +56,20 @@ class Killing:
         return call
 
 
-POINTS = 8  # of a site: the lock, then open, fchmod, fsync, replace, open, fsync
+POINTS = 8  # of a site: the lock, then open, open, fsync, replace, open, fsync
 REPLACED = 4  # calls, of a server, after which the new checkpoint is there
 
 
 def killed_at(point, action):
     """Die at the given point of writing a file, if the action writes one."""
-    system = files.os
-    files.os = Killing(system, point)
-    try:
-        return action()
-    except Killed:
-        return None
-    finally:
-        files.os = system
+    dying = Killing(os, point)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "os", dying)  # which locks
+        patch.setattr(focusfl.files, "os", dying)  # and writes
+        try:
+            return action()
+        except Killed:
+            return None
 
 
 def noisy_grads(problem):

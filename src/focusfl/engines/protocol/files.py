@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from focusfl.engines.protocol.format import Refused, Wired
+from focusfl.files import clear_parts, renamed
 
 MAGIC = b"focusfl wire 1\n"
 
@@ -39,21 +40,10 @@ def save(path: Path, entries: Wired) -> None:
             end += len(blob)
         table[name] = [offsets[blob], len(blob)]
     index = json.dumps(table).encode()
-    part = path.with_name(path.name + ".part")  # one writer at a time: see `lock`
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
-        os.fchmod(file.fileno(), 0o600)
+    with renamed(path, private=True) as part, open(part, "wb") as file:
         file.write(MAGIC + b"%d\n" % len(index) + index)
         for blob in offsets:
             file.write(blob)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def load(path: Path, wanted: Callable[[str], bool] = bool) -> Wired | None:
@@ -86,4 +76,5 @@ def lock(path: Path, wait: bool = False) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise ValueError(f"{path} is held by another process.") from None
+        clear_parts(path)
         yield

@@ -47,7 +47,7 @@ def pack(sections: dict[str, Tree]) -> Packed:
     """Turn named trees into bytes; raise if a number in them is not finite."""
     packed = Packed({}, {})
     for path, leaf in paths(sections):
-        if _is_number(leaf):
+        if _is_scalar(leaf):
             if not math.isfinite(leaf):
                 raise ValueError(f"{path} must be finite; got {leaf}.")
             packed.leaves[path] = leaf
@@ -94,7 +94,7 @@ def header(message: Wired, own: bool = False) -> Header:
     leaves = fields.pop("leaves", None)
     if not isinstance(leaves, dict):
         raise Refused("its header lists no leaves.")
-    arrays = {path for path, leaf in leaves.items() if not _is_number(leaf)}
+    arrays = {path for path, leaf in leaves.items() if not _is_scalar(leaf)}
     if message.keys() != arrays | {"header"}:
         raise Refused("its entries are not those its header lists.")
     for path in arrays:
@@ -120,7 +120,7 @@ def check_leaves(leaves: dict[str, Any], like: dict[str, Tree]) -> None:
     """Raise Refused unless these are the paths, shapes and dtypes of such trees."""
     wanted = {path: _spec(leaf) for path, leaf in paths(like)}
     got = {
-        path: type(leaf).__name__ if _is_number(leaf) else (leaf[0], tuple(leaf[1]))
+        path: type(leaf).__name__ if _is_scalar(leaf) else (leaf[0], tuple(leaf[1]))
         for path, leaf in leaves.items()
     }
     _compare(got, wanted)
@@ -145,7 +145,7 @@ def unpack(message: Wired, head: Header) -> dict[str, Tree]:
                 raise Refused(f"{_short(path)} lies under a leaf.")
         if name in place:
             raise Refused(f"{_short(path)} is there twice.")
-        place[name] = leaf if _is_number(leaf) else _array(path, leaf, message[path])
+        place[name] = leaf if _is_scalar(leaf) else _array(path, leaf, message[path])
     return sections
 
 
@@ -238,12 +238,12 @@ def paths(a: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _spec(leaf: Any) -> Any:
-    if _is_number(leaf):
+    if _is_scalar(leaf):
         return type(leaf).__name__
     return np.asarray(leaf).dtype.newbyteorder("<").str, np.shape(leaf)
 
 
-def _is_number(leaf: Any) -> bool:
+def _is_scalar(leaf: Any) -> bool:
     return type(leaf) in (bool, int, float)
 
 

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from focusfl import __version__
+from focusfl.files import clear_parts, renamed
 from focusfl.tree import Tree
 
 Facts = dict[str, Any]  # name -> number or words; or a digest of what is too long
@@ -32,8 +33,8 @@ FOLLOW = ("participation", CODE)  # from other facts: blamed when no other diffe
 class Checkpoint:
     """A folder that keeps one run; with no folder, nothing is kept."""
 
-    def __init__(self, folder: Path | None, handle: int, every: float | int):
-        self.folder, self.handle, self.every = folder, handle, every
+    def __init__(self, folder: Path | None, every: float | int):
+        self.folder, self.every = folder, every
         self._kept: Tree = None  # in memory, not yet in the file
         self._last = time.monotonic()
 
@@ -87,13 +88,8 @@ class Checkpoint:
         arrays: dict[str, Any] = {FACTS: json.dumps(self._facts, default=int)}
         for path, leaf in jax.tree_util.tree_leaves_with_path(self._kept):
             arrays[jax.tree_util.keystr(path)] = leaf
-        part = self.folder / (NAME + ".part")
-        with open(part, "wb") as file:
+        with renamed(self.folder / NAME) as part, open(part, "wb") as file:
             np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, self.folder / NAME)
-        os.fsync(self.handle)
         self._kept = None
 
 
@@ -107,7 +103,7 @@ def open_checkpoint(
             f"checkpoint_every must be a number of seconds, 0 or more; got {every!r}."
         )
     if folder is None:
-        yield Checkpoint(None, -1, every)
+        yield Checkpoint(None, every)
         return
     folder = folder_of("checkpoint", folder)
     try:
@@ -121,7 +117,8 @@ def open_checkpoint(
         ) from None
     try:
         _lock(handle, folder)
-        yield Checkpoint(folder, handle, every)
+        clear_parts(folder / NAME)
+        yield Checkpoint(folder, every)
     finally:
         os.close(handle)
 

@@ -1,0 +1,61 @@
+"""The one writer: a file is there whole, or as it was, or an error says why."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from focusfl.files import clear_parts, renamed, write
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from focusfl.files import renamed
+with renamed(Path(sys.argv[1])) as part:
+    part.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_an_error_leaves_what_was_there(tmp_path):
+    target = write(tmp_path / "deep" / "file", "old")
+    with pytest.raises(RuntimeError), renamed(target) as part:
+        part.write_text("new")
+        raise RuntimeError
+    assert target.read_text() == "old"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_what_a_killed_writer_left_is_cleared_and_no_others(tmp_path):
+    target, beside = tmp_path / "file", tmp_path / "file2"
+    for path in (target, beside):
+        done = subprocess.run([sys.executable, "-c", WRITER, str(path)])
+        assert done.returncode == -signal.SIGKILL and not path.exists()
+    assert len(list(tmp_path.iterdir())) == 2
+    clear_parts(target)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".part-file2-")
+
+
+@pytest.mark.parametrize("private, mode", [(True, 0o600), (False, 0o644)])
+def test_a_private_file_is_its_owners_alone(tmp_path, private, mode):
+    old = os.umask(0o022)
+    try:
+        with renamed(tmp_path / "file", private) as part:
+            part.write_text("x")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
+
+
+def test_a_failure_names_the_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device: .*file"):
+        write(tmp_path / "file", "x")
+    assert not list(tmp_path.iterdir())
