@@ -24,31 +24,30 @@ def tiny(monkeypatch):
 
     problem = ff.problems.from_loss(
         vision.image_loss, vision.cnn_params(), [draw(8) for _ in range(32)],
-        group_size=4, eval_data=draw(10), metrics_fn=vision.image_metrics,
+        batch_size=4, eval_data=draw(10), metrics_fn=vision.image_metrics,
     )  # fmt: skip
     ran = []
-    run_group = images._carry_out
+    carry_out = images._carry_out
     monkeypatch.setattr(images, "_problem", lambda seed, dtype: problem)
     monkeypatch.setattr(
-        images, "_carry_out", lambda run, *a: ran.append(run) or run_group(run, *a)
+        images, "_carry_out", lambda run, *a: ran.append(run) or carry_out(run, *a)
     )
     monkeypatch.setattr(images, "TUNE_ROUNDS", 2)
     return ran
 
 
 def test_a_second_call_runs_nothing_again(tiny, tmp_path):
-    first = list(images.reproduce(tmp_path, algorithms=("focus",), rounds=3))
+    first = list(images.reproduce(tmp_path, images.Plan(("focus",), rounds=3)))
     assert len(tiny) == 1
-    again = list(images.reproduce(tmp_path, algorithms=("focus", "fedavg"), rounds=3))
+    again = list(images.reproduce(tmp_path, images.Plan(("focus", "fedavg"), rounds=3)))
     assert again[0] == first[0]
     assert [run.algorithm for run in tiny] == ["focus", "fedavg"]
     assert not list(tmp_path.glob("unfinished/*"))
 
 
 def test_tuning_takes_the_best_of_the_steps_it_tried(tiny, tmp_path):
-    paper, tuned = images.reproduce(
-        tmp_path, algorithms=("fedavg",), rounds=2, tune=True
-    )
+    plan = images.Plan(("fedavg",), rounds=2, tune=True)
+    paper, tuned = images.reproduce(tmp_path, plan)
     tried = {c.run.lr: c.final for c in images.load(tmp_path / "results.json")
              if c.run.step == "tuning"}  # fmt: skip
     assert len(tried) >= 3
@@ -124,7 +123,7 @@ def test_the_paper_is_run_on_the_real_images(tmp_path):
         ff.data.cifar10()
     except ValueError as missing:
         pytest.skip(str(missing))
-    (curve,) = images.reproduce(tmp_path, algorithms=("focus",), rounds=2)
+    (curve,) = images.reproduce(tmp_path, images.Plan(("focus",), rounds=2))
     assert 0.02 < curve.final < 0.3 and curve.loss[-1] < 3
     assert (images.counts().sum(1) == 1562).all()
     assert report.lines([curve])[0][1] == "FOCUS"

@@ -40,6 +40,23 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
             "runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study"
         )
         sub.add_argument("-o", "--out", type=Path, default=Path(default), help=help)
+    _plot_options(plot)
+    compare.add_argument("before", type=Path, metavar="A", help="folder of a study")
+    compare.add_argument("after", type=Path, metavar="B", help="folder of another")
+    compare.add_argument(
+        "--all", action="store_true", help="show what stayed the same, too"
+    )
+    export.add_argument("runs", type=Path, metavar="RUNS", help="folder of a study")
+    export.add_argument(
+        "-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"
+    )
+    kind = export.add_argument(
+        "--what", help="curves or table (of .csv: curves; of .tex: table)"
+    )
+    offer(kind, ("curves", "table"))
+
+
+def _plot_options(plot: argparse.ArgumentParser) -> None:
     axis = plot.add_argument(
         "--x", default="rounds",
         help="rounds, vectors-sent, gradient-evaluations, seconds or "
@@ -63,22 +80,12 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="draw every step size, not the best of each algorithm alone",
     )  # fmt: skip
     plot.add_argument("--reference", type=float, help="height of a line to compare to")
-    for flag, what in (("--scenarios", "scenarios"), ("--algorithms", "algorithms")):
-        plot.add_argument(flag, type=_words, metavar="A,B", help=f"only these {what}")
+    for flags, what in (
+        (("--scenarios", "--scenes"), "scenarios"),  # the second is the old name
+        (("--algorithms",), "algorithms"),
+    ):
+        plot.add_argument(*flags, type=_words, metavar="A,B", help=f"only these {what}")
     plot.add_argument("--width", type=float, default=6.75, help="in inches (6.75)")
-    compare.add_argument("before", type=Path, metavar="A", help="folder of a study")
-    compare.add_argument("after", type=Path, metavar="B", help="folder of another")
-    compare.add_argument(
-        "--all", action="store_true", help="show what stayed the same, too"
-    )
-    export.add_argument("runs", type=Path, metavar="RUNS", help="folder of a study")
-    export.add_argument(
-        "-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"
-    )
-    kind = export.add_argument(
-        "--what", help="curves or table (of .csv: curves; of .tex: table)"
-    )
-    offer(kind, ("curves", "table"))
 
 
 def _words(text: str) -> list[str]:

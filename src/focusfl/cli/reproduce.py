@@ -171,13 +171,10 @@ def _images(options: argparse.Namespace) -> int:
     rounds = images.ROUNDS if options.rounds is None else options.rounds
     seeds = 1 if options.seeds is None else options.seeds
     with terminal.progress(len(names) * len(scenarios) * seeds * rounds) as watch:
-        curves = list(
-            images.reproduce(
-                place, algorithms=names, scenarios=scenarios, rounds=rounds,
-                seeds=seeds, tune=options.tune, progress=watch,
-                compute_dtype=options.compute_dtype,
-            )
-        )  # fmt: skip
+        plan = images.Plan(
+            names, scenarios, rounds, seeds, options.tune, options.compute_dtype
+        )
+        curves = list(images.reproduce(place, plan, watch))
     figures = {
         "accuracy": lambda: report.accuracy_figure(curves),
         "clients": lambda: report.bubble_figure(images.counts()),

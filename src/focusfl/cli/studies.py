@@ -38,31 +38,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     for sub in (demo, run, theory):
         changes(sub)
     for sub in (demo, run):
-        results(sub)
-        which = sub.add_mutually_exclusive_group()
-        which.add_argument(
-            "--resume", action="store_true",
-            help="go on with a study that was interrupted; fail if there is none",
-        )  # fmt: skip
-        which.add_argument(
-            "--fresh", action="store_true",
-            help="run everything again, even what is finished in the folder",
-        )  # fmt: skip
-        sub.add_argument(
-            "--workers", type=int, metavar="N",
-            help="run in so many processes (in threads of this one)",
-        )  # fmt: skip
-        sub.add_argument(
-            "--devices", type=int, metavar="N",
-            help="spread clients over so many devices (as the study says, or one)",
-        )  # fmt: skip
-        sub.add_argument(
-            "--track", action="append", default=[], metavar="TRACKER[=WHERE]",
-            help="tell tensorboard, mlflow or wandb of every finished run",
-        )  # fmt: skip
-        sub.add_argument(
-            "--quiet", action="store_true", help="show no progress and no table"
-        )
+        _run_options(sub)
     command(
         "schema", _schema, "print the JSON schema of a study, for editors",
         "focusfl schema > study.schema.json",
@@ -80,6 +56,34 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "list", _list, "list algorithms, participation models and problems",
         "focusfl list --json",
     )  # fmt: skip
+
+
+def _run_options(sub: argparse.ArgumentParser) -> None:
+    results(sub)
+    which = sub.add_mutually_exclusive_group()
+    which.add_argument(
+        "--resume", action="store_true",
+        help="go on with a study that was interrupted; fail if there is none",
+    )  # fmt: skip
+    which.add_argument(
+        "--fresh", action="store_true",
+        help="run everything again, even what is finished in the folder",
+    )  # fmt: skip
+    sub.add_argument(
+        "--workers", type=int, metavar="N",
+        help="run in so many processes (in threads of this one)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--devices", type=int, metavar="N",
+        help="spread clients over so many devices (as the study says, or one)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--track", action="append", default=[], metavar="TRACKER[=WHERE]",
+        help="tell tensorboard, mlflow or wandb of every finished run",
+    )  # fmt: skip
+    sub.add_argument(
+        "--quiet", action="store_true", help="show no progress and no table"
+    )
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 DAYS = 365  # that a certificate is good for
 TAKEN = ("", ".", "..", "ca", "server")
@@ -33,46 +34,20 @@ def make(folder: Path, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]
 
 def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    def certificate(name, key, issuer, signer, extensions):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(datetime.now(UTC) - timedelta(hours=1))
-            .not_valid_after(datetime.now(UTC) + timedelta(days=DAYS))
-        )
-        for extension, critical in extensions:
-            builder = builder.add_extension(extension, critical)
-        signed = builder.sign(signer, hashes.SHA384())
-        return signed.public_bytes(form.Encoding.PEM)
-
-    def called(name):
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-    def host(name):
-        try:
-            return x509.IPAddress(ipaddress.ip_address(name))
-        except ValueError:
-            return x509.DNSName(name)
 
     if not hosts:
         raise ValueError("a server certificate needs at least one host name.")
     authority, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    ca = called("focusfl certificate authority")
+    ca = _called("focusfl certificate authority")
     usage = x509.KeyUsage(
         digital_signature=True, key_cert_sign=True, crl_sign=True,
         content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     issued_by = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
-    roots = certificate(
+    roots = _certificate(
         ca, authority, ca, authority,
         [
             (x509.BasicConstraints(ca=True, path_length=0), True),
@@ -80,10 +55,10 @@ def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
             (issued_by, False),
         ],
     )  # fmt: skip
-    own = certificate(
-        called(hosts[0]), key, ca, authority,
+    own = _certificate(
+        _called(hosts[0]), key, ca, authority,
         [
-            (x509.SubjectAlternativeName([host(name) for name in hosts]), False),
+            (x509.SubjectAlternativeName([_host(name) for name in hosts]), False),
             (x509.BasicConstraints(ca=False, path_length=None), True),
             (
                 x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
@@ -101,6 +76,45 @@ def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
         _write(folder / "server.key", private, 0o600),
         _write(folder / "server.crt", own, 0o644),
     ]
+
+
+def _certificate(
+    name: Any, key: Any, issuer: Any, signer: Any, extensions: Any
+) -> bytes:
+    """A certificate of a name and a key, signed by its issuer, as PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization as form
+
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(hours=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=DAYS))
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(signer, hashes.SHA384()).public_bytes(form.Encoding.PEM)
+
+
+def _called(name: str) -> Any:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _host(name: str) -> Any:
+    """A host in a certificate: an address, or a name."""
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _site(folder: Path, site: str) -> list[Path]:

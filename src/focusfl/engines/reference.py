@@ -4,7 +4,7 @@ Slow and plain, on any array library. What `simulate` does must equal this.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +32,6 @@ from focusfl.engines.spec import (
 )
 from focusfl.engines.stop import Stop, spent_by
 from focusfl.participation import Participation, schedule
-from focusfl.participation.model import Ids
 from focusfl.problems import Problem
 from focusfl.tree import Tree
 
@@ -78,17 +77,13 @@ def loop(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
         on_empty, record, every, stop,
     ).validated()  # fmt: skip
-    x0, stop = spec.x0, spec.stop or Stop()
+    stop = spec.stop or Stop()
     if not callable(array) or not hasattr(array(np.zeros(1)), "shape"):
         raise ValueError(
             "array must make an array of one of numpy's, as torch.from_numpy does; "
             f"got {array!r}."
         )
-    coming = states(
-        algorithm, problem, schedule(participation, problem.num_clients, rounds, seed),
-        lr=lr, local_steps=local_steps, x0=x0, seed=seed, on_empty=on_empty,
-        array=array,
-    )  # fmt: skip
+    coming = states(spec, array)
     eval_data = tree.map(array, problem.eval_data)
 
     def evaluate(x: Tree) -> Row:
@@ -164,19 +159,15 @@ def _followed(
 
 
 def states(
-    algorithm: Algorithm,
-    problem: Problem,
-    rounds: Iterable[Ids],
-    *,
-    lr: float,
-    local_steps: int,
-    x0: Tree,
-    seed: int = 0,
-    on_empty: OnEmpty = "skip",
-    array: Callable[[np.ndarray], Any] = np.asarray,
+    spec: RunSpec, array: Callable[[np.ndarray], Any] = np.asarray
 ) -> Iterator[tuple[State, int | None]]:
-    """Yield the state before round 0 and after each round, with the round's |S|."""
+    """Yield the state before round 0 and after each round, with the round's |S|.
+
+    Of one run, at the first of the step sizes and seeds.
+    """
+    algorithm, problem = spec.algorithm, spec.problem
     num_clients, objective = problem.num_clients, problem.objective
+    lr, seed = float(spec.lrs[0]), spec.seeds[0]
     key = batch_stream(objective, seed)
     grads = [
         grad_fn(objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data))
@@ -199,23 +190,24 @@ def states(
             )
             steps[i] += rd.local_steps
             total = tree.add(total, up)
-        if len(ids) or on_empty == "step":
+        if len(ids) or spec.on_empty == "step":
             server = algorithm.update(server, total, rd)
         answer = algorithm.broadcast(server)
         for i in ids:
             clients[i] = algorithm.settle(clients[i], answer, rd)
         return State(server, clients, steps)
 
-    server, client = algorithm.init(tree.map(array, x0))
+    server, client = algorithm.init(tree.map(array, spec.x0))
     state = State(server, [client] * num_clients, [0] * num_clients)
     if algorithm.starts_warm:
         everybody = Round(-1, 0.0, 1, num_clients, num_clients)
         state = play(state, range(num_clients), everybody)
     yield state, None
-    for index, ids in enumerate(rounds):
+    rounds = schedule(spec.participation, num_clients, spec.rounds, seed)
+    for index, drawn in enumerate(rounds):
         with np.errstate(all="ignore"):
-            ids = ids.tolist()
-            rd = Round(index, float(lr), local_steps, num_clients, len(ids))
+            ids = drawn.tolist()
+            rd = Round(index, lr, spec.local_steps, num_clients, len(ids))
             state = play(state, ids, rd)
         yield state, len(ids)
 

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,37 +83,42 @@ def participation(scenario: str, seed: int) -> Participation:
     return Bernoulli(p) if scenario == "bernoulli" else Markov(p, p / 4)
 
 
+class Plan(NamedTuple):
+    """What to reproduce of the experiment."""
+
+    algorithms: tuple[str, ...] = NAMES
+    scenarios: tuple[str, ...] = SCENARIOS[:1]
+    rounds: int = ROUNDS
+    seeds: int = 1
+    tune: bool = False  # run each at its own best step, too
+    compute_dtype: str | None = None
+
+
 def reproduce(
     folder: Path,
-    *,
-    algorithms: tuple[str, ...] = NAMES,
-    scenarios: tuple[str, ...] = ("bernoulli",),
-    rounds: int = ROUNDS,
-    seeds: int = 1,
-    tune: bool = False,
-    compute_dtype: str | None = None,
+    plan: Plan,
     progress: Callable[[str, str], Progress] | None = None,
 ) -> Iterator[Curve]:
-    """Setting what is not yet in the folder; give every curve, as it is there."""
-    check_count("seeds", seeds)
-    check_count("rounds", rounds)
-    for name in algorithms:
+    """Run what is not yet in the folder; give every curve, as it is there."""
+    check_count("seeds", plan.seeds)
+    check_count("rounds", plan.rounds)
+    for name in plan.algorithms:
         if name not in ALGORITHMS:
             raise ValueError(unknown("algorithm", name, ALGORITHMS))
-    for scenario in scenarios:
+    for scenario in plan.scenarios:
         if scenario not in SCENARIOS:
             raise ValueError(unknown("participation", scenario, SCENARIOS))
-    cache = _Shelf(folder, progress)
-    for seed in range(SEED, SEED + seeds):
-        for scenario in scenarios:
-            for name in algorithms:
-                run = Setting(scenario, name, "paper", LR, seed, rounds, compute_dtype)
-                paper = cache.get(run)
-                yield paper
-                if tune:
-                    tuned = run._replace(step="tuned", lr=_tuned(cache, run))
-                    same = tuned.lr == run.lr
-                    yield paper._replace(run=tuned) if same else cache.get(tuned)
+    cache, seeds = _Cache(folder, progress), range(SEED, SEED + plan.seeds)
+    for seed, scenario, name in product(seeds, plan.scenarios, plan.algorithms):
+        run = Setting(
+            scenario, name, "paper", LR, seed, plan.rounds, plan.compute_dtype
+        )
+        paper = cache.get(run)
+        yield paper
+        if plan.tune:
+            tuned = run._replace(step="tuned", lr=_tuned(cache, run))
+            same = tuned.lr == run.lr
+            yield paper._replace(run=tuned) if same else cache.get(tuned)
 
 
 def counts(seed: int = SEED) -> Int[np.ndarray, "clients classes"]:
@@ -122,7 +128,7 @@ def counts(seed: int = SEED) -> Int[np.ndarray, "clients classes"]:
     return np.stack([np.bincount(y, minlength=vision.CLASSES) for y in own])
 
 
-def _tuned(cache: "_Shelf", run: Setting) -> float:
+def _tuned(cache: "_Cache", run: Setting) -> float:
     """Double the step, or halve it, as long as short runs gain by it."""
     best = LR
 
@@ -138,7 +144,7 @@ def _tuned(cache: "_Shelf", run: Setting) -> float:
     return best
 
 
-class _Shelf:
+class _Cache:
     """The runs of one folder: those that are there are not run again."""
 
     def __init__(self, folder: Path, progress) -> None:

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -139,9 +139,6 @@ def run(study: Study, watch: Watch | None = None) -> Iterator[Run]:
 
 def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list[Run]:
     """Run a group, side by side if that fits: seed by seed, each at every step size."""
-    from focusfl.engines.simulator.api import sweep
-    from focusfl.engines.simulator.memory import DoesNotFit
-
     spec = study.algorithms[group.algorithm]
     problem = problem_of(study, group.algorithm)
     law = study.participation[group.participation].participation
@@ -151,34 +148,7 @@ def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list
     ]
     tell = watch(group.participation, group.title) if watch else None
     compiled, start = _compiling(), time.perf_counter()
-
-    def together(seeds: Sequence[int], lrs: Sequence[float]) -> list[Result]:
-        try:
-            return sweep(
-                spec.algorithm,
-                problem,
-                law,
-                lrs=lrs,
-                rounds=study.rounds,
-                local_steps=group.local_steps,
-                seed=seeds,
-                on_empty=study.on_empty,
-                every=study.every,
-                record="model" if study.models == "all" else "metrics",
-                throw=None,  # a verdict says it
-                progress=tell,
-                stop=study.stop,
-                client_state=study.client_state,
-                devices=study.devices,
-            )
-        except DoesNotFit:
-            if len(seeds) > 1:
-                return [run for seed in seeds for run in together([seed], lrs)]
-            if len(lrs) > 1:
-                return [run for lr in lrs for run in together(seeds, [lr])]
-            raise
-
-    results = together(group.seeds, [lr for lr, _ in chosen])
+    results = _sweep(study, group._replace(lrs=tuple(lr for lr, _ in chosen)), tell)
     share = len(results)
     seconds = Seconds(
         (time.perf_counter() - start) / share, (_compiling() - compiled) / share
@@ -200,6 +170,38 @@ def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list
             make_run(name, result, summary, known[k], problem.num_clients, seconds)
         )
     return runs
+
+
+def _sweep(study: Study, group: RunGroup, tell: Progress | None) -> list[Result]:
+    """Run a group side by side; where that does not fit, one part after the other."""
+    from focusfl.engines.simulator.api import sweep
+    from focusfl.engines.simulator.memory import DoesNotFit
+
+    try:
+        return sweep(
+            study.algorithms[group.algorithm].algorithm,
+            problem_of(study, group.algorithm),
+            study.participation[group.participation].participation,
+            lrs=[float(lr) for lr in group.lrs],
+            rounds=study.rounds,
+            local_steps=group.local_steps,
+            seed=group.seeds,
+            on_empty=study.on_empty,
+            every=study.every,
+            record="model" if study.models == "all" else "metrics",
+            throw=None,  # a verdict says it
+            progress=tell,
+            stop=study.stop,
+            client_state=study.client_state,
+            devices=study.devices,
+        )
+    except DoesNotFit:
+        parts = [group._replace(seeds=(seed,)) for seed in group.seeds]
+        if len(parts) == 1:
+            parts = [group._replace(lrs=(lr,)) for lr in group.lrs]
+        if len(parts) == 1:
+            raise
+        return [run for part in parts for run in _sweep(study, part, tell)]
 
 
 def _summary(

@@ -1,6 +1,6 @@
 """Publication figures: quartiles over seeds, a panel per scenario."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,29 +41,37 @@ Curves = list[tuple[Group, Band]]
 Drawn = list[tuple[str, Group, Band]]  # with the name in the legend
 
 
+class Options(NamedTuple):
+    """What is drawn of studies, and how."""
+
+    relative: bool = False  # to the best curve
+    theory: bool = False  # what it predicts, beside
+    reference: float | None = None  # height of a line
+    scenarios: list[str] | None = None  # only these
+    algorithms: list[str] | None = None  # only these
+    all_steps: bool = False  # of a grid, not the best of each algorithm alone
+    width: float = WIDTH  # inches
+
+
 def plot(
     studies: list[Results],
     x: str = "rounds",
     y: str | None = None,
-    *,
-    relative: bool = False,
-    theory: bool = False,
-    reference: float | None = None,
-    scenarios: list[str] | None = None,
-    algorithms: list[str] | None = None,
-    all_steps: bool = False,
-    width: float = WIDTH,
+    **options: Any,
 ) -> "Figure":
     """Draw a metric, the first there is, against one of AXES, or what runs of a grid
     end with against their STEPS.
 
     Of a grid of step sizes the best is drawn, unless `all_steps` are asked for.
+    `options` are fields of `Options`.
     """
+    how = Options(**options)
+    relative, all_steps, width = how.relative, how.all_steps, how.width
     if x not in (*AXES, STEPS):
         raise ValueError(f"--x must be one of {', '.join((*AXES, STEPS))}; got {x!r}.")
     if not 1 <= width <= 50:
         raise ValueError(f"--width is in inches, from 1 to 50; got {width}.")
-    chosen = _chosen(studies, scenarios, algorithms)
+    chosen = _chosen(studies, how.scenarios, how.algorithms)
     if x == STEPS:
         return _against_steps(chosen, y, width)
     if not all_steps:
@@ -82,10 +90,10 @@ def plot(
     for panel, (title, curves) in zip(grid, panels, strict=True):
         drawn = [(names[id(one)], one, band) for one, band in curves]
         _draw(panel, drawn, AXES[x], looks)
-        if theory and metric == "distance" and not relative:
+        if how.theory and metric == "distance" and not relative:
             _theory(panel, drawn, AXES[x], looks, lowest)
-        if reference is not None:
-            panel.axhline(reference, color="0.4", linewidth=0.8, zorder=1)
+        if how.reference is not None:
+            panel.axhline(how.reference, color="0.4", linewidth=0.8, zorder=1)
         panel.set_title(title, fontsize=TEXT + 1)
         panel.set_xlabel(x.replace("-", " "), fontsize=TEXT)
     _heights(grid[0], shown, metric, relative)

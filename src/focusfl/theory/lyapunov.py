@@ -15,7 +15,8 @@ from focusfl.algorithms.focus import Focus
 from focusfl.checks import check_count
 from focusfl.core import Algorithm
 from focusfl.engines.reference import states
-from focusfl.participation import Participation, schedule
+from focusfl.engines.spec import RunSpec
+from focusfl.participation import Participation
 from focusfl.problems import Problem
 from focusfl.theory.constants import constants, exact
 from focusfl.tree import Tree
@@ -73,12 +74,11 @@ def lyapunov(
     start = problem.x0 if x0 is None else np.asarray(x0, float)
     for k in range(runs):
         before = start
-        history = states(
-            _Watched(Focus(warm_start)), problem,
-            schedule(participation, known.N, rounds, seed + k),
-            lr=lr, local_steps=local_steps, x0=start, on_empty="step",
+        spec = RunSpec(
+            _Watched(Focus(warm_start)), problem, participation, rounds, [lr],
+            local_steps, start, [seed + k], on_empty="step",
         )  # fmt: skip
-        for r, (state, _) in enumerate(history):
+        for r, (state, _) in enumerate(states(spec.validated())):
             x, points = state.server.x, np.stack([c.point for c in state.clients])
             rows[:, r] += [
                 ((a - b) ** 2).sum()

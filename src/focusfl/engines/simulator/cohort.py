@@ -35,6 +35,14 @@ class Program(NamedTuple):
     skips: bool = False  # whether nobody may take part in one run and some in another
 
 
+class Memory(NamedTuple):
+    """What server and clients remember between two rounds."""
+
+    server: Any
+    clients: Any  # leaves (places, ...), in the coordinates each client works in
+    steps: Int[Array, "places *runs"]  # noqa: F821  # gradients each has computed so far
+
+
 class Cohort(NamedTuple):
     """Those who may take part in a round."""
 
@@ -54,11 +62,9 @@ def run_round(
     rd: Round,
     ids: Int[Array, " slots"],
     places: Int[Array, " slots"] | None,
+    memory: Memory,
     data: Tree,
     key: Any,
-    server: Any,
-    clients: Any,
-    steps: Int[Array, " places"],
 ) -> tuple[Any, Any]:
     """One round of the clients named; ids of N and above are empty slots.
 
@@ -66,6 +72,7 @@ def run_round(
     participants' new memory, slot by slot. On several devices, N, ids and slots are
     those of the device.
     """
+    server, clients, steps = memory
     everybody, own = len(ids) == clients_in(data), ids if places is None else places
     rows = None if everybody else ids
     if not everybody or places is not None:

@@ -1,7 +1,7 @@
 """The compiled part of the simulator: chunks of rounds.
 
 A round picks the branch whose number of slots is just enough for its participants,
-gathers their memory and data, runs them (one_round.py), and scatters their memory back:
+gathers their memory and data, runs them (cohort.py), and scatters their memory back:
 its cost follows |S|, not N. The memory may be a table of a chunk's participants alone
 (cache.py); the plan then says which place in it is whose.
 """
@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Round
 from focusfl.engines.divergence import sane
-from focusfl.engines.simulator.cohort import Program, run_round, take_rows
+from focusfl.engines.simulator.cohort import Memory, Program, run_round, take_rows
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.engines.simulator.layout import NOBODY, PADDING, Plan
 from focusfl.engines.stop import Targets
@@ -58,41 +58,24 @@ class Log(NamedTuple):
     model: Tree | None
 
 
+class Inputs(NamedTuple):
+    """What a chunk reads: everybody's data, that of evaluations, the batches' key."""
+
+    data: Tree
+    eval_data: Tree
+    key: Any
+
+
 def _chunk(
     program: Program,
     runs: tuple[str, ...],
     state: State,
     lr: Scalar,
     bounds: Bounds,
-    data: Tree,
-    eval_data: Tree,
-    key: Any,
+    inputs: Inputs,
     plan: Plan,
 ) -> tuple[State, Log]:
-    num_clients = program.devices.num_clients
-
-    def about(row: Plan) -> Round:
-        # Scalars in the dtype of the model: an integer |S| would promote the state.
-        active = row.active.astype(lr.dtype)
-        return Round(row.round, lr, program.local_steps, num_clients, active)
-
-    def places(row: Plan) -> Any:
-        return row.ids if row.places is None else row.places
-
-    def nobody(server, clients, steps, row):
-        return server, jax.tree.map(lambda a: a[: program.slots[-1]], clients)
-
-    def somebody(slots, server, clients, steps, row):
-        ids, own = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
-        server, mine = run_round(
-            program, about(row), ids, own, data, key, server, clients, steps
-        )
-        return server, jax.tree.map(lambda a: _pad(a, program.slots[-1]), mine)
-
-    branches: list[Any] = [
-        nobody,
-        *(partial(somebody, slots) for slots in program.slots),
-    ]
+    branches = _branches(program, lr, inputs)
 
     def one(state: State, row: Plan) -> tuple[State, Log]:
         # A run that has done enough stays as it is; once all have, rounds cost nothing.
@@ -101,32 +84,30 @@ def _chunk(
             row = row._replace(branch=jnp.where(anybody, row.branch, NOBODY))
         # Branches read the memory of clients and give back that of participants: one
         # that wrote to it would copy all of it, and a round would cost N again.
-        server, mine = jax.lax.switch(
-            row.branch, branches, state.server, state.clients, state.steps, row
-        )
+        server, mine = jax.lax.switch(row.branch, branches, Memory(*state[:3]), row)
         if program.skips:
             server = jax.tree.map(
                 partial(jnp.where, row.active > 0), server, state.server
             )
         taken = jnp.int32(program.local_steps)
         if going is not None:
-            before = take_rows(state.clients, places(row))
+            before = take_rows(state.clients, _places(row))
             server, mine = jax.tree.map(
                 partial(jnp.where, going), (server, mine), (state.server, before)
             )
             taken = jnp.where(going, taken, 0)
         clients = jax.tree.map(
-            lambda a, b: a.at[places(row)].set(b, mode="drop", unique_indices=True),
+            lambda a, b: a.at[_places(row)].set(b, mode="drop", unique_indices=True),
             state.clients,
             mine,
         )
         due = _due(program, bounds.rounds, row.round, anybody)
-        metrics = _evaluate(program, server.x, eval_data, state.metrics, due)
+        metrics = _evaluate(program, server.x, inputs.eval_data, state.metrics, due)
         alive = state.alive & sane(metrics, bounds.distance)
         if program.every > 1:  # what is not evaluated is looked at all the same
             alive &= _finite(server.x)
         server = jax.tree.map(partial(jnp.where, alive), server, state.server)
-        steps = state.steps.at[places(row)].add(taken, mode="drop")
+        steps = state.steps.at[_places(row)].add(taken, mode="drop")
         met = state.met
         if met is not None:
             enough = bounds.targets.met(metrics)
@@ -136,6 +117,31 @@ def _chunk(
         return after, kept if going is None else kept._replace(alive=alive & going)
 
     return jax.lax.scan(one, state, plan)
+
+
+def _branches(program: Program, lr: Scalar, inputs: Inputs) -> list[Any]:
+    """What a round may be: of nobody, or of so many slots; (memory, row) -> the server
+    and the participants' memory, padded to the most slots."""
+    num_clients, most = program.devices.num_clients, program.slots[-1]
+
+    def nobody(memory: Memory, row: Plan) -> tuple[Any, Any]:
+        return memory.server, jax.tree.map(lambda a: a[:most], memory.clients)
+
+    def somebody(slots: int, memory: Memory, row: Plan) -> tuple[Any, Any]:
+        # Scalars in the dtype of the model: an integer |S| would promote the state.
+        active = row.active.astype(lr.dtype)
+        rd = Round(row.round, lr, program.local_steps, num_clients, active)
+        ids, places = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
+        server, mine = run_round(
+            program, rd, ids, places, memory, inputs.data, inputs.key
+        )
+        return server, jax.tree.map(lambda a: _pad(a, most), mine)
+
+    return [nobody, *(partial(somebody, slots) for slots in program.slots)]
+
+
+def _places(row: Plan) -> Any:
+    return row.ids if row.places is None else row.places
 
 
 def _going(state: State, runs: tuple[str, ...]) -> tuple[Any, Any]:
@@ -150,14 +156,14 @@ def _going(state: State, runs: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
-def chunk(program, state, lr, bounds, data, eval_data, key, plan):
+def chunk(program, state, lr, bounds, inputs, plan):
     """Run one chunk of rounds."""
     one = _on_devices(program, partial(_chunk, program, ()), plan)
-    return one(state, lr, bounds, data, eval_data, key, plan)
+    return one(state, lr, bounds, inputs, plan)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
-def chunks(program, state, lrs, bounds, data, eval_data, key, plan):
+def chunks(program, state, lrs, bounds, inputs, plan):
     """Run one chunk of rounds at several learning rates, and for several seeds if the
     plan has an axis for them; both are the last axes.
 
@@ -167,27 +173,28 @@ def chunks(program, state, lrs, bounds, data, eval_data, key, plan):
     runs = ("lrs", "seeds") if seeds else ("lrs",)
     one = jax.vmap(
         partial(_chunk, program, runs),
-        in_axes=(-1, 0, *[None] * 5),
+        in_axes=(-1, 0, None, None, None),
         out_axes=-1,
         axis_name="lrs",
     )
     if seeds:
         each = Plan._make([None, None, 0, 0, None, 0])
-        keyed = None if key is None else 0
+        keyed = Inputs(None, None, None if inputs.key is None else 0)
         one = jax.vmap(
             one,
-            in_axes=(-1, None, None, None, None, keyed, each),
+            in_axes=(-1, None, None, keyed, each),
             out_axes=-1,
             axis_name="seeds",
         )
     one = _on_devices(program, one, plan)
-    return one(state, lrs, bounds, data, eval_data, key, plan)
+    return one(state, lrs, bounds, inputs, plan)
 
 
 def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
     ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *SHARDED)
     cut = Plan._make([REPLICATED, REPLICATED, REPLICATED, ids, REPLICATED, REPLICATED])
-    takes = SPREAD, REPLICATED, REPLICATED, SHARDED, REPLICATED, REPLICATED, cut
+    inputs = Inputs(SHARDED, REPLICATED, REPLICATED)
+    takes = SPREAD, REPLICATED, REPLICATED, inputs, cut
     return program.devices.each(one, takes, (SPREAD, REPLICATED))
 
 

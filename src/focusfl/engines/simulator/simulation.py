@@ -23,7 +23,7 @@ from focusfl.engines.simulator.checkpoint import (
 from focusfl.engines.simulator.chunks import Layout
 from focusfl.engines.simulator.clients import ClientStore, Start, store_for
 from focusfl.engines.simulator.cohort import Program
-from focusfl.engines.simulator.compiled import Bounds, Log, State
+from focusfl.engines.simulator.compiled import Bounds, Inputs, Log, State
 from focusfl.engines.simulator.devices import Devices, devices_for
 from focusfl.engines.simulator.driver import run_chunks
 from focusfl.engines.simulator.layout import (
@@ -144,14 +144,9 @@ class Simulation:
             met = jnp.broadcast_to(met, first.alive[0].shape).copy()
             state = state._replace(met=met)
         step, bound = (jnp.asarray(a, spec.problem.dtype) for a in (lr, limit))
+        bounds = Bounds(bound, jnp.int32(spec.rounds), targets)
         _, _, data, eval_data = start
-        fixed = (
-            step,
-            Bounds(bound, jnp.int32(spec.rounds), targets),
-            data,
-            eval_data,
-            key,
-        )
+        fixed = step, bounds, Inputs(data, eval_data, key)
         rows = chunk_rows(
             spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
         )

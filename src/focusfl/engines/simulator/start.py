@@ -13,6 +13,7 @@ from focusfl import tree
 from focusfl.core import Algorithm, Round
 from focusfl.engines.simulator.cohort import (
     Cohort,
+    Memory,
     Program,
     clients_in,
     run_round,
@@ -49,7 +50,7 @@ def begin(
         if warm:
             server, clients = run_round(
                 program._replace(local_steps=1), _warm_up(program),
-                jnp.arange(len(steps)), None, data, key, server, clients, steps,
+                jnp.arange(len(steps)), None, Memory(server, clients, steps), data, key,
             )  # fmt: skip
             steps += 1
         metrics = jax.tree.map(
