@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 
 from focusfl.checks import check_count
 from focusfl.data.hospitals import CENTERS, REGIONS
+from focusfl.engines.result import Result
 from focusfl.experiment.config import STUDIES, Study, load
 from focusfl.experiment.environment import environment
 from focusfl.experiment.study import Watch, run
@@ -53,7 +54,7 @@ class Outcome:
     seeds: int
     hospitals: tuple[str, ...]
     served: list[Served]
-    curves: dict[tuple[str, str], Float[np.ndarray, "seeds points"]]  # errors
+    curves: dict[tuple[str, str], Float[np.ndarray, "seeds rounds"]]  # errors
 
     def rows(self) -> list[dict[str, Any]]:
         """What was found, flat."""
@@ -99,7 +100,7 @@ def serve(splits: list[Split], watch: Watch | None = None) -> Outcome:
             x = cell.result.x if cell.result.diverged_at is None else None
             served += judge(cell.participation, cell.algorithm, x)
             where = cell.participation, cell.algorithm
-            curves.setdefault(where, []).append(errors(cell.result)[1])
+            curves.setdefault(where, []).append(_by_round(cell.result))
         for scene, law in plan.participation.items():
             served += judge(scene, OPTIMUM, train.optimum)
             p = law.participation.marginals(train.num_clients).p
@@ -175,6 +176,13 @@ def _without(problem: Convex, i: int) -> Convex:
     arrays = {f.name: getattr(problem, f.name) for f in fields(problem)}
     left = {k: np.delete(v, i, 0) for k, v in arrays.items() if np.ndim(v)}
     return replace(problem, **left)
+
+
+def _by_round(result: Result) -> np.ndarray:
+    """The errors of a run; NaN in rounds that were not evaluated."""
+    whole = np.full(len(result.metrics["down"]), np.nan)
+    whole[result.evaluated] = errors(result)[1]
+    return whole
 
 
 def _stack(curves: list[np.ndarray]) -> np.ndarray:
