@@ -84,7 +84,7 @@ def broken():
     for value in ("0", "-1e-3", "nan", "inf", "[]", "[1e-3, 1e-3]", "[1e-3, 'x']"):
         yield 2, f"lr = {value}", "lr must"
     yield 4, "seeds = [-1]", "seeds must be"
-    yield 6, 'on_empty = "halt"', "on_empty must be one of"
+    yield 6, 'on_empty = "halt"', 'on_empty must be "skip" or "step"'
 
 
 BROKEN = list(broken())
