@@ -17,7 +17,7 @@ class Comments(griffe.Extension):
         lines = []
         for name, field in cls.attributes.items():
             last = field.lines_collection[field.filepath][field.endlineno - 1]
-            comment = last.partition("  # ")[2]
+            comment = last.partition("  # ")[2].replace("*", r"\*")  # x* is no emphasis
             if comment and "property" not in field.labels:
                 lines.append(f"    {name}: {comment}")
         if lines:

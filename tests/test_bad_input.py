@@ -297,6 +297,8 @@ MADE = {
         {"path": "cannot read"}),
     "focus": Made(ff.Focus, {}, {"warm_start": "flag"}),
     "fedau": Made(ff.FedAU, {}, {"cutoff": "count", "server_lr": "positive"}),
+    "proxskip": Made(
+        ff.ProxSkip, {}, {"p": "share", "seed": "seed", "period": "whole"}),
     "scaffold": Made(ff.Scaffold, {}, {"option": "option", "server_lr": "positive"}),
     **{
         kind.__name__.lower(): Made(kind, {}, {"server_lr": "positive"})

@@ -49,7 +49,7 @@ WRONG = {
     "local study.toml --deadline nan": "deadline must be positive",
     "local study.toml --deadline -5": "deadline must be positive",
     "local 'my study.toml'": "Choose one with --set name=NAME",
-    "local study.toml --set rounds=0": "at least 1 and at most 2147483647; got 0",
+    "local study.toml --set rounds=0": "at least 1 and below 2^31; got 0",
     "local study.toml --set rounds": "--set takes key=value",
     "local study.toml --set participation=3": "[participation] must be a table",
     "local study.toml --set algorithms={}": "at least one table",

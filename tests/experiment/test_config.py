@@ -84,7 +84,7 @@ def broken():
     for value in ("0", "-1e-3", "nan", "inf", "[]", "[1e-3, 1e-3]", "[1e-3, 'x']"):
         yield 2, f"lr = {value}", "lr must"
     yield 4, "seeds = [-1]", "seeds must be"
-    yield 6, 'on_empty = "halt"', "on_empty must be one of"
+    yield 6, 'on_empty = "halt"', 'on_empty must be "skip" or "step"'
 
 
 BROKEN = list(broken())
@@ -117,6 +117,12 @@ def test_what_is_wrong_is_said_once_with_line_and_key(n, line, words, tmp_path, 
     "old, new, said",
     [
         ("rounds = 20\n", "", "study.toml: the study needs rounds."),
+        ('"good"', '"go/od"', "line 1: name must be at most 100 letters without"),
+        ('"good"', '"a\\\\b"', "slashes or control characters, as it names a folder"),
+        ('"good"', '"go\\nod"', r"got 'go\nod'."),
+        ('"good"', '"\\u001b[31m"', "line 1: name must"),
+        ('"good"', '".."', "line 1: name must"),
+        ('"good"', '"' + 101 * "a" + '"', "line 1: name must"),
         ("m = 2\n", "", "line 20: [participation.some] needs m."),
         ("m = 2\n", "m = 9\n", "line 20: [participation.some]: m must not exceed"),
         ('kind = "ridge"\n', "", "line 13: [problem] must name its kind: one of"),
@@ -156,6 +162,14 @@ def test_a_change_is_named_as_it_was_typed(tmp_path, capsys):
     assert main(["run", str(file), "--set", "problem.dim=six"]) == 2
     said = capsys.readouterr().err
     assert "--set problem.dim=six: problem.dim must be a whole number" in said
+
+
+def test_a_file_of_a_bad_name_needs_a_name_for_its_study(tmp_path, capsys):
+    file = tmp_path / "a\nb.toml"
+    file.write_text(GOOD.replace('name = "good"', ""))
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert "name must be at most 100 letters" in capsys.readouterr().err
+    assert config.load(file, ["name=größer als 1"]).name == "größer als 1"
 
 
 def test_a_good_study_says_what_it_says(tmp_path):

@@ -106,6 +106,14 @@ def test_the_command_gives_tables_data_and_a_figure(made_up):
     assert len(rows) == 1 + 2 * 4 * (2 * 3 + 1)
 
 
+def test_curves_are_drawn_by_round_where_few_are_evaluated(made_up, monkeypatch):
+    monkeypatch.setenv("FOCUSFL_DATA", str(made_up))
+    change = ["rounds=40", "every=15"]
+    outcome = hospitals.serve(hospitals.splits("hospitals", change, ["focus"], 2))
+    curves = report.figure(outcome).axes[0]
+    assert curves.lines[0].get_xdata().tolist() == [0, 15, 30, 40]
+
+
 def test_what_cannot_run_gets_one_line_and_exit_code_2(made_up, tmp_path):
     nowhere = {"FOCUSFL_DATA": str(tmp_path), "FOCUSFL_CACHE": str(tmp_path / "no")}
     done = focusfl("reproduce", "survival", **nowhere)

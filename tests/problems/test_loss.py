@@ -223,3 +223,29 @@ def test_labels_outside_the_classes_do_not_pass_for_others():
     for labels in (jnp.array([0.0, 1.0, 2.0]), jnp.zeros((3, 1), int)):
         with pytest.raises(ValueError, match="whole numbers, one per sample"):
             ff.problems.cross_entropy(scores, labels)
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_label_outside_the_classes_is_refused_with_its_place(wrong, batch_size):
+    def loss(params, samples):
+        return ff.problems.cross_entropy(samples["x"] @ params["w"], samples["y"])
+
+    labels = np.zeros(9, int)
+    labels[5] = wrong
+    clients = [TWO, {**TWO, "y": labels}, TWO]
+    given = {"batch_size": batch_size, "eval_data": TWO}
+    with pytest.raises(ValueError, match="nan for sample 5 of client 1.*labels"):
+        ff.problems.from_loss(loss, {"w": np.zeros((4, 3))}, clients, **given)
+    labels[5] = 2
+    ff.problems.from_loss(loss, {"w": np.zeros((4, 3))}, clients, **given)
+
+
+def test_where_the_loss_is_nan_its_gradient_is():
+    scores = jnp.array([[1.0, 2.0, 3.0]] * 3)
+
+    def total(scores):
+        return ff.problems.cross_entropy(scores, jnp.array([-1, 2, 3])).sum()
+
+    lost = np.isnan(jax.grad(total)(scores))
+    assert lost[0].all() and not lost[1].any() and lost[2].all()

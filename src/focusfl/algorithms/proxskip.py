@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from focusfl import tree
-from focusfl.checks import check_seed
+from focusfl.checks import check_count, check_seed, is_number, shown
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
@@ -46,9 +46,10 @@ class ProxSkip(Algorithm[Server, Client, Local]):
     period: int = 0  # if positive, heads every so many rounds instead of a coin
 
     def __post_init__(self):
-        if not 0 < self.p <= 1:
-            raise ValueError(f"p must lie in (0, 1]; got {self.p}.")
+        if not is_number(self.p) or not 0 < self.p <= 1:
+            raise ValueError(f"p must lie in (0, 1]; got {shown(self.p)}.")
         check_seed("seed", self.seed)
+        check_count("period", self.period, least=0)
 
     @property
     def cost(self):

@@ -114,19 +114,20 @@ def _save(
 
     end, clients = events[-1], len(job.sites)
     counts = np.bincount(pairs[0], minlength=end["round"])
-    spent = _at(rounds, costs(job.algorithm, clients, counts, job.local_steps))
+    spent = costs(job.algorithm, clients, counts, job.local_steps)
     seconds = np.zeros(end["round"] + 1)
     for event in events:
         if event["event"] == "round":
             seconds[event["round"] + 1] = event["seconds"]
     curves = {
         "round": rounds,
-        "vectors_sent": np.cumsum(spent["down"] + spent["up"]),
-        "gradients": np.cumsum(spent["gradients"]),
+        "vectors_sent": np.cumsum(spent["down"] + spent["up"])[rounds],
+        "gradients": np.cumsum(spent["gradients"])[rounds],
         "seconds": np.cumsum(seconds)[rounds],
         **metrics,
     }
-    row = _row(job, end, {**spent, **metrics}, rounds, float(seconds.sum()), state)
+    found = {name: _spread(rounds, end, values) for name, values in metrics.items()}
+    row = _row(job, end, {**spent, **found}, rounds, float(seconds.sum()), state)
     manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, clients)})
     results.save(folder, manifest, [results.Run(row, curves)], {SCENARIO: pairs})
 
@@ -142,24 +143,20 @@ def _row(
     from focusfl.theory.prediction import Prediction
 
     known = bool({"distance", "grad_norm"} & set(metrics))
-    judged = metrics if known else {**metrics, "grad_norm": np.ones(len(rounds))}
+    ones = _spread(rounds, end, np.ones(len(rounds)))
+    judged = metrics if known else {**metrics, "grad_norm": ones}
     result = Result(
         x=None, metrics=dict(judged), trajectory=None,
         diverged_at=end["round"] if end["diverged"] else None, lr=job.lr,
         why_lr=job.about.get("why_lr"), server=state.get("server"),
         clients=state.get("clients"),
     )  # fmt: skip
-    summary = summarise(result)
     name = RunName(
         SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
         job.about.get("seed", 0),
     )  # fmt: skip
-    took = Seconds(seconds)
+    summary, took = summarise(result), Seconds(seconds)
     row = make_run(name, result, summary, Prediction(), len(job.sites), took).row
-    at = summary.rounds_to_target  # among the points
-    row["rounds_to_target"] = None if at is None else int(rounds[at])
-    if len(rounds) <= end["round"]:
-        row["rate"] = None  # points are not rounds
     if not known:
         why = "neither the server nor the sites have found a distance or a gradient"
         row |= {"error": np.nan, "verdict": "unclear", "reason": why}
@@ -196,12 +193,13 @@ def _manifest(
     }
 
 
-def _at(rounds: np.ndarray, spent: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What was spent between the points of a curve."""
-    found = {}
-    for name, per_round in spent.items():
-        found[name] = np.diff(np.cumsum(per_round)[rounds], prepend=0)
-    return found
+def _spread(
+    rounds: np.ndarray, end: Mapping[str, Any], values: np.ndarray
+) -> np.ndarray:
+    """The points of a curve at their rounds; NaN in those that were not evaluated."""
+    whole = np.full(end["round"] + 1, np.nan)
+    whole[rounds] = values
+    return whole
 
 
 def _shares(pairs: Pairs, counts: np.ndarray, clients: int) -> dict[str, Any]:

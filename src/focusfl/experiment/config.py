@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from focusfl.algorithms import ALGORITHMS, Focus
 from focusfl.algorithms.as_published import AS_PUBLISHED
-from focusfl.checks import unknown
+from focusfl.checks import shown, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.spec import ClientState, OnEmpty, StepSize
 from focusfl.engines.stop import Stop
@@ -21,6 +21,7 @@ from focusfl.participation import PARTICIPATION, Participation, by_rarity
 from focusfl.problems import PROBLEMS, Problem
 
 STUDIES = Path(__file__).parent / "studies"  # those that come with the package
+LONGEST = 100  # letters of a name
 
 Grid = tuple[StepSize, ...]
 
@@ -137,7 +138,7 @@ def _parsed(source: Source, name: str) -> Study:
     problem = _problem(said.problem)
     seeds = said.seeds if said.seeds is not None else [said.seed or 0]
     study = Study(
-        name=said.name if "name" in table else name,
+        name=_named(said.name if "name" in table else name),
         rounds=said.rounds,
         lrs=_grid(("lr",), said.lr),
         local_steps=_grid(("local_steps",), said.local_steps),
@@ -162,6 +163,18 @@ def _parsed(source: Source, name: str) -> Study:
     )  # fmt: skip
     _check_auto(study)
     return study
+
+
+def _named(name: str) -> str:
+    """A name that a folder can have."""
+    fit = name.isprintable() and not {"/", "\\"} & {*name} and name.strip(". ")
+    if not fit or len(name) > LONGEST:
+        raise Wrong(
+            ("name",),
+            f"name must be at most {LONGEST} letters without slashes or control "
+            f"characters, as it names a folder; got {shown(name)}.",
+        )
+    return name
 
 
 def _check_auto(study: Study) -> None:

@@ -21,6 +21,7 @@ from focusfl.checks import check_count
 from focusfl.data.hospitals import CENTERS, REGIONS
 from focusfl.experiment.config import STUDIES, Study, load
 from focusfl.experiment.environment import environment
+from focusfl.experiment.results import Run
 from focusfl.experiment.study import Watch, run
 from focusfl.files import write
 from focusfl.problems import Cox, Logistic
@@ -53,7 +54,7 @@ class Outcome:
     seeds: int
     hospitals: tuple[str, ...]
     served: list[Served]
-    curves: dict[tuple[str, str], Float[np.ndarray, "seeds points"]]  # errors
+    curves: dict[tuple[str, str], Float[np.ndarray, "seeds rounds"]]  # errors
 
     def rows(self) -> list[dict[str, Any]]:
         """What was found, flat."""
@@ -99,7 +100,7 @@ def serve(splits: list[Split], watch: Watch | None = None) -> Outcome:
             x = one.model if one.row["diverged_at"] is None else None
             where = one.row["participation"], one.row["algorithm"]
             served += judge(*where, x)
-            curves.setdefault(where, []).append(one.errors)
+            curves.setdefault(where, []).append(_by_round(one))
         for scenario, law in plan.participation.items():
             served += judge(scenario, OPTIMUM, train.optimum)
             p = law.participation.marginals(train.num_clients).p
@@ -175,6 +176,13 @@ def _without(problem: Convex, i: int) -> Convex:
     arrays = {f.name: getattr(problem, f.name) for f in fields(problem)}
     left = {k: np.delete(v, i, 0) for k, v in arrays.items() if np.ndim(v)}
     return replace(problem, **left)
+
+
+def _by_round(one: Run) -> np.ndarray:
+    """The errors of a run after every round; NaN where it was not evaluated."""
+    whole = np.full(one.row["rounds"] + 1, np.nan)
+    whole[one.curves["round"]] = one.errors
+    return whole
 
 
 def _stack(curves: list[np.ndarray]) -> np.ndarray:

@@ -131,20 +131,25 @@ def _words(kind: Any, metadata: Any = ()) -> list[str]:
         return [w for part in get_args(kind) if part is not NoneType
                 for w in _words(part)]  # fmt: skip
     if get_origin(kind) is Literal:
-        values = get_args(kind)
-        words = " or ".join(f'"{value}"' for value in values)
-        return [f"one of {values}" if len(values) > 1 else words]
+        return [" or ".join(f'"{value}"' for value in get_args(kind))]
     if get_origin(kind) is list:
         return [f"a list of such {'numbers' if get_args(kind) else 'values'}"]
-    word = WORDS.get(kind, "a value")
+    word = WORDS.get(get_origin(kind) or kind, "a value")
     for bound in metadata:
         if getattr(bound, "ge", None) is not None:
             word += f" of at least {bound.ge}"
         if getattr(bound, "le", None) is not None:
-            word += f" and at most {bound.le}"
+            word += f" and {_most(bound.le)}"
         if getattr(bound, "gt", None) is not None:
             word = "positive and finite"
     return [word]
+
+
+def _most(number: int) -> str:
+    """The largest of whole numbers, in few digits."""
+    bits = number.bit_length()
+    long = bits > 30 and number == 2**bits - 1
+    return f"below 2^{bits}" if long else f"at most {number:,}"
 
 
 def _plain(kind: Any) -> tuple[Any, ...]:

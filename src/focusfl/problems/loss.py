@@ -113,6 +113,18 @@ class MeanLoss(Objective):
             else:
                 given.check_loss(self.loss_fn, x, eval_data, "eval_data")
 
+    def each(self, x: Tree, samples: Tree) -> np.ndarray:
+        """The loss of every sample of a batch."""
+        import jax
+
+        def losses(x, samples):
+            if self.augment is not None:
+                samples = self.augment(jax.random.key(0), samples)
+            return self.loss_fn(self._lower(x), samples)
+
+        with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
+            return np.asarray(jax.jit(losses)(x, samples))
+
     def _lower(self, x):
         import jax
 
@@ -182,7 +194,8 @@ def from_loss(
         compute_dtype: that `loss_fn` and `metrics_fn` get it in, such as bfloat16.
 
     Raises:
-        ValueError: If a client has no data or less than a batch, or trees differ.
+        ValueError: If a client has no data or less than a batch, if trees differ, or if
+            there is no loss for a label.
     """
     import jax
 
@@ -207,10 +220,39 @@ def from_loss(
     loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype)
     loss.check(x0, client_data[0], eval_data)
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
+    _check_labels(loss, x0, pooled, lengths)
     leaves, structure = jax.tree.flatten(pooled)
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
     return LossProblem(loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype)
+
+
+def _check_labels(loss: MeanLoss, x: Tree, pooled: Tree, lengths: list[int]) -> None:
+    """Raise if a sample with the smallest or largest of whole numbers has no loss.
+
+    They are labels outside of the classes, if any is. All samples would take long.
+    """
+    import jax
+
+    ends = {
+        int(find(leaf)) // (leaf.size // len(leaf))
+        for leaf in jax.tree.leaves(pooled)
+        for find in (np.argmin, np.argmax)
+        if leaf.dtype.kind in "iu"
+    }
+    size = loss.batch_size
+    batches = np.resize(sorted(ends), (-(-len(ends) // size), size))
+    for places in batches.astype(int):
+        values = loss.each(x, jax.tree.map(lambda a, at=places: a[at], pooled))
+        if not np.isfinite(values).all():
+            wrong = int(np.argmin(np.isfinite(values)))
+            starts = np.cumsum([0, *lengths])
+            client = int(np.searchsorted(starts, places[wrong], "right")) - 1
+            raise ValueError(
+                f"loss_fn must be finite at params; got {values[wrong]} for sample "
+                f"{places[wrong] - starts[client]} of client {client}. Are all labels "
+                "those of a class?"
+            )
 
 
 def check_options(

@@ -109,11 +109,12 @@ def cross_entropy(scores: Any, labels: Any) -> Any:
             "labels must be whole numbers, one per sample; got shape "
             f"{labels.shape} of {labels.dtype}."
         )
-    # Past the last class a score is NaN; a negative label would count from the end.
-    labels = jnp.where(labels < 0, scores.shape[1], labels)
+    # Outside the classes there is no loss, and no gradient either.
+    known = (labels >= 0) & (labels < scores.shape[1])
     scores = scores.astype(jnp.promote_types(scores.dtype, "float32"))
-    picked = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
-    return jax.nn.logsumexp(scores, axis=1) - picked
+    picked = jnp.take_along_axis(scores, labels[:, None], 1, mode="clip")[:, 0]
+    losses = jax.nn.logsumexp(scores, axis=1) - picked
+    return losses * jnp.where(known, 1, jnp.nan).astype(losses.dtype)
 
 
 def accuracy(scores: Any, labels: Any) -> Any:

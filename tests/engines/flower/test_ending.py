@@ -1,6 +1,7 @@
 """How a deployment ends: the true gradient, who took part, and what it leaves."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -251,6 +252,19 @@ def test_a_job_leaves_what_a_study_does_and_the_same_page(evaluates, tmp_path, c
     assert main(["plot", place, "-o", str(tmp_path / "figure.png")]) == 0
     assert main(["export", place, "-o", str(tmp_path / "table.tex")]) == 0
     assert "deployed" in page.read_text() and "FOCUS" in page.read_text().upper()
+
+
+def test_a_verdict_counts_rounds_and_not_evaluations(tmp_path):
+    this = replace(job(tmp_path, rounds=80, evaluate_every=4, lr=0.01), evaluate=None)
+    run(Loopback(nodes(tmp_path, work=PROBLEM)), this)
+    (run_,) = results.read(this.place).runs
+    every, norms = run_.curves["round"], run_.curves["grad_norm"]
+    assert len(every) == 21
+    factor = (norms[-1] / norms[-6]) ** (1 / 20)  # a round; not an evaluation
+    assert run_.row["verdict"] == "falling"
+    told = float(re.search(r"factor (\.\d+) a round", run_.row["reason"])[1])
+    assert told == pytest.approx(factor, abs=1e-3)
+    assert run_.row["rate"] == pytest.approx(factor, abs=1e-2)
 
 
 def test_a_job_that_was_killed_leaves_one_curve_of_all_its_lives(tmp_path):
