@@ -78,11 +78,7 @@ def loop(
         on_empty, record, every, stop,
     ).validated()  # fmt: skip
     stop = spec.stop or Stop()
-    if not callable(array) or not hasattr(array(np.zeros(1)), "shape"):
-        raise ValueError(
-            "array must make an array of one of numpy's, as torch.from_numpy does; "
-            f"got {array!r}."
-        )
+    _check_array(array)
     coming = states(spec, array)
     eval_data = tree.map(array, problem.eval_data)
 
@@ -112,6 +108,14 @@ def loop(
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)
     return result
+
+
+def _check_array(array: Any) -> None:
+    if not callable(array) or not hasattr(array(np.zeros(1)), "shape"):
+        raise ValueError(
+            "array must make an array of one of numpy's, as torch.from_numpy does; "
+            f"got {array!r}."
+        )
 
 
 class Kept(NamedTuple):

@@ -169,11 +169,9 @@ def _named(name: str) -> str:
     """A name that a folder can have."""
     fit = name.isprintable() and not {"/", "\\"} & {*name} and name.strip(". ")
     if not fit or len(name) > LONGEST:
-        raise Wrong(
-            ("name",),
-            f"name must be at most {LONGEST} letters without slashes or control "
-            f"characters, as it names a folder; got {shown(name)}.",
-        )
+        rule = f"at most {LONGEST} letters without slashes or control characters"
+        words = f"name must be {rule}, as it names a folder; got {shown(name)}."
+        raise Wrong(("name",), words)
     return name
 
 

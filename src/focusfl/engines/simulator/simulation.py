@@ -20,19 +20,24 @@ from focusfl.engines.simulator.checkpoint import (
     Facts,
     open_checkpoint,
 )
-from focusfl.engines.simulator.chunks import Layout
 from focusfl.engines.simulator.clients import ClientStore, Start, store_for
 from focusfl.engines.simulator.cohort import Program
 from focusfl.engines.simulator.compiled import Bounds, Inputs, Log, State
 from focusfl.engines.simulator.devices import Devices, devices_for
-from focusfl.engines.simulator.driver import run_chunks
+from focusfl.engines.simulator.driver import (
+    Ended,
+    fetch,
+    one_of,
+    result_of,
+    run_chunks,
+)
 from focusfl.engines.simulator.layout import (
     ChunkPolicy,
+    Layout,
     chunk_policy,
     chunk_rows,
     cohort_sizes,
 )
-from focusfl.engines.simulator.logs import Ended, fetch, one_of, result_of
 from focusfl.engines.simulator.schedule import ScheduleBuffer
 from focusfl.engines.simulator.start import begin, stack_runs
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
