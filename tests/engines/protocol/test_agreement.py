@@ -123,7 +123,7 @@ class Counting(Objective):
     def grad(self, x, data, batch):
         return data["H"] @ x - data["h"] + np.cos(np.arange(5) * batch.number)
 
-    def evaluate(self, x, held):
+    def evaluate(self, x, eval_data):
         return {"size": (x * x).sum()}
 
 
