@@ -1,9 +1,12 @@
 """Equal things have one name in every process; anything else has another."""
 
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,3 +84,22 @@ def test_a_replaced_method_or_property_changes_the_name(monkeypatch, name):
 
 def test_the_packages_own_code_has_a_name():
     assert package() == package() and len(package()) == 16
+
+
+@pytest.mark.parametrize("file", ["experiment/verdict.py", "theory/auto.py", "tree.py"])
+def test_what_verdicts_and_chosen_steps_follow_from_is_in_it(file, tmp_path):
+    """Or a study would keep verdicts and steps of the code it was run with."""
+    source = tmp_path / "focusfl"
+    shutil.copytree(Path(ff.__file__).parent, source)
+    told = "from focusfl.fingerprint import package; print(package())"
+
+    def name():
+        done = subprocess.run(
+            [sys.executable, "-c", told], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+        return done.stdout
+
+    before = name()
+    (source / file).write_text((source / file).read_text() + "\n# changed\n")
+    assert name() != before

@@ -18,8 +18,17 @@ from typing import Any
 import numpy as np
 
 LENGTH = 16  # hexadecimal digits
-# What numbers depend on beside the classes that a run names.
-ROOMS = ("algorithms", "data", "engines", "participation", "problems")
+# What numbers, steps that are chosen and verdicts depend on, beside the classes that a
+# run names.
+ROOMS = (
+    "algorithms",
+    "data",
+    "engines",
+    "experiment",
+    "participation",
+    "problems",
+    "theory",
+)
 FILES = ("core.py", "keys.py", "tree.py")
 
 

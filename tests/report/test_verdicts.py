@@ -2,11 +2,13 @@
 
 import io
 import re
+from typing import get_args
 
 import pytest
 from made_up import make_run, save
 from rich.console import Console
 
+from focusfl.experiment.verdict import Word
 from focusfl.report import terminal
 from focusfl.report.compare import compare
 from focusfl.report.export import latex, table_csv
@@ -16,7 +18,7 @@ from focusfl.report.plots import plot
 from focusfl.report.shown import print_report
 from focusfl.report.verdicts import MEANING, kind, reason, verdict
 
-WORDS = ["exact", "biased", "falling", "oscillating", "unclear", "absent", "diverged"]
+WORDS = get_args(Word)
 WHY = "still falling by a factor .990 a round; 1e-10 is about 1,700 rounds away"
 
 
@@ -89,3 +91,7 @@ def test_of_several_steps_the_line_tells_the_best():
     runs = [make_run("a", "mine", s, lr=lr, rate=10 * lr)
             for lr in (0.05, 0.07) for s in range(2)]  # fmt: skip
     assert ended(runs).startswith("a · mine (lr 0.05, best of 2): exact, error ")
+
+
+def test_every_verdict_has_a_meaning():
+    assert set(get_args(Word)) <= set(MEANING)

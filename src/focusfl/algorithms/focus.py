@@ -12,6 +12,8 @@ from focusfl.checks import check_flag
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
+AT_REST = 1e-3  # |y| / N below this share of the gradient does not follow it any more
+
 
 class Server(NamedTuple):
     x: Tree

@@ -17,7 +17,6 @@ from focusfl.problems import Noisy, Problem
 
 NEAR = 0.9  # share of the largest step from which on it is worth a warning
 FEW = 1 << 22  # numbers of data up to which L is worked out to warn by
-AT_REST = 1e-3  # |y| / N beside the true gradient
 SOLVED = 1e-6  # the true gradient beside the first
 
 
@@ -51,7 +50,7 @@ def at_rest_elsewhere(result: Result, num_clients: int) -> str | None:
     slope = result.metrics.get("grad_norm")
     if tracked is None or slope is None or not result.metrics["gradients"].any():
         return None
-    if tracked >= AT_REST * slope[-1] or slope[-1] <= SOLVED * slope[0]:
+    if tracked >= focus.AT_REST * slope[-1] or slope[-1] <= SOLVED * slope[0]:
         return None
     return (
         f"the tracker is at rest (|y|/N = {tracked:.1e}) and the gradient is not "

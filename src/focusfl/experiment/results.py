@@ -1,9 +1,9 @@
-"""What a study leaves behind: one Parquet file per run, all of them in one, a manifest.
+"""What a study leaves behind: its finished runs, all of them in one table, a manifest.
 
 manifest.json            the study, the machine, and a row for every run
 results.parquet          every curve, tidy: a row per run and evaluated round
 participation.parquet    who took part: a row per scenario, round and client
-runs/KEY.parquet         finished runs, by their content
+runs/HASH.parquet        runs that were finished together, by their content
 models/RUN.safetensors   its last model, or those of all rounds
 """
 

@@ -13,7 +13,6 @@ from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.format import leaves
 
-AT_REST = 1e-2  # a tracker below this share of the gradient does not follow it
 ROUNDING = 1e4  # a gradient below so many units of rounding, of the largest, is zero
 
 
@@ -92,7 +91,10 @@ class Ending:
         gradient, tracker = facts.get("grad_norm", 0.0), facts["tracker_norm"]
         largest = max(event.get("tracker_norm", 0.0) for event in self._events)
         rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(protocol.x))
-        if gradient <= ROUNDING * rounding * largest or tracker > AT_REST * gradient:
+        if (
+            gradient <= ROUNDING * rounding * largest
+            or tracker > focus.AT_REST * gradient
+        ):
             return ""
         return (
             "the tracker is at rest and the gradient is not: lr is too large (eta*L "

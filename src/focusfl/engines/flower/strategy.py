@@ -1,4 +1,7 @@
-"""Any algorithm as a strategy of Flower's, for those who have a Flower app."""
+"""Any algorithm as a strategy of Flower's: the other way in, for whoever has an app.
+
+The rounds of `server_app` are in server.py.
+"""
 
 import time
 from collections.abc import Iterable

@@ -43,10 +43,11 @@ log = logging.getLogger(__name__)
 
 
 class SiteState(NamedTuple):
-    """What is on disk. The server has counted `acked`; whether `pending`, it will say.
+    """What a site has on disk, beside its last reply.
 
-    Nothing is ever written but with a new answer, so that both are always there. So is
-    that reply.
+    `acked` is its memory after the last push that the server is known to have counted,
+    `pending` that after the push in the last reply. The next request says which of the
+    two the server has. All three are written together.
     """
 
     epoch: int
@@ -190,7 +191,7 @@ class Site:
             return None
         check_alike(snapshot.memory, new.memory)
         if state and snapshot is state.acked:
-            return snapshot
+            return snapshot  # it was settled when it was pending
         try:
             told, counted = trees["settle"], read_round(request.counted)
             return settle(self.algorithm, snapshot, told, counted)

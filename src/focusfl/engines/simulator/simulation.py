@@ -50,8 +50,8 @@ class Begun(NamedTuple):
 
     state: State
     first: Log
-    run: Any  # compiles: a chunk of one run, or of several side by side
-    fixed: tuple  # what every chunk takes: steps, bounds, data, eval_data, key
+    run_chunk: Any  # compiled.chunk, of one run, or compiled.chunks, of several
+    fixed: tuple  # what every chunk takes beside its plan: step sizes, bounds, inputs
     layout: Layout
 
 
@@ -70,8 +70,8 @@ class Simulation:
         self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu)
         self.objective, self.data = spec.problem.specialize(spec.local_steps)
         self.program = self._program()
-        # What comes first and last needs no cohorts.
-        self.anywhere = self.program._replace(slots=(), skips=False)
+        # Beginning and evaluating are the same whatever the sizes of cohorts.
+        self.without_slots = self.program._replace(slots=(), skips=False)
         self.stop = spec.stop or Stop()
 
     def run(self) -> list[Result]:
@@ -86,7 +86,7 @@ class Simulation:
             keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
             needs, where = self._place(x0, keys[0], kept)
             data, eval_data = self.devices.put(self.data, spec.problem.eval_data)
-            start: Start = self.anywhere, x0, data, eval_data
+            start: Start = self.without_slots, x0, data, eval_data
             clients = store_for(where, how, self.devices, kept)
             row = 0 if where == "device" else needs.row
             begun = self._begin(start, keys, clients, row)
@@ -94,8 +94,8 @@ class Simulation:
             state, first = clients.restore(begun.state, fetch(begun.first, 1), facts)
             with clients:
                 state, log = run_chunks(
-                    lambda program, state, now: begun.run(
-                        program, state, *begun.fixed, now
+                    lambda program, state, plan: begun.run_chunk(
+                        program, state, *begun.fixed, plan
                     ),
                     begun.layout.after(len(first.alive) - 1), state, first, kept,
                     clients, self.stop.watch(how.progress, self.began),
@@ -119,7 +119,7 @@ class Simulation:
     def _place(self, x0: Any, key: Any, kept: Checkpoint) -> tuple[memory.Needs, Any]:
         """Count what the runs need; decide where clients' memory is."""
         spec, count = self.spec, self.devices.count
-        alone = self.anywhere._replace(devices=Devices(spec.num_clients))
+        alone = self.without_slots._replace(devices=Devices(spec.num_clients))
         needs = memory.needs(
             partial(begin, alone), x0, self.data, spec.problem.eval_data, key,
             spec.num_runs, count,
@@ -167,7 +167,7 @@ class Simulation:
         spec, x0 = self.spec, start[1]
         like = clients.like(begun.state, begun.layout.nobodys(len(spec.seeds)))
         beginning = begin.lower(*start, key, spec.algorithm.starts_warm)
-        chunk = begun.run.lower(self.program, like[0], *begun.fixed, like[1])
+        chunk = begun.run_chunk.lower(self.program, like[0], *begun.fixed, like[1])
         ahead = [np.concatenate(own) for own in self.schedule.ahead]
         return {
             "algorithm": stable_repr(spec.algorithm),
@@ -196,7 +196,7 @@ class Simulation:
             ended = Ended(
                 server, clients.export(start, one(state.clients)),
                 bool(one(state.met)),
-                partial(compiled.evaluate, self.anywhere, server.x, eval_data),
+                partial(compiled.evaluate, self.without_slots, server.x, eval_data),
             )  # fmt: skip
             active = self.schedule.active[s]
             results.append(result_of(spec, spec.lrs[k], one(log), active, ended))
