@@ -24,7 +24,7 @@ def tiny(monkeypatch):
 
     problem = ff.problems.from_loss(
         vision.image_loss, vision.cnn_params(), [draw(8) for _ in range(32)],
-        group_size=4, eval_data=draw(10), metrics_fn=vision.image_metrics,
+        batch_size=4, eval_data=draw(10), metrics_fn=vision.image_metrics,
     )  # fmt: skip
     ran = []
     run_group = images._carry_out
