@@ -39,9 +39,9 @@ def test_partitions_train():
     names = {"x": "vector", "y": "label"}
     clients = [data.arrays_of(found.shard(3, i), names) for i in range(3)]
     assert [len(client["y"]) for client in clients] == [20, 20, 20]
-    held = data.arrays_of(table(seed=1)[0], names)
+    eval_data = data.arrays_of(table(seed=1)[0], names)
     problem = ff.problems.softmax(
-        clients, classes=3, held=held, batch_size=5, stream="fixed_order"
+        clients, classes=3, eval_data=eval_data, batch_size=5, stream="fixed_order"
     )
     result = ff.simulate(
         ff.Focus(), problem, ff.participation.Uniform(2), rounds=100, lr=0.05, every=50

@@ -46,10 +46,10 @@ def study(tmp_path):
     return file
 
 
-def complete(study, folder, *changes, **how):
+def complete(study, out, *changes, **how):
     ran = []
     found = folder.run_in_folder(
-        config.load(study, changes), folder, finished=ran.extend, **how
+        config.load(study, changes), out, finished=ran.extend, **how
     )
     return found, ran
 
