@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from focusfl import data as room
 from focusfl import keys
-from focusfl.checks import check_count, check_one_of
+from focusfl.checks import check_count, check_flag, check_one_of
 from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
 from focusfl.problems.problem import Objective, Problem
@@ -34,6 +34,7 @@ class MeanLoss(Objective):
     stream: str  # how a client walks its data; see focusfl.data.streams
     augment: Augment | None = None
     compute_dtype: str | None = None  # of the model where it is computed with
+    fast_convolutions: bool = True  # as products: see focusfl.problems.convolutions
 
     stochastic: ClassVar[bool] = True
 
@@ -51,7 +52,7 @@ class MeanLoss(Objective):
         import jax
 
         def loss(x, samples, weights):
-            return (weights * self.loss_fn(self._lower(x), samples)).sum()
+            return (weights * self._fast(self.loss_fn)(self._lower(x), samples)).sum()
 
         places, weights = self.pick(batch, data["length"])
         samples = jax.tree.map(lambda a: a[places], data["samples"])
@@ -90,8 +91,8 @@ class MeanLoss(Objective):
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
             x = self._lower(x)
             if self.metrics_fn is not None:
-                return self.metrics_fn(x, eval_data)
-            return {"loss": self.loss_fn(x, eval_data).mean()}
+                return self._fast(self.metrics_fn)(x, eval_data)
+            return {"loss": self._fast(self.loss_fn)(x, eval_data).mean()}
 
     def check(self, x: Tree, samples: Tree, eval_data: Tree) -> None:
         """Raise unless the functions fit the model and the samples."""
@@ -120,10 +121,15 @@ class MeanLoss(Objective):
         def losses(x, samples):
             if self.augment is not None:
                 samples = self.augment(jax.random.key(0), samples)
-            return self.loss_fn(self._lower(x), samples)
+            return self._fast(self.loss_fn)(self._lower(x), samples)
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
             return np.asarray(jax.jit(losses)(x, samples))
+
+    def _fast(self, function: Callable) -> Callable:
+        from focusfl.problems.convolutions import Fast
+
+        return Fast(function) if self.fast_convolutions else function
 
     def _lower(self, x):
         import jax
@@ -178,6 +184,7 @@ def from_loss(
     augment: Augment | None = None,
     dtype: str = "float32",
     compute_dtype: str | None = None,
+    fast_convolutions: bool = True,
 ) -> LossProblem:
     """Make a problem of any jax model.
 
@@ -192,6 +199,8 @@ def from_loss(
         augment: (key, samples) -> samples, changed at random before a gradient.
         dtype: that the model is kept in, float32 or float64.
         compute_dtype: that `loss_fn` and `metrics_fn` get it in, such as bfloat16.
+        fast_convolutions: whether convolutions and pools are rewritten as products of
+            matrices, the same but for rounding and far faster for many clients.
 
     Raises:
         ValueError: If a client has no data or less than a batch, if trees differ, or if
@@ -217,7 +226,11 @@ def from_loss(
             f"client {least} has {lengths[least]} samples."
         )
     x0 = jax.tree.map(lambda a: np.asarray(a, dtype), given.arrays("params", params))
-    loss = MeanLoss(loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype)
+    check_flag("fast_convolutions", fast_convolutions)
+    loss = MeanLoss(
+        loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype,
+        fast_convolutions,
+    )  # fmt: skip
     loss.check(x0, client_data[0], eval_data)
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
     _check_labels(loss, x0, pooled, lengths)

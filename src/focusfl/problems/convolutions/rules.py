@@ -1,0 +1,204 @@
+"""What equations become when their operands have images last; None: they need not."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from focusfl.problems.convolutions.moved import Moved, in_order, plain
+from focusfl.problems.convolutions.pools import largest, total
+from focusfl.problems.convolutions.products import Moves, convolve
+
+LARGEST_WINDOW = 127  # pixels, whose number is an int8
+ELEMENTWISE = frozenset(
+    "abs acos add add_any and asin atan atan2 cbrt ceil clamp convert_element_type cos "
+    "cosh copy copy_p div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow "
+    "is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not or pow "
+    "real reduce_precision rem round rsqrt select_n sign sin sinh sqrt square "
+    "stop_gradient sub tan tanh xor".split()
+)
+
+ALWAYS = ("conv_general_dilated", "transpose")  # whatever their operands are
+
+Rule = Callable[[Any, list[Any]], Any]
+
+
+def apply(eqn: Any, args: list[Any]) -> Any:
+    """What an equation gives, moved; None if it has to be bound as it is."""
+    name = eqn.primitive.name
+    if name in ELEMENTWISE:
+        return _elementwise(eqn, args)
+    rule = RULES.get(name)
+    return rule(eqn, args) if rule else None
+
+
+def is_elementwise(eqn: Any) -> bool:
+    """Whether a function inside works element by element, on arrays of one shape."""
+    call = eqn.params["call_jaxpr"].jaxpr
+    shapes = {v.aval.shape for v in (*call.invars, *call.outvars) if v.aval.shape}
+    return len(shapes) == 1 and len(call.outvars) == 1 and _all_elementwise(call)
+
+
+def _all_elementwise(jaxpr: Any) -> bool:
+    for eqn in jaxpr.eqns:
+        inner = eqn.params.get("jaxpr")
+        if eqn.primitive.name in ("jit", "pjit") and _all_elementwise(inner.jaxpr):
+            continue
+        if eqn.primitive.name not in ELEMENTWISE:
+            return False
+    return True
+
+
+def images_last(value: Any, params: dict[str, Any]) -> Any:
+    """A value that comes into a pool, moved; as it is where its axes are unusual."""
+    window = params["window_dimensions"]
+    still = [axis for axis, size in enumerate(window) if size == 1]
+    if isinstance(value, Moved) or len(window) < 3 or len(still) != 2 or still[0] != 0:
+        return value
+    pixels = [axis for axis, size in enumerate(window) if size > 1]
+    order = (still[1], *pixels, 0)
+    return Moved(in_order(value, order), order)
+
+
+def _elementwise(eqn: Any, args: list[Any]) -> Moved | None:
+    order = next((a.order for a in args if isinstance(a, Moved)), None)
+    if order is None or len(order) != len(eqn.outvars[0].aval.shape):
+        return None
+    stored = [in_order(a, order) for a in args]
+    return Moved(eqn.primitive.bind(*stored, **eqn.params), order)
+
+
+def _convolution(eqn: Any, args: list[Any]) -> Moved | None:
+    params, (lhs, rhs) = eqn.params, args
+    shapes = [v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
+    if params["batch_group_count"] != 1 or any(0 in shape for shape in shapes):
+        return None
+    if not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating):
+        return None
+    (n, c, *pixels), (o, i, *window), (n_out, c_out, *pixels_out) = params[
+        "dimension_numbers"
+    ]
+    x = in_order(lhs, (c, *pixels, n))
+    w = in_order(rhs, (*window, i, o))
+    spaces = zip(params["padding"], params["lhs_dilation"], strict=True)
+    x = _padded(x, [(low, high, space - 1) for (low, high), space in spaces])
+    moves = Moves(tuple(params["window_strides"]), tuple(params["rhs_dilation"]))
+    y = convolve(x, w, moves, params["feature_group_count"])
+    y = y.astype(eqn.outvars[0].aval.dtype)
+    return Moved(y, (c_out, *pixels_out, n_out))
+
+
+def _pool(eqn: Any, args: list[Any]) -> Moved | None:
+    (value, *_), params = args, eqn.params
+    if not isinstance(value, Moved):
+        return None
+    names = ("window_dimensions", "window_strides", "window_dilation", "padding")
+    sizes = [[params[name][axis] for axis in value.order] for name in names]
+    window, strides, dilation, padding = sizes
+    outside = [(window[k], strides[k], dilation[k], tuple(padding[k])) for k in (0, -1)]
+    still = all(one == (1, 1, 1, (0, 0)) for one in outside)
+    if (
+        not still
+        or math.prod(window) > LARGEST_WINDOW
+        or set(params["base_dilation"]) != {1}
+    ):
+        return None
+    sums = eqn.primitive.name == "reduce_window_sum"
+    fill = 0.0 if sums else -math.inf
+    x = _padded(value.array, [(*one, 0) for one in padding[1:-1]], fill)
+    moves = Moves(tuple(strides[1:-1]), tuple(dilation[1:-1]))
+    pool = total if sums else largest
+    return Moved(pool(x, tuple(window[1:-1]), moves), value.order)
+
+
+def _padded(x: Any, around: list[tuple[int, int, int]], fill: float = 0.0) -> Any:
+    if not any(any(one) for one in around):
+        return x
+    return lax.pad(x, jnp.array(fill, x.dtype), [(0, 0, 0), *around, (0, 0, 0)])
+
+
+def _transpose(eqn: Any, args: list[Any]) -> Moved:
+    (value,), perm = args, tuple(eqn.params["permutation"])
+    if not isinstance(value, Moved):
+        value = Moved(value, tuple(range(len(perm))))
+    return Moved(value.array, tuple(perm.index(axis) for axis in value.order))
+
+
+def _reduce(eqn: Any, args: list[Any]) -> Any:
+    (value,), axes = args, eqn.params["axes"]
+    stored = tuple(k for k, axis in enumerate(value.order) if axis in axes)
+    out = eqn.primitive.bind(value.array, **{**eqn.params, "axes": stored})
+    left = [axis for axis in value.order if axis not in axes]
+    order = tuple(sorted(left).index(axis) for axis in left)
+    return Moved(out, order) if len(order) > 1 else out
+
+
+def _by_axis(*names: str) -> Rule:
+    """A rule for what has parameters with an entry for every axis."""
+
+    def rule(eqn: Any, args: list[Any]) -> Moved | None:
+        value, *others = args
+        if not isinstance(value, Moved):
+            return None
+        params = dict(eqn.params)
+        for name in names:
+            if params[name] is not None:
+                params[name] = tuple(params[name][axis] for axis in value.order)
+        out = eqn.primitive.bind(value.array, *map(plain, others), **params)
+        return Moved(out, value.order)
+
+    return rule
+
+
+def _concatenate(eqn: Any, args: list[Any]) -> Moved:
+    order = next(a.order for a in args if isinstance(a, Moved))
+    stored = [in_order(a, order) for a in args]
+    return Moved(lax.concatenate(stored, order.index(eqn.params["dimension"])), order)
+
+
+def _reverse(eqn: Any, args: list[Any]) -> Moved:
+    (value,) = args
+    axes = [value.order.index(axis) for axis in eqn.params["dimensions"]]
+    return Moved(lax.rev(value.array, axes), value.order)
+
+
+def _reshape(eqn: Any, args: list[Any]) -> Moved | None:
+    """One axis cut into several, as group norms do, or several put together."""
+    (value, *_), new = args, tuple(eqn.params["new_sizes"])
+    old = eqn.invars[0].aval.shape
+    first = 0
+    while first < min(len(old), len(new)) and old[first] == new[first]:
+        first += 1
+    last = 0
+    while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
+        last += 1
+    gone, come = len(old) - first - last, len(new) - first - last
+    if eqn.params.get("dimensions") is not None or min(gone, come) != 1:
+        return None
+    places = [value.order.index(first + k) for k in range(gone)]
+    if places != list(range(places[0], places[0] + gone)):
+        return None  # not side by side where they are stored
+    shift = come - gone
+    at, sizes = places[0], list(value.array.shape)
+    sizes[at : at + gone] = new[first : first + come]
+    kept = [axis + shift if axis >= first + gone else axis for axis in value.order]
+    kept[at : at + gone] = range(first, first + come)
+    return Moved(value.array.reshape(sizes), tuple(kept))
+
+
+RULES: dict[str, Rule] = {
+    "conv_general_dilated": _convolution,
+    "reduce_window_max": _pool,
+    "reduce_window_sum": _pool,
+    "transpose": _transpose,
+    "reduce_sum": _reduce,
+    "reduce_max": _reduce,
+    "reduce_min": _reduce,
+    "pad": _by_axis("padding_config"),
+    "slice": _by_axis("start_indices", "limit_indices", "strides"),
+    "concatenate": _concatenate,
+    "rev": _reverse,
+    "reshape": _reshape,
+}
