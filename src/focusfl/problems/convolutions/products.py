@@ -24,7 +24,7 @@ class Moves(NamedTuple):
 
 
 def convolve(x: Any, w: Any, moves: Moves, groups: int = 1) -> Any:
-    """Convolve padded images (in, *pixels, images); w is (*window, in / groups, out)."""
+    """Convolve padded images (in, *pixels, images); w: (*window, in / groups, out)."""
     if groups == 1:
         return _product(x, w, moves)
     inside, out = w.shape[-2:]
