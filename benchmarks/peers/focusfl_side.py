@@ -59,17 +59,16 @@ def dropout(first: float, second: float):
 def scores(model, x, samples):
     """Two convolutions, pooling, two dense layers; images are (batch, 32, 32, 3)."""
     import jax
+    from jax import lax
 
-    from focusfl.problems.convolve_cpu import patches
-    from focusfl.problems.vision import fast_convolutions
-
-    convolutions, count = fast_convolutions(), len(x)
-    first, second = model["conv1"], model["conv2"]
-    near = patches(convolutions.images_last(x), padding=0)
-    x = first["w"].reshape(27, 32).T @ near + first["b"][:, None]
-    x = jax.nn.relu(x).reshape(32, 30, 30, count)
-    x = convolutions.convolve_and_pool(x, second["w"], second["b"], 0)
-    x = x.transpose(3, 1, 2, 0).reshape(count, -1)
+    for layer in (model["conv1"], model["conv2"]):
+        x = lax.conv_general_dilated(
+            x, layer["w"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        x = jax.nn.relu(x + layer["b"])
+    smallest = np.array(-np.inf, x.dtype)
+    x = lax.reduce_window(x, smallest, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    x = x.reshape(len(x), -1)
     if "keep1" in samples:
         x = x * samples["keep1"]
     x = jax.nn.relu(x @ model["hidden"]["w"] + model["hidden"]["b"])

@@ -1,6 +1,4 @@
-"""The image model against plain convolutions, and what happens to images on the way."""
-
-from functools import partial
+"""The image model, its convolutions rewritten, and what happens to images before."""
 
 import jax
 import jax.numpy as jnp
@@ -10,22 +8,8 @@ from helpers import gap
 
 import focusfl as ff
 from focusfl.core import Batch
-from focusfl.problems import convolve_cpu, convolve_gpu, vision
-
-
-def plain(params, x):
-    """The same network, written with jax's own convolution and pooling."""
-    for i in range(3):
-        layer = params[f"conv{i}"]
-        x = jax.lax.conv_general_dilated(
-            x, layer["w"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
-        x = jax.nn.relu(x + layer["b"])
-        x = jax.lax.reduce_window(
-            x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
-        )
-    x = x.reshape(len(x), -1) @ params["hidden"]["w"] + params["hidden"]["b"]
-    return jax.nn.relu(x) @ params["out"]["w"] + params["out"]["b"]
+from focusfl.problems import vision
+from focusfl.problems.convolutions import Fast
 
 
 def images(count, seed=0):
@@ -47,7 +31,7 @@ def test_the_model_has_the_papers_size():
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_scores_and_gradients_are_those_of_plain_convolutions(backend, monkeypatch):
-    """Each of the two ways to compute them, wherever the test runs."""
+    """By pixels, and in the blocks that a GPU is given, wherever the test runs."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = vision.cnn_params(1)
     x = np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32)
@@ -58,7 +42,10 @@ def test_scores_and_gradients_are_those_of_plain_convolutions(backend, monkeypat
 
     with jax.enable_x64(True):  # rounding decides which of two near equals is larger
         params, x, weigh = jax.tree.map(lambda a: a.astype(float), (params, x, weigh))
-        (ours, our_grad), (theirs, their_grad) = both(vision.cnn), both(plain)
+        (ours, our_grad), (theirs, their_grad) = (
+            both(Fast(vision.cnn)),
+            both(vision.cnn),
+        )
     assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
     assert gap(our_grad, their_grad) < 1e-10
 
@@ -111,31 +98,3 @@ def test_lower_precision_computes_with_it_and_keeps_the_state():
     )  # fmt: skip
     assert rough.x["hidden"]["w"].dtype == "float32"
     assert 1e-6 < gap(rough.server.y, exact.server.y) < 0.05
-
-
-def test_convolutions_without_padding_are_plain_ones_too():
-    rng = np.random.default_rng(0)
-    with jax.enable_x64(True):
-        x, w, b = (rng.normal(size=s) for s in ((2, 10, 10, 3), (3, 3, 3, 4), (4,)))
-        weigh = rng.normal(size=(2, 4, 4, 4))
-
-        def plain(x, w, b):
-            form = ("NHWC", "HWIO", "NHWC")
-            y = jax.lax.conv_general_dilated(
-                x, w, (1, 1), "VALID", dimension_numbers=form
-            )
-            y = y.reshape(2, 4, 2, 4, 2, 4).max((2, 4))
-            return (jax.nn.relu(y + b) * weigh).sum()
-
-        def images_last(module, x, w, b):
-            y = module.convolve_and_pool(module.images_last(x), w, b, 0)
-            return (y.transpose(3, 1, 2, 0) * weigh).sum()
-
-        on_cpu, on_gpu = (partial(images_last, m) for m in (convolve_cpu, convolve_gpu))
-        want, *others = (
-            dict(zip("xwb", jax.jit(jax.grad(net, (0, 1, 2)))(x, w, b), strict=True))
-            for net in (plain, on_gpu, on_cpu)
-        )
-        assert all(gap(found, want) < 1e-12 for found in others)
-        assert plain(x, w, b) == pytest.approx(float(on_cpu(x, w, b)), rel=1e-12)
-        assert plain(x, w, b) == pytest.approx(float(on_gpu(x, w, b)), rel=1e-12)

@@ -20,6 +20,31 @@ def largest(x: Any, window: tuple[int, ...], moves: Moves) -> Any:
     return reduce(jnp.maximum, _cuts(x, window, moves))
 
 
+@jax.custom_vjp
+def largest_of_blocks(x: Any) -> Any:
+    """The largest of every block, (2, 2, channels, *half the pixels, images)."""
+    return _blocks_forward(x)[0]
+
+
+def _blocks_forward(x):
+    parts = x.reshape(-1, *x.shape[(x.ndim - 2) // 2 :])
+    y = reduce(jnp.maximum, parts)  # a reduction would run on its own
+    place = jnp.full(y.shape, len(parts) - 1, jnp.int8)
+    for k in reversed(range(len(parts) - 1)):
+        place = jnp.where(parts[k] == y, jnp.int8(k), place)
+    return y, place
+
+
+def _blocks_backward(place, g):
+    count = 2 ** (g.ndim - 2)
+    places = jnp.arange(count, dtype=place.dtype).reshape(-1, *[1] * g.ndim)
+    d = jnp.where(place == places, g, 0)
+    return (d.reshape((2,) * (g.ndim - 2) + g.shape),)
+
+
+largest_of_blocks.defvjp(_blocks_forward, _blocks_backward)
+
+
 def total(x: Any, window: tuple[int, ...], moves: Moves) -> Any:
     """The sum of every window of padded images."""
     return reduce(jnp.add, _cuts(x, window, moves))

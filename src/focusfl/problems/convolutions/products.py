@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from focusfl.problems.convolutions.moved import join
+
 KEPT = 1 << 26  # bytes of windows that are kept for the gradient; more are made again
 
 
@@ -65,6 +67,84 @@ def _backward(moves, kept, g):
 _product.defvjp(_forward, _backward)
 
 
+def convolve_blocks(x: Any, w: Any) -> Any:
+    """Convolve padded images by single pixels; give results in blocks of 2 x 2.
+
+    The four results of a block lie in a window of one pixel more each way: a product
+    with weights for all four of them. Such windows take (k + 1)^2 / 4 numbers a pixel
+    instead of k^2, and on a GPU time goes into moving memory.
+    """
+    return _blocks(x, w)
+
+
+@jax.custom_vjp
+def _blocks(x: Any, w: Any) -> Any:
+    return _blocks_forward(x, w)[0]
+
+
+def _blocks_forward(x, w):
+    window = tuple(k + 1 for k in w.shape[:-2])
+    near = _windows(x, window, _by_two(window))
+    side = sides(x, window, _by_two(window))
+    y = _spread(w) @ near
+    shape = (2,) * len(window) + (w.shape[-1], *side, x.shape[-1])
+    return y.reshape(shape), (near, jnp.zeros((0, *x.shape[1:-1], 0), x.dtype), w)
+
+
+def _blocks_backward(kept, g):
+    near, x, w = kept
+    window, dy = tuple(k + 1 for k in w.shape[:-2]), g.reshape(-1, near.shape[1])
+    dw = lax.dot_general(dy, near, (((1,), (1,)), ((), ())))
+    d = lax.dot_general(_spread(w), dy, (((0,), (0,)), ((), ())))
+    d = d.reshape(*window, w.shape[-2], *g.shape[len(window) + 1 :])
+    return _from_windows(d, x.shape[1:-1], window), _gather(dw, w.shape)
+
+
+_blocks.defvjp(_blocks_forward, _blocks_backward)
+
+
+def _by_two(window: tuple[int, ...]) -> Moves:
+    return Moves((2,) * len(window), (1,) * len(window))
+
+
+def _from_windows(d: Any, pixels: tuple[int, ...], window: tuple[int, ...]) -> Any:
+    """Sum over the windows a pixel is in, one place in the blocks after the other."""
+    extra = [(k + 1) // 2 for k in window]  # blocks that windows reach past the last
+
+    def moved(at: tuple[int, ...]) -> Any:
+        shifts = [(k // 2, most - k // 2) for k, most in zip(at, extra, strict=True)]
+        return jnp.pad(d[at], [(0, 0), *shifts, (0, 0)])
+
+    blocks = []
+    for corner in product((0, 1), repeat=len(window)):
+        inside = [range(c, k, 2) for c, k in zip(corner, window, strict=True)]
+        blocks.append(reduce(jnp.add, map(moved, product(*inside))))
+    whole = join(jnp.stack(blocks).reshape((2,) * len(window) + blocks[0].shape))
+    return whole[(slice(None), *(slice(0, n) for n in pixels))]
+
+
+def _spread(w: Any) -> Any:
+    """Weights of the results of a block where each has them in the window."""
+    count = w.ndim - 2
+    rows = [
+        jnp.pad(w, [*((c, 1 - c) for c in corner), (0, 0), (0, 0)])
+        for corner in product((0, 1), repeat=count)
+    ]
+    return jnp.concatenate([_matrix(row).T for row in rows])
+
+
+def _gather(d: Any, shape: tuple[int, ...]) -> Any:
+    """Sum over the results of a block: the transpose of `_spread`."""
+    *window, inside, out = shape
+    corners = list(product((0, 1), repeat=len(window)))
+    d = d.reshape(len(corners), out, *(k + 1 for k in window), inside)
+    parts = []
+    for own, corner in zip(d, corners, strict=True):
+        at = (slice(c, c + k) for c, k in zip(corner, window, strict=True))
+        parts.append(own[(slice(None), *at)])
+    return jnp.moveaxis(reduce(jnp.add, parts), 0, -1)
+
+
 def _by_channel(x: Any, w: Any, moves: Moves) -> Any:
     """Sum over the window alone, for every channel and each of its results."""
     window, (channels, each) = w.shape[:-2], w.shape[-2:]
@@ -102,6 +182,8 @@ def put(d: Any, at: tuple[int, ...], pixels: tuple[int, ...], moves: Moves) -> A
 def _windows(x: Any, window: tuple[int, ...], moves: Moves) -> Any:
     """What every result sees, (pixels of the window times in, pixels of all images)."""
     side = sides(x, window, moves)
+    if jax.default_backend() == "gpu":
+        x = lax.optimization_barrier(x)  # or it is computed again for every slice
     # One axis after the other, the last first: all at once would be written twice.
     for axis in reversed(range(len(window))):
         s, d, n = moves.strides[axis], moves.dilation[axis], side[axis]

@@ -8,16 +8,17 @@ inside (jit, scan, cond, while, checkpoint, custom derivatives) are rewritten to
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jax.extend import core
 
 from focusfl.problems.convolutions import rules
-from focusfl.problems.convolutions.moved import Moved, in_order, plain
+from focusfl.problems.convolutions.moved import Moved, plain, stored
 
 INLINED = ("jit", "pjit", "closed_call", "core_call", "custom_lin")
+BLOCKS = False  # whether blocks are used everywhere, not on a GPU alone
 FOUND = ("conv_general_dilated", "reduce_window_max")
 
 
@@ -68,14 +69,43 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
 
     known.update(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, args, strict=True))
+    pooled = _pooled(jaxpr) if jax.default_backend() == "gpu" or BLOCKS else set()
     for eqn in jaxpr.eqns:
-        outs = _equation(eqn, [read(var) for var in eqn.invars])
+        args = [read(var) for var in eqn.invars]
+        outs = _equation(eqn, args, in_blocks=eqn.outvars[0] in pooled)
         known.update(zip(eqn.outvars, outs, strict=True))
     return [read(var) for var in jaxpr.outvars]
 
 
-def _equation(eqn: Any, args: list[Any]) -> list[Any]:
+def _pooled(jaxpr: Any) -> set[Any]:
+    """Results of convolutions of which the largest of every 2 x 2 is all that is used.
+
+    What stands between works element by element.
+    """
+    users: dict[Any, list[Any]] = {}
+    for eqn in jaxpr.eqns:
+        for var in eqn.invars:
+            if not isinstance(var, core.Literal):
+                users.setdefault(var, []).append(eqn)
+
+    def ends(var: Any) -> bool:
+        found = users.get(var, [])
+        return bool(found) and var not in jaxpr.outvars and all(map(goes_on, found))
+
+    def goes_on(eqn: Any) -> bool:
+        if eqn.primitive.name == "reduce_window_max":
+            return rules.is_block_pool(eqn)
+        same = eqn.primitive.name == "transpose" or rules.keeps_place(eqn)
+        return same and all(map(ends, eqn.outvars))
+
+    convolutions = [e for e in jaxpr.eqns if e.primitive.name == FOUND[0]]
+    return {eqn.outvars[0] for eqn in convolutions if ends(eqn.outvars[0])}
+
+
+def _equation(eqn: Any, args: list[Any], in_blocks: bool = False) -> list[Any]:
     name = eqn.primitive.name
+    if in_blocks and (found := rules.convolution(eqn, args, in_blocks)):
+        return [found]
     if name in INLINED:
         closed = eqn.params.get("jaxpr") or eqn.params["call_jaxpr"]
         return evaluate(closed.jaxpr, closed.consts, args)
@@ -130,42 +160,32 @@ def _rewritten(closed: Any) -> Any:
 
 def _moved_derivative(eqn: Any, args: list[Any]) -> Moved:
     """A custom derivative of what works element by element, where values are moved."""
-    order = next(a.order for a in args if isinstance(a, Moved))
-    stored = [in_order(a, order) for a in args]
+    how = cast(tuple, rules.layout(args))
     call = eqn.params["call_jaxpr"]
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in call.in_avals]
 
-    def logical(*arrays):
-        (out,) = eqn.primitive.bind(
-            *arrays, **eqn.primitive.get_bind_params(eqn.params)
-        )
+    def as_it_is(*values):
+        params = eqn.primitive.get_bind_params(eqn.params)
+        (out,) = eqn.primitive.bind(*values, **params)
         return out
 
-    def through(function, *arrays):
-        """Call a function of arrays as they were, with arrays as they are stored."""
-        closed = jax.make_jaxpr(
-            lambda *inside: jax.tree.map(
-                lambda out: in_order(out, order),
-                function(*(plain(_as_moved(a, order)) for a in inside)),
-            )
-        )(*arrays)
-        return [plain(out) for out in evaluate(closed.jaxpr, closed.consts, arrays)]
+    def slope(values, tangents):
+        return jax.jvp(as_it_is, values, tangents)
 
     @jax.custom_jvp
     def moved(*arrays):
-        (out,) = evaluate(call.jaxpr, call.consts, arrays)
-        return plain(out)
+        (out,) = evaluate(call.jaxpr, call.consts, _as_moved(arrays, how))
+        return stored(out, *how)
 
     @moved.defjvp
     def derivative(primals, tangents):
-        count = len(primals)
+        closed = jax.make_jaxpr(slope)(tuple(shapes), tuple(shapes))
+        both = _as_moved((*primals, *tangents), how)
+        outs = evaluate(closed.jaxpr, closed.consts, both)
+        return tuple(stored(out, *how) for out in outs)
 
-        def both(*arrays):
-            return jax.jvp(logical, arrays[:count], arrays[count:])
-
-        return tuple(through(both, *primals, *tangents))
-
-    return Moved(moved(*stored), order)
+    return Moved(moved(*(stored(a, *how) for a in args)), *how)
 
 
-def _as_moved(a: Any, order: tuple[int, ...]) -> Any:
-    return Moved(a, order) if jnp.ndim(a) == len(order) else a
+def _as_moved(arrays: Sequence[Any], how: tuple) -> list[Any]:
+    return [Moved(a, *how) if jnp.ndim(a) else a for a in arrays]

@@ -7,9 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from focusfl.problems.convolutions.moved import Moved, in_order, plain
-from focusfl.problems.convolutions.pools import largest, total
-from focusfl.problems.convolutions.products import Moves, convolve
+from focusfl.problems.convolutions.moved import Moved, plain, stored, unblocked
+from focusfl.problems.convolutions.pools import largest, largest_of_blocks, total
+from focusfl.problems.convolutions.products import Moves, convolve, convolve_blocks
 
 LARGEST_WINDOW = 127  # pixels, whose number is an int8
 ELEMENTWISE = frozenset(
@@ -20,6 +20,7 @@ ELEMENTWISE = frozenset(
     "stop_gradient sub tan tanh xor".split()
 )
 
+IN_BLOCKS = ("reduce_window_max", "reduce_window_sum", "transpose")
 ALWAYS = ("conv_general_dilated", "transpose")  # whatever their operands are
 
 Rule = Callable[[Any, list[Any]], Any]
@@ -30,6 +31,8 @@ def apply(eqn: Any, args: list[Any]) -> Any:
     name = eqn.primitive.name
     if name in ELEMENTWISE:
         return _elementwise(eqn, args)
+    if name not in IN_BLOCKS:
+        args = [unblocked(a) if isinstance(a, Moved) else a for a in args]
     rule = RULES.get(name)
     return rule(eqn, args) if rule else None
 
@@ -41,14 +44,16 @@ def is_elementwise(eqn: Any) -> bool:
     return len(shapes) == 1 and len(call.outvars) == 1 and _all_elementwise(call)
 
 
+def keeps_place(eqn: Any) -> bool:
+    """Whether an equation works element by element, or is a function that does."""
+    name = eqn.primitive.name
+    if name in ("jit", "pjit"):
+        return _all_elementwise(eqn.params["jaxpr"].jaxpr)
+    return name in ELEMENTWISE or name == "custom_jvp_call" and is_elementwise(eqn)
+
+
 def _all_elementwise(jaxpr: Any) -> bool:
-    for eqn in jaxpr.eqns:
-        inner = eqn.params.get("jaxpr")
-        if eqn.primitive.name in ("jit", "pjit") and _all_elementwise(inner.jaxpr):
-            continue
-        if eqn.primitive.name not in ELEMENTWISE:
-            return False
-    return True
+    return all(map(keeps_place, jaxpr.eqns))
 
 
 def images_last(value: Any, params: dict[str, Any]) -> Any:
@@ -59,18 +64,25 @@ def images_last(value: Any, params: dict[str, Any]) -> Any:
         return value
     pixels = [axis for axis, size in enumerate(window) if size > 1]
     order = (still[1], *pixels, 0)
-    return Moved(in_order(value, order), order)
+    return Moved(stored(value, order), order)
 
 
 def _elementwise(eqn: Any, args: list[Any]) -> Moved | None:
-    order = next((a.order for a in args if isinstance(a, Moved)), None)
-    if order is None or len(order) != len(eqn.outvars[0].aval.shape):
+    how = layout(args)
+    if how is None or len(how[0]) != len(eqn.outvars[0].aval.shape):
         return None
-    stored = [in_order(a, order) for a in args]
-    return Moved(eqn.primitive.bind(*stored, **eqn.params), order)
+    arrays = [stored(a, *how) for a in args]
+    return Moved(eqn.primitive.bind(*arrays, **eqn.params), *how)
 
 
-def _convolution(eqn: Any, args: list[Any]) -> Moved | None:
+def layout(args: list[Any]) -> tuple[tuple[int, ...], int] | None:
+    """How the first of some values that is moved is stored; in blocks if any is."""
+    moved = [a for a in args if isinstance(a, Moved)]
+    return max(((a.order, a.blocks) for a in moved), key=lambda a: a[1], default=None)
+
+
+def convolution(eqn: Any, args: list[Any], in_blocks: bool = False) -> Moved | None:
+    """A convolution as a product; in blocks where that is asked for and fits."""
     params, (lhs, rhs) = eqn.params, args
     shapes = [v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
     if params["batch_group_count"] != 1 or any(0 in shape for shape in shapes):
@@ -80,14 +92,23 @@ def _convolution(eqn: Any, args: list[Any]) -> Moved | None:
     (n, c, *pixels), (o, i, *window), (n_out, c_out, *pixels_out) = params[
         "dimension_numbers"
     ]
-    x = in_order(lhs, (c, *pixels, n))
-    w = in_order(rhs, (*window, i, o))
+    x = stored(lhs, (c, *pixels, n))
+    w = stored(rhs, (*window, i, o))
     spaces = zip(params["padding"], params["lhs_dilation"], strict=True)
     x = _padded(x, [(low, high, space - 1) for (low, high), space in spaces])
     moves = Moves(tuple(params["window_strides"]), tuple(params["rhs_dilation"]))
+    dtype, order = eqn.outvars[0].aval.dtype, (c_out, *pixels_out, n_out)
+    if in_blocks and _fits_blocks(x, w, moves, params["feature_group_count"]):
+        return Moved(convolve_blocks(x, w).astype(dtype), order, 2)
     y = convolve(x, w, moves, params["feature_group_count"])
-    y = y.astype(eqn.outvars[0].aval.dtype)
-    return Moved(y, (c_out, *pixels_out, n_out))
+    return Moved(y.astype(dtype), order)
+
+
+def _fits_blocks(x: Any, w: Any, moves: Moves, groups: int) -> bool:
+    """Whether results come in whole blocks, and all of a window is in use."""
+    steps = {*moves.strides, *moves.dilation}
+    sizes = zip(x.shape[1:-1], w.shape[:-2], strict=True)
+    return steps == {1} and groups == 1 and all((n - k) % 2 for n, k in sizes)
 
 
 def _pool(eqn: Any, args: list[Any]) -> Moved | None:
@@ -106,11 +127,29 @@ def _pool(eqn: Any, args: list[Any]) -> Moved | None:
     ):
         return None
     sums = eqn.primitive.name == "reduce_window_sum"
+    if value.blocks == 2:
+        if not sums and is_block_pool(eqn):
+            return Moved(largest_of_blocks(value.array), value.order)
+        value = unblocked(value)
     fill = 0.0 if sums else -math.inf
     x = _padded(value.array, [(*one, 0) for one in padding[1:-1]], fill)
     moves = Moves(tuple(strides[1:-1]), tuple(dilation[1:-1]))
     pool = total if sums else largest
     return Moved(pool(x, tuple(window[1:-1]), moves), value.order)
+
+
+def is_block_pool(eqn: Any) -> bool:
+    """Whether this is the largest of every 2 x 2, side by side."""
+    params = eqn.params
+    windows = params["window_dimensions"], params["window_strides"]
+    sizes = [size for size in windows[0] if size != 1]
+    return (
+        eqn.primitive.name == "reduce_window_max"
+        and tuple(windows[0]) == tuple(windows[1])
+        and sizes == [2] * (len(windows[0]) - 2)
+        and not any(any(one) for one in params["padding"])
+        and {*params["window_dilation"], *params["base_dilation"]} == {1}
+    )
 
 
 def _padded(x: Any, around: list[tuple[int, int, int]], fill: float = 0.0) -> Any:
@@ -123,7 +162,8 @@ def _transpose(eqn: Any, args: list[Any]) -> Moved:
     (value,), perm = args, tuple(eqn.params["permutation"])
     if not isinstance(value, Moved):
         value = Moved(value, tuple(range(len(perm))))
-    return Moved(value.array, tuple(perm.index(axis) for axis in value.order))
+    order = tuple(perm.index(axis) for axis in value.order)
+    return Moved(value.array, order, value.blocks)
 
 
 def _reduce(eqn: Any, args: list[Any]) -> Any:
@@ -154,8 +194,8 @@ def _by_axis(*names: str) -> Rule:
 
 def _concatenate(eqn: Any, args: list[Any]) -> Moved:
     order = next(a.order for a in args if isinstance(a, Moved))
-    stored = [in_order(a, order) for a in args]
-    return Moved(lax.concatenate(stored, order.index(eqn.params["dimension"])), order)
+    arrays = [stored(a, order) for a in args]
+    return Moved(lax.concatenate(arrays, order.index(eqn.params["dimension"])), order)
 
 
 def _reverse(eqn: Any, args: list[Any]) -> Moved:
@@ -189,7 +229,7 @@ def _reshape(eqn: Any, args: list[Any]) -> Moved | None:
 
 
 RULES: dict[str, Rule] = {
-    "conv_general_dilated": _convolution,
+    "conv_general_dilated": convolution,
     "reduce_window_max": _pool,
     "reduce_window_sum": _pool,
     "transpose": _transpose,
