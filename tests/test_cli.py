@@ -1,4 +1,7 @@
-"""The command line as a user meets it: in a process of its own."""
+"""The command line as a user meets it.
+
+Every command starts once in a process of its own; most of what it may say is asked of
+it in this one."""
 
 import json
 import re
@@ -6,9 +9,11 @@ import resource
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
+from command_line import ENDED, in_a_process, in_process
 
 import focusfl as ff
 
@@ -38,13 +43,12 @@ lr = 1e-3
 
 @pytest.fixture
 def focusfl(tmp_path):
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "focusfl.cli", *map(str, arguments)],
-            capture_output=True, text=True, cwd=tmp_path, timeout=900,
-        )  # fmt: skip
+    return partial(in_process, cwd=tmp_path)
 
-    return run
+
+@pytest.fixture
+def process(tmp_path):
+    return partial(in_a_process, cwd=tmp_path)
 
 
 @pytest.fixture
@@ -54,8 +58,8 @@ def study(tmp_path):
     return path
 
 
-def test_demo_shows_focus_exact_and_fedavg_biased(focusfl, tmp_path):
-    done = focusfl("demo", "--json")
+def test_demo_shows_focus_exact_and_fedavg_biased(process, tmp_path):
+    done = process("demo", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert len(answer["runs"]) == 6
@@ -71,8 +75,8 @@ def test_demo_shows_focus_exact_and_fedavg_biased(focusfl, tmp_path):
     assert not list((tmp_path / "runs/demo").glob(".*")), "temporary files stay behind"
 
 
-def test_run_writes_curves_that_equal_the_library(focusfl, study, tmp_path):
-    done = focusfl("run", study, "--set", "rounds=40", "--out", "here")
+def test_run_writes_curves_that_equal_the_library(process, study, tmp_path):
+    done = process("run", study, "--set", "rounds=40", "--out", "here")
     assert done.returncode == 0, done.stderr
     assert "halved" in done.stdout
     table = ff.load_results(tmp_path / "here")
@@ -151,8 +155,8 @@ def test_regimes_put_measured_next_to_predicted(focusfl, tmp_path):
     assert (tmp_path / "runs/reproduce-regimes/figure.png").exists()
 
 
-def test_theory_prints_a_report_for_every_participation_model(focusfl, study):
-    done = focusfl("theory", study, "--json")
+def test_theory_prints_a_report_for_every_participation_model(process, focusfl, study):
+    done = process("theory", study, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["some"]
     assert found["constants"]["N"]["value"] == 4
@@ -185,14 +189,14 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing_half_written(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_graph_draws_a_round(focusfl, tmp_path):
-    done = focusfl("graph", "--clients", 4, "--active", "1,3", "--out", "round.png")
+def test_graph_draws_a_round(process, tmp_path):
+    done = process("graph", "--clients", 4, "--active", "1,3", "--out", "round.png")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "round.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_list_names_everything(focusfl):
-    found = json.loads(focusfl("list", "--json").stdout)
+def test_list_names_everything(process, focusfl):
+    found = json.loads(process("list", "--json").stdout)
     assert set(found["algorithms"]) == set(ff.ALGORITHMS)
     assert "weighted" in found["participation"] and "ridge" in found["problems"]
     assert "focus" in focusfl("list").stdout
@@ -318,15 +322,30 @@ def test_bad_arguments_get_exit_code_2(focusfl, study, arguments, message):
     assert not (study.parent / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["run", "missing.toml"], "focusfl: cannot read missing.toml"),
+        (["reproduce", "cifar10", "--rounds", "0"], "focusfl: rounds must be"),
+        (["dmeo"], "usage:"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_a_process_ends_with_the_code_and_the_line(process, arguments, message):
+    done = process(*arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(message) and "Traceback" not in done.stderr
+
+
 def test_what_is_run_afresh_is_not_called_nothing(focusfl, study):
     nothing = "nothing was left to run"
     assert nothing not in focusfl("run", study, "-o", "here").stdout
     assert nothing in focusfl("run", study, "-o", "here").stdout
     again = focusfl("run", study, "-o", "here", "--fresh")
-    assert nothing not in again.stdout and again.stderr.count("error") == 2
+    assert nothing not in again.stdout and len(ENDED.findall(again.stderr)) == 2
 
 
-def test_a_reader_that_has_read_enough_ends_it_quietly(focusfl, tmp_path):
+def test_a_reader_that_has_read_enough_ends_it_quietly(tmp_path):
     command = [sys.executable, "-m", "focusfl.cli", "schema"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path

@@ -13,21 +13,15 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from command_line import in_a_process, in_process
 
 from focusfl import cli, data
 from focusfl.cli import completion, doctor
 from focusfl.data import places
 
 
-def focusfl(*arguments, **env):
-    command = [sys.executable, "-m", "focusfl.cli", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | env, timeout=900
-    )
-
-
 def test_a_healthy_machine_works_without_data(tmp_path):
-    done = focusfl(
+    done = in_a_process(
         "doctor", "--json", FOCUSFL_DATA=str(tmp_path / "a"),
         FOCUSFL_CACHE=str(tmp_path / "b"),
     )  # fmt: skip
@@ -43,7 +37,7 @@ def test_a_healthy_machine_works_without_data(tmp_path):
 
 def test_a_broken_jax_is_found_out(tmp_path):
     (tmp_path / "jax.py").write_text("raise ImportError('no driver\\nat all')")
-    done = focusfl("doctor", PYTHONPATH=str(tmp_path))
+    done = in_a_process("doctor", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     verdict = done.stdout.splitlines()[-1]
     assert verdict.startswith("focusfl does not work here: ImportError: no driver")
@@ -98,7 +92,7 @@ def scripts(tmp_path_factory):
     """The scripts, in a folder with two studies."""
     folder = tmp_path_factory.mktemp("shell")
     for name in completion.SHELLS:
-        (folder / name).write_text(focusfl("completion", name).stdout)
+        (folder / name).write_text(in_process("completion", name).stdout)
     for name in ("study.toml", "my study.toml"):
         (folder / name).touch()
     (folder / "runs").mkdir()
@@ -209,7 +203,7 @@ def test_completion_is_quick_and_an_unknown_shell_a_line():
     )  # fmt: skip
     slow = {"jax", "flwr", "torch", "matplotlib", "pandas", "pyarrow", "pydantic"}
     assert not slow & set(done.stdout.splitlines()[-1].split())
-    done = focusfl("completion", "bsh")
+    done = in_process("completion", "bsh")
     assert done.returncode == 2
     assert done.stderr == (
         "focusfl: unknown shell: 'bsh'. Did you mean 'bash'? Known: bash, fish, zsh.\n"

@@ -15,7 +15,9 @@ ROUNDING = 1e-12  # sums over devices are sums in another order
 
 
 def start(devices, *arguments):
-    flags = f"--xla_force_host_platform_device_count={devices}"
+    flags = (
+        f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
+    )
     return subprocess.Popen(
         [sys.executable, CHILD, *map(str, arguments)],
         env={**os.environ, "XLA_FLAGS": flags, **QUICK},

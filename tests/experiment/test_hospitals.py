@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from command_line import in_a_process, in_process
 
 from focusfl.data.hospitals import CENTERS
 from focusfl.experiment import hospitals
@@ -82,17 +81,10 @@ def made_up(tmp_path):
     return tmp_path
 
 
-def focusfl(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "focusfl.cli", *map(str, arguments)],
-        capture_output=True, text=True, timeout=900, env=os.environ | environment,
-    )  # fmt: skip
-
-
 def test_the_command_gives_tables_data_and_a_figure(made_up):
     out = made_up / "out"
     options = ["--algorithms", "focus,fedavg", "--seeds", 2, "--set", "rounds=60"]
-    done = focusfl(
+    done = in_a_process(
         "reproduce", "hospitals", *options, "--out", out, FOCUSFL_DATA=str(made_up)
     )
     assert done.returncode == 0, done.stderr
@@ -116,16 +108,16 @@ def test_curves_are_drawn_by_round_where_few_are_evaluated(made_up, monkeypatch)
 
 def test_what_cannot_run_gets_one_line_and_exit_code_2(made_up, tmp_path):
     nowhere = {"FOCUSFL_DATA": str(tmp_path), "FOCUSFL_CACHE": str(tmp_path / "no")}
-    done = focusfl("reproduce", "survival", **nowhere)
+    done = in_process("reproduce", "survival", **nowhere)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     for part in ("data set tcga_brca is missing", str(tmp_path), "Set FOCUSFL_DATA"):
         assert part in done.stderr
     place = {"FOCUSFL_DATA": str(made_up)}
-    done = focusfl("reproduce", "hospitals", "--seeds", 0, **place)
+    done = in_process("reproduce", "hospitals", "--seeds", 0, **place)
     assert done.returncode == 2 and "seeds must be a whole number" in done.stderr
-    done = focusfl("reproduce", "hospitals", "--algorithms", "fedvg", **place)
+    done = in_process("reproduce", "hospitals", "--algorithms", "fedvg", **place)
     assert done.returncode == 2 and "Did you mean 'fedavg'?" in done.stderr
-    done = focusfl("reproduce", "ridge", "--seeds", 3)
+    done = in_process("reproduce", "ridge", "--seeds", 3)
     assert done.returncode == 2 and "--seeds" in done.stderr
 
 

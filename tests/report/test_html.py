@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 
 import numpy as np
@@ -12,31 +11,7 @@ from made_up import make_run, make_study, save
 from focusfl.report.html import page
 from focusfl.report.names import COLOURS
 
-CHROME = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars",
-)  # fmt: skip
 NASTY = "a </script><b>&\"' _study"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-    if not (CHROME and DRIVER):
-        pytest.skip("needs chromium and chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROME
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chrome')}"):
-        options.add_argument(flag)
-    options.set_capability(
-        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
-    )
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +40,7 @@ def opened(browser, studies, tmp_path):
 
 
 def look(browser, width, scheme="light"):
+    browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia",
         {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
@@ -72,6 +48,13 @@ def look(browser, width, scheme="light"):
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+
+
+def drawn(browser):
+    """Wait until the page has been drawn as it is now."""
+    browser.execute_async_script(
+        "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
     )
 
 
@@ -334,7 +317,7 @@ def test_the_predicted_bias_is_said_to_be_of_the_mean_iterate(opened):
 @pytest.mark.parametrize("width", [390, 700, 1000, 1400])
 def test_a_table_fits_or_says_that_it_scrolls(opened, width):
     look(opened, width)
-    time.sleep(0.2)
+    drawn(opened)
     for study in (0, 1):
         inside, cells, told = opened.execute_script(
             """const box = document.querySelector(`#study-${arguments[0]} .wide`);
@@ -353,7 +336,7 @@ def test_a_table_fits_or_says_that_it_scrolls(opened, width):
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_is_wider_than_the_window(opened, width, scheme):
     look(opened, width, scheme)
-    time.sleep(0.2)
+    drawn(opened)
     opened.execute_script(  # what is folded away must not be wide either
         "document.querySelectorAll('details').forEach((one) => { one.open = true })"
     )
@@ -366,7 +349,7 @@ def test_nothing_is_wider_than_the_window(opened, width, scheme):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_and_curves_stand_out_from_the_paper(opened, scheme):
     look(opened, 1400, scheme)
-    time.sleep(0.2)
+    drawn(opened)
     colours = opened.execute_script(
         """const of = (node, what) => getComputedStyle(node)[what];
         const all = (words) => [...document.querySelectorAll(words)];
@@ -407,7 +390,7 @@ def test_downloads_hold_what_is_shown(opened, tmp_path):
     wanted = [
         f"grid{end}" for end in ("-curves.csv", "-table.csv", ".json", ".svg", ".png")
     ]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if all((tmp_path / name).is_file() for name in wanted):
             break
@@ -426,7 +409,7 @@ def test_downloads_hold_what_is_shown(opened, tmp_path):
 def test_printing_leaves_the_switches_out(opened):
     look(opened, 1400, "dark")
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    time.sleep(0.2)
+    drawn(opened)
     (curve, *_) = find(opened, "#study-0 .curve[data-line='0']")
     assert curve.get_attribute("stroke") == COLOURS[0]  # as on white paper
     assert not find(opened, "#study-0 .controls")[0].is_displayed()

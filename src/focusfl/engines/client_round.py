@@ -29,11 +29,11 @@ def client_round(
     repeat: Repeat = one_by_one,
 ) -> tuple[Client, Message]:
     """Pull, take a step for every batch, push; give the new memory and the message."""
-
-    def step(local: Local, batch: Any) -> Local:
-        return algorithm.step(local, gradient, batch, rd)
-
-    local = repeat(step, algorithm.pull(client, down), batches)
+    local = repeat(
+        lambda local, batch: algorithm.step(local, gradient, batch, rd),
+        algorithm.pull(client, down),
+        batches,
+    )
     return algorithm.push(client, down, local, rd)
 
 
