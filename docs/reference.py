@@ -46,9 +46,7 @@ def filled(markdown: str) -> str:
         "study": study,
         "problems": lambda: kinds(PROBLEMS, schema.problem, "problem"),
         "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
-        "algorithms": lambda: kinds(
-            ALGORITHMS, lambda kind: schema.algorithm(kind, False), "algorithms"
-        ),
+        "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
         "commands": commands,
     }
     return MARK.sub(lambda mark: "\n\n".join(pages[mark[1]]()), markdown)
@@ -68,7 +66,7 @@ def kinds(among: Any, model_of: Callable, section: str) -> Iterator[str]:
     """A heading, a sentence and a table for every kind of a section."""
     shared = {"kind", *(COMMON if section != "problem" else ())}
     for kind, made_by in among.items():
-        model = model_of(kind)
+        model = model_of(kind, made_by)
         yield f"### {kind} {{ #{section}-{kind} }}"
         yield (model.__doc__ or "").strip()
         yield keys(model, meanings(made_by), without=shared)

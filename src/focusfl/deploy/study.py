@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -143,12 +144,17 @@ def _set_participation(table: dict[str, Any]) -> None:
 def read(path: Path) -> Deployed:
     """Read what `write` wrote."""
     source = json.loads(path.read_text())
-    return _deployed(config.parse(source, name=source["name"]))
+    return _deployed(config.parse(source, source["name"], path.parent))
 
 
 def write(deployed: Deployed, path: Path) -> None:
-    """Write a study down for both apps."""
+    """Write a study down for both apps, with parts of the user's own beside it."""
     path.write_text(json.dumps(deployed.source, indent=2))
+    study = deployed.study
+    for part in study.parts.values():
+        if part.beside and study.folder:
+            (path.parent / part.file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(study.folder / part.file, path.parent / part.file)
 
 
 def _deployed(study: config.Study) -> Deployed:

@@ -41,6 +41,7 @@ class ResultCache:
         facts = [
             __version__, package(), self._problem, self._laws[scenario],
             fingerprint(spec.algorithm), spec.noise, study.rounds,
+            sorted(part.sha256 for part in study.parts.values()),
             study.every, study.on_empty, dataclasses.asdict(study.stop),
             study.models, *(scenario, name, group.local_steps, lr, seed),
         ]  # fmt: skip

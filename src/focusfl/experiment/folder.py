@@ -67,6 +67,7 @@ def run_in_folder(
         about = {
             "name": study.name,
             "study": study.source,
+            "parts": {kind: part._asdict() for kind, part in study.parts.items()},
             "environment": environment(),
             "git": _commit(),
             "started": began.isoformat(timespec="seconds"),

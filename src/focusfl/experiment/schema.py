@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from focusfl.algorithms import ALGORITHMS
-from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import unknown
 from focusfl.engines.spec import ClientState
 from focusfl.experiment.toml import Path_
@@ -159,26 +158,25 @@ def _plain(kind: Any) -> tuple[Any, ...]:
 
 
 @cache
-def problem(kind: str) -> type[Strict]:
-    return _model(kind, PROBLEMS[kind], {})
+def problem(kind: str, made_by: Callable) -> type[Strict]:
+    return _model(kind, made_by, {})
 
 
 @cache
-def scenario(kind: str) -> type[Strict]:
+def scenario(kind: str, made_by: Callable) -> type[Strict]:
     own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
-    return _model(kind, PARTICIPATION[kind], own, optional=("p", "w"))
+    return _model(kind, made_by, own, optional=("p", "w"))
 
 
 @cache
-def algorithm(kind: str, as_published: bool) -> type[Strict]:
-    kinds: Mapping[str, Callable] = AS_PUBLISHED if as_published else ALGORITHMS
+def algorithm(kind: str, made_by: Callable) -> type[Strict]:
     own = {
         "lr": (StepSizes | None, None),
         "local_steps": (Counts | None, None),
         "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
         "as_published": (bool, False),
     }
-    return _model(kind, kinds[kind], own)
+    return _model(kind, made_by, own)
 
 
 @cache
@@ -194,20 +192,31 @@ def _model(
     optional: tuple[str, ...] = (),
 ) -> type[Strict]:
     """A model of what a constructor takes, and what else a section may say."""
-    parameters = inspect.signature(made_by).parameters.values()
     fields: dict[str, Any] = {"kind": (Literal[kind], kind), **own}
-    for p in parameters:
+    for p in parameters(made_by).values():
         if p.name not in without:
             needed = p.default is p.empty and p.name not in optional
             default = ... if needed else None if p.default is p.empty else p.default
             allowed = _allowed(p.annotation)
-            fields[p.name] = (allowed | None if default is None else allowed, default)
+            fields[p.name] = (
+                _or_none(allowed) if default is None else allowed,
+                default,
+            )
     about = (inspect.getdoc(made_by) or "").split("\n")[0]
     return create_model(kind, __base__=Strict, __doc__=about, **fields)
 
 
+def parameters(made_by: Callable) -> dict[str, inspect.Parameter]:
+    """What can be said by name; not *args and **kwargs."""
+    rest = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    found = inspect.signature(made_by).parameters
+    return {name: p for name, p in found.items() if p.kind not in rest}
+
+
 def _allowed(annotation: Any) -> Any:
     """What TOML can say for a parameter."""
+    if annotation in (Any, inspect.Parameter.empty):
+        return Any
     parts = get_args(annotation) if _is_union(annotation) else (annotation,)
     found: list[Any] = []
     for part in parts:
@@ -221,8 +230,19 @@ def _allowed(annotation: Any) -> Any:
     return whole
 
 
+def _or_none(allowed: Any) -> Any:
+    return allowed if allowed is Any else allowed | None
+
+
 def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (Union, UnionType)
+
+
+YOUR_OWN = {  # for editors: what it takes is known to its module alone
+    "type": "object",
+    "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:\w+$"}},
+    "required": ["kind"],
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -237,15 +257,17 @@ def json_schema() -> dict[str, Any]:
             defs[f"{section}.{model.__name__}"] = own
         return [{"$ref": f"#/$defs/{section}.{m.__name__}"} for m in models]
 
-    problems = named("problem", [problem(kind) for kind in PROBLEMS])
-    scenarios = named("participation", [scenario(kind) for kind in PARTICIPATION])
-    players = named("algorithms", [algorithm(kind, False) for kind in ALGORITHMS])
-    schema["properties"]["problem"] = {"anyOf": problems}
+    problems = named("problem", [problem(*one) for one in PROBLEMS.items()])
+    scenarios = named(
+        "participation", [scenario(*one) for one in PARTICIPATION.items()]
+    )
+    players = named("algorithms", [algorithm(*one) for one in ALGORITHMS.items()])
+    schema["properties"]["problem"] = {"anyOf": [*problems, YOUR_OWN]}
     for section, refs in (("participation", scenarios), ("algorithms", players)):
         schema["properties"][section] = {
             "type": "object",
             "minProperties": 1,
             "properties": {ref["$ref"].rsplit(".", 1)[1]: ref for ref in refs},
-            "additionalProperties": {"anyOf": refs},
+            "additionalProperties": {"anyOf": [*refs, YOUR_OWN]},
         }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
@@ -48,7 +49,7 @@ def _in_processes(
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
         said = manager.Queue()
-        about = study.source, study.name, said
+        about = study.source, study.name, study.folder, said
         pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, about)
         tell = _Teller(watch)
         try:
@@ -88,10 +89,10 @@ class _Teller:
 _WORKER: dict[str, Any] = {}  # what this process works for
 
 
-def _begin(source: dict, name: str, said: Any) -> None:
+def _begin(source: dict, name: str, folder: Path | None, said: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
     threading.Thread(target=_follow, daemon=True).start()
-    _WORKER.update(study=config.parse(source, name), said=said)
+    _WORKER.update(study=config.parse(source, name, folder), said=said)
 
 
 def _follow() -> None:

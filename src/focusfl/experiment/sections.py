@@ -1,0 +1,150 @@
+"""The sections of a study that name a kind: its problem, algorithms, participation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from focusfl.algorithms import ALGORITHMS
+from focusfl.algorithms.as_published import AS_PUBLISHED
+from focusfl.checks import unknown
+from focusfl.core import Algorithm
+from focusfl.engines.spec import StepSize
+from focusfl.experiment import schema
+from focusfl.experiment.kinds import Part, find
+from focusfl.experiment.schema import Wrong, validate
+from focusfl.experiment.toml import Path_
+from focusfl.participation import PARTICIPATION, Participation, by_rarity
+from focusfl.problems import PROBLEMS, Problem
+
+Grid = tuple[StepSize, ...]
+
+
+@dataclass(frozen=True)
+class AlgorithmSpec:
+    """An algorithm of a study, with step sizes of its own if it wants them."""
+
+    algorithm: Algorithm
+    lrs: Grid
+    local_steps: tuple[int, ...]
+    noise: float  # of the gradients it sees
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """A participation model of a study, with step sizes of its own likewise."""
+
+    participation: Participation
+    lrs: Grid
+
+
+class Sections(NamedTuple):
+    """What makes the parts of a study out of its sections."""
+
+    folder: Path | None  # of the study
+    parts: dict[str, Part]  # of the user's own, as they are found
+
+    def problem(self, table: dict[str, Any]) -> Problem:
+        """What the algorithms are to minimise."""
+        path = ("problem",)
+        if "kind" not in table:
+            known = ", ".join(sorted(PROBLEMS))
+            raise Wrong(path, f"[problem] must name its kind: one of {known}.")
+        said, made_by = self._said(path, table, PROBLEMS, schema.problem)
+        return self._checked(path, made_of(path, made_by, said), Problem)
+
+    def algorithm(self, path: Path_, table: dict[str, Any]) -> AlgorithmSpec:
+        """One of those that are compared."""
+        published = table.get("as_published") is True
+        kinds: Mapping[str, Callable] = AS_PUBLISHED if published else ALGORITHMS
+        said, made_by = self._said(path, table, kinds, schema.algorithm)
+        return AlgorithmSpec(
+            self._checked(path, made_of(path, made_by, said), Algorithm),
+            grid((*path, "lr"), said.lr),
+            grid((*path, "local_steps"), said.local_steps),
+            said.noise,
+        )
+
+    def scenario(
+        self, path: Path_, table: dict[str, Any], problem: Problem
+    ) -> Scenario:
+        """One of the participation models."""
+        said, made_by = self._said(path, table, PARTICIPATION, schema.scenario)
+        more = {}
+        if said.by_rarity is not None:
+            name = "w" if said.kind == "weighted" else "p"
+            more[name] = _chances((*path, "by_rarity"), said.by_rarity, problem)
+        model = made_of(path, made_by, said, more)
+        self._checked(path, model, Participation)
+        try:
+            model.check(problem.num_clients)
+        except ValueError as error:
+            raise Wrong(path, f"{_name(path)}: {error}") from None
+        return Scenario(model, grid((*path, "lr"), said.lr))
+
+    def _said(
+        self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable
+    ) -> tuple[Any, Callable]:
+        """Check a section by its kind, which is its name if it says none."""
+        kind = table.get("kind", path[-1])
+        at = (*path, "kind") if "kind" in table else path
+        if not isinstance(kind, str):
+            raise Wrong(at, unknown(f"kind in {_name(path)}", kind, ours))
+        try:
+            found = find(path[0], kind, ours, self.folder)
+        except ValueError as error:
+            raise Wrong(at, f"{_name(path)}: {error}") from None
+        if found.part:
+            self.parts[kind] = found.part
+        return validate(model(kind, found.made_by), table, path), found.made_by
+
+    def _checked(self, path: Path_, made: Any, wanted: type) -> Any:
+        if not isinstance(made, wanted):
+            words = f"a focusfl {wanted.__name__}; got {type(made).__name__}."
+            raise Wrong(path, f"{_name(path)} must make {words}")
+        return made
+
+
+def _name(path: Path_) -> str:
+    return f"[{'.'.join(path)}]"
+
+
+def _chances(path: Path_, table: dict[str, Any], problem: Problem) -> Any:
+    """Chances that follow the data: who disagrees most with the optimum is rarest."""
+    said = validate(schema.rarity(), table, path)
+    scores = problem.disagreement
+    if scores is None:
+        words = f"{_name(path)} needs a problem whose optimum is known exactly."
+        raise Wrong(path, words)
+    return made_of(path, partial(by_rarity, scores), said)
+
+
+def made_of(
+    path: Path_, made_by: Callable, said: BaseModel, more: Mapping[str, Any] = {}
+) -> Any:
+    """Call a constructor with what a section says of its parameters."""
+    parameters = schema.parameters(made_by)
+    given = {k: getattr(said, k) for k in said.model_fields_set if k in parameters}
+    given |= more
+    needed = [p.name for p in parameters.values() if p.default is p.empty]
+    if missing := [name for name in needed if name not in given]:
+        raise Wrong(path, f"{_name(path)} needs {', '.join(missing)}.")
+    try:
+        return made_by(**given)
+    except (ValueError, TypeError) as error:
+        raise Wrong(path, f"{_name(path)}: {error}") from None
+
+
+def grid(path: Path_, value: Any) -> tuple:
+    """One value or several different ones; nothing if nothing was said."""
+    if value is None:
+        return ()
+    values = tuple(value) if isinstance(value, list) else (value,)
+    if not values:
+        raise Wrong(path, f"{'.'.join(path)} must hold at least one value; got [].")
+    if len(set(values)) < len(values):
+        raise Wrong(path, f"{'.'.join(path)} must not say a value twice; got {value}.")
+    return values
