@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import runpy
@@ -270,3 +271,20 @@ def test_every_public_function_of_four_arguments_names_each_of_them():
         if (absent := set(parameters) - arguments(function))
     }
     assert not lacking
+
+
+def test_a_study_of_ones_own_runs_from_the_page_alone(tmp_path):
+    page = (ROOT / "docs" / "bring-your-own.md").read_text()
+    for kind, name in (("python", "mine.py"), ("toml", "study.toml")):
+        (text,) = re.findall(rf"```{kind}\n(.*?)```", page, re.S)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "focusfl.cli", "run", "study.toml", "--json"],
+        cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["runs"]
+    assert {row["algorithm"] for row in rows} == {"fedavg", "half_way"}
+    assert len(rows) == 6 and all(row["verdict"] != "diverged" for row in rows)
+    manifest = json.loads((tmp_path / "runs/study/manifest.json").read_text())
+    assert manifest["parts"]["mine:HalfWay"]["file"] == "mine.py"
