@@ -59,3 +59,16 @@ def test_a_failure_names_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device: .*file"):
         write(tmp_path / "file", "x")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_there_with_all_its_files_or_not_at_all(tmp_path):
+    target = tmp_path / "images"
+    with pytest.raises(RuntimeError), renamed(target, folder=True) as part:
+        (part / "half").write_text("x")
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    with renamed(target, folder=True) as part:
+        (part / "whole").write_text("x")
+    assert (target / "whole").read_text() == "x" and list(tmp_path.iterdir()) == [
+        target
+    ]

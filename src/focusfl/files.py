@@ -2,6 +2,7 @@
 
 import glob
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,24 +20,31 @@ def named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def renamed(target: Path, private: bool = False) -> Iterator[Path]:
+def renamed(
+    target: Path, private: bool = False, folder: bool = False
+) -> Iterator[Path]:
     """Give a temporary name to write under; rename it to the target if all went well.
 
-    When this ends, the file is on disk under its name, or an error says why not. A
-    private file can be read by its owner alone. What a killed writer leaves behind,
-    `clear_parts` removes.
+    When this ends, what was written is on disk under its name, or an error says why
+    not. A private file can be read by its owner alone. For a `folder` the name is that
+    of an empty one, which takes the place of nothing. What a killed writer leaves
+    behind, `clear_parts` removes.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{_prefix(target)}{uuid.uuid4().hex[:8]}")
     with named(target):
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            os.close(os.open(part, flags, 0o600 if private else 0o666))
+            if folder:
+                part.mkdir()
+            else:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                os.close(os.open(part, flags, 0o600 if private else 0o666))
             yield part
-            _sync(part)
+            for path in (*(part.rglob("*") if folder else ()), part):
+                _sync(path)
             os.replace(part, target)
         except BaseException:
-            part.unlink(missing_ok=True)
+            _remove(part)
             raise
         _sync(target.parent)
 
@@ -44,6 +52,13 @@ def renamed(target: Path, private: bool = False) -> Iterator[Path]:
 def clear_parts(target: Path) -> None:
     """Remove what writers of a file have left that were killed; none may be alive."""
     for part in target.parent.glob(f"{glob.escape(_prefix(target))}*"):
+        _remove(part)
+
+
+def _remove(part: Path) -> None:
+    if part.is_dir():
+        shutil.rmtree(part, ignore_errors=True)
+    else:
         part.unlink(missing_ok=True)
 
 

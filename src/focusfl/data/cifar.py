@@ -64,7 +64,7 @@ def download_cifar10(data_dir: Place = None) -> Path:
 
     target = (cache_folder() if data_dir is None else folder(data_dir)) / BINARY
     if target.is_file():
-        _check_md5(target, target)
+        _check_md5(target, BINARY, target)
         return target
     try:
         with renamed(target) as part:
@@ -73,7 +73,7 @@ def download_cifar10(data_dir: Place = None) -> Path:
                 open(part, "wb") as file,
             ):
                 shutil.copyfileobj(answer, file)
-            _check_md5(part, HOME + BINARY)
+            _check_md5(part, BINARY, HOME + BINARY)
     except OSError as error:
         raise ValueError(
             f"cannot fetch {HOME + BINARY} into {target.parent}: {error}. Fetch it by "
@@ -123,7 +123,7 @@ def _read_npz(path):
 
 
 def _read_archive(path):
-    _check_md5(path, path)
+    _check_md5(path, path.name, path)
     decode, suffix = (
         (_decode_binary, ".bin") if path.name == BINARY else (_decode_python, "")
     )
@@ -186,12 +186,12 @@ _ADMITTED = {
 }
 
 
-def _check_md5(path, called):
+def _check_md5(path, name, called):
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, _md5).hexdigest()
-    if found != MD5[path.name]:
+    if found != MD5[name]:
         raise ValueError(
-            f"{called} is damaged: its MD5 must be {MD5[path.name]}; got {found}. "
+            f"{called} is damaged: its MD5 must be {MD5[name]}; got {found}. "
             "Fetch it again: remove it and call focusfl.data.download_cifar10()."
         )
 
@@ -210,7 +210,6 @@ def _fingerprint(paths):
 
 
 def _save(copy, images):
-    with renamed(copy) as part:
-        part.mkdir()
+    with renamed(copy, folder=True) as part:
         for name, array in images._asdict().items():
             np.save(part / f"{name}.npy", array)
