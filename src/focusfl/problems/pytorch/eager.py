@@ -3,9 +3,10 @@
 And what runs, in the reference engine alone, where there is no translation.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,9 @@ class EagerLoss(MeanLoss):
     def grad(self, x, data, batch):
         import jax
 
-        places, weights = map(np.asarray, self.pick(batch, np.asarray(data["length"])))
+        places, weights = map(
+            np.asarray, _pick(self)(batch, np.asarray(data["length"]))
+        )
         there = weights > 0
         samples = jax.tree.map(lambda a: np.asarray(a)[places[there]], data["samples"])
         seed = keys.fold(batch.key, batch.number, 2)
@@ -101,6 +104,13 @@ class EagerLoss(MeanLoss):
                 asked = eager.metrics(outputs, y)
                 found |= {name: float(value) for name, value in asked.items()}
         return found
+
+
+@lru_cache(maxsize=8)
+def _pick(objective: EagerLoss) -> Callable:
+    import jax
+
+    return jax.jit(objective.pick)
 
 
 def _like(x: Mapping[str, Any], found: Mapping[str, np.ndarray]) -> dict[str, Any]:

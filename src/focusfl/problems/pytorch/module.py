@@ -71,19 +71,21 @@ def aliases(module: Any) -> dict[str, str]:
     return {name: first[id(p)] for name, p in every if id(p) in first}
 
 
-def samples_of(who: str, given: Any, dtype: str) -> Tree:
-    """Give samples, a pair (inputs, targets) or a dict of x and y, as arrays x and y.
-
-    Floats get the type of the module.
-    """
+def pair_of(who: str, given: Any) -> tuple[Any, Any]:
+    """Inputs and targets of samples: a pair of them, or a dict of x and y."""
     if isinstance(given, Mapping) and set(given) == {"x", "y"}:
-        given = given["x"], given["y"]
+        return given["x"], given["y"]
     if not isinstance(given, tuple | list) or len(given) != 2:
+        got = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
         raise ValueError(
-            f"{who} must be (inputs, targets), or a dict of x and y; got "
-            f"{shown(given)}."
+            f"{who} must be (inputs, targets), or a dict of x and y; got {got}."
         )
-    x, y = (_arrays(part, dtype) for part in given)
+    return given[0], given[1]
+
+
+def samples_of(who: str, given: Any, dtype: str) -> Tree:
+    """Give samples as arrays x and y; floats get the type of the module."""
+    x, y = (_arrays(part, dtype) for part in pair_of(who, given))
     return {"x": x, "y": y}
 
 
