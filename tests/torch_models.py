@@ -290,7 +290,7 @@ class Case(NamedTuple):
 
 ARCHITECTURES = {
     "ResNet-18": Case(resnet18, "images"),
-    "ViT": Case(ViT, "images"),
+    "ViT": Case(ViT, "images", lr=0.03),
     "GPT": Case(GPT, "words", next_token, "words"),
     "LSTM": Case(lambda: Recurrent(nn.LSTM, num_layers=2, dropout=0.1), "series"),
     "GRU": Case(lambda: Recurrent(nn.GRU, bidirectional=True), "series"),

@@ -12,10 +12,11 @@ WHO = ff.participation.Bernoulli([0.9, 0.9, 0.5, 0.5])
 QUICK = ("MLP", "DLRM")
 
 
-def problem(case, **options):
+def problem(case):
     clients = [samples(case, 12 + i, i) for i in range(4)]
-    given = {"batch_size": 6, "stream": "fixed_order", "eval_data": samples(case, 9, 9)}
-    return ff.problems.from_torch(case.make(), case.loss, clients, **given, **options)
+    return ff.problems.from_torch(
+        case.make(), case.loss, clients, batch_size=6, stream="fixed_order"
+    )
 
 
 @pytest.mark.parametrize(
