@@ -124,7 +124,7 @@ SMALL = problems.Quadratic(np.eye(2)[None], np.ones((1, 2)))
 WAVY = {"A": np.eye(2), "b": np.ones(2), "w": np.ones((3, 2)), "c": np.zeros((3, 2))}
 LEARN = {"client_data": [SAMPLES], "batch_size": 2, "eval_data": SAMPLES}
 LEARN_KINDS = {
-    "client_data": "clients", "batch_size": "count", "eval_data": "eval_data",
+    "client_data": "clients", "batch_size": "maybe a count", "eval_data": "eval_data",
     "stream": "word", "dtype": "dtype", "compute_dtype": "compute dtype",
     "augment": "maybe a function",
 }  # fmt: skip

@@ -24,6 +24,27 @@ def renamed_argument(old: str, new: str) -> Callable[[F], F]:
     return changed
 
 
+def joined_arguments(new: str, old: tuple[str, str], at: int) -> Callable[[F], F]:
+    """Let a function take two arguments that are one pair now, which is argument `at`.
+
+    They may come by place or by name.
+    """
+
+    def changed(function: F) -> F:
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            given, apart = list(args), list(args[at : at + 2])
+            apart += [kwargs.pop(name) for name in old if name in kwargs]
+            if len(apart) == 2:
+                _warn(", ".join(old), f"{new}=({', '.join(old)})")
+                given[at:] = [tuple(apart)]
+            return function(*given, **kwargs)
+
+        return called  # type: ignore[return-value]
+
+    return changed
+
+
 def renamed_names(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
     """The `__getattr__` of a module whose old names stand for new objects."""
 

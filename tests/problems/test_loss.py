@@ -212,7 +212,9 @@ def test_a_model_of_pytorch_is_told_where_it_belongs(as_a_user):
     torch = pytest.importorskip("torch")
     net = torch.nn.Linear(4, 3)
     for given in ((net, {"w": np.zeros(3)}), (softmax_loss, net)):
-        with pytest.raises(ValueError, match="of PyTorch. Write .*from_torch deploys"):
+        with pytest.raises(
+            ValueError, match="of PyTorch. Use focusfl.problems.from_torch"
+        ):
             ff.problems.from_loss(*given, [TWO], batch_size=8, eval_data=TWO)
 
 

@@ -45,8 +45,8 @@ def work(context):
     x, y = table(site)
     held = torch.arange(len(y)) % 3 == 0
     return from_torch(
-        model(), loss, x[~held], y[~held], batch_size=32, seed=CENTERS.index(site),
-        test=(x[held], y[held]), metrics=accuracy,
+        model(), loss, (x[~held], y[~held]), batch_size=32, seed=CENTERS.index(site),
+        eval_data=(x[held], y[held]), metrics=accuracy,
     )  # fmt: skip
 
 

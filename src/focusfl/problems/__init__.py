@@ -10,6 +10,7 @@ from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.problem import Objective, Problem
+from focusfl.problems.pytorch.problem import NotTranslated, TorchProblem, from_torch
 from focusfl.problems.quadratic import LeastSquares, Quadratic
 from focusfl.problems.robust import Robust, robust
 from focusfl.problems.synthetic import random_quadratic, ridge
@@ -38,17 +39,20 @@ __all__ = [
     "LossProblem",
     "LeastSquares",
     "Logistic",
+    "NotTranslated",
     "Noisy",
     "Objective",
     "Problem",
     "Quadratic",
     "Robust",
+    "TorchProblem",
     "Wavy",
     "accuracy",
     "cross_entropy",
     "from_equinox",
     "from_flax",
     "from_loss",
+    "from_torch",
     "heart_disease",
     "libsvm",
     "mlp",

@@ -193,7 +193,7 @@ def _of_torch(value: Any) -> bool:
 def _instead(value: Any) -> str:
     if _of_torch(value):
         return (
-            f" of jax; got {type(value).__name__} of PyTorch. Write the model in jax "
-            "to simulate it; focusfl.engines.flower.from_torch deploys PyTorch"
+            f" of jax; got {type(value).__name__} of PyTorch. Use "
+            "focusfl.problems.from_torch"
         )
     return f"; got {shown(value)}"

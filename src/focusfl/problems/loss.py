@@ -1,5 +1,6 @@
 """Any model written in jax: a loss per sample, and everybody's samples."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,14 +15,12 @@ from focusfl.checks import check_count, check_flag, check_one_of
 from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
 from focusfl.problems.problem import Objective, Problem
+from focusfl.problems.shuffle import shuffled
 from focusfl.tree import Tree
 
-LossFn = Callable[[Tree, Tree], Any]  # (model, samples) -> the loss of each sample
+LossFn = Callable[..., Any]  # (model, samples[, key]) -> the loss of each sample
 MetricsFn = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> scalars
 Augment = Callable[[Any, Tree], Tree]  # (key, samples) -> samples, changed at random
-
-SWAPS = 40  # rounds of the shuffle
-UNROLL = 4  # of them per turn of its loop
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class MeanLoss(Objective):
     augment: Augment | None = None
     compute_dtype: str | None = None  # of the model where it is computed with
     fast_convolutions: bool = True  # as products: see focusfl.problems.convolutions
+    draws: bool = False  # whether gradients give loss_fn a key, as dropout needs one
 
     stochastic: ClassVar[bool] = True
 
@@ -52,7 +52,9 @@ class MeanLoss(Objective):
         import jax
 
         def loss(x, samples, weights):
-            return (weights * self._fast(self.loss_fn)(self._lower(x), samples)).sum()
+            own = {"key": keys.fold(batch.key, batch.number, 2)} if self.draws else {}
+            losses = self._fast(self.loss_fn)(self._lower(x), samples, **own)
+            return (weights * losses).sum()
 
         places, weights = self.pick(batch, data["length"])
         samples = jax.tree.map(lambda a: a[places], data["samples"])
@@ -81,7 +83,7 @@ class MeanLoss(Objective):
         there = walk < length
         places = jnp.minimum(walk, length - 1)
         if self.stream == "epochs":
-            places = _shuffled(keys.fold(batch.key, epoch), places, length)
+            places = shuffled(keys.fold(batch.key, epoch), places, length)
         # As floats of the model's width: a quotient of int32 is a float32.
         return places, there * per_epoch / (1.0 * length)
 
@@ -177,7 +179,7 @@ def from_loss(
     params: Tree,
     client_data: Sequence[Tree],
     *,
-    batch_size: int,
+    batch_size: int | None,
     eval_data: Tree,
     metrics_fn: MetricsFn | None = None,
     stream: str = "epochs",
@@ -189,10 +191,11 @@ def from_loss(
     """Make a problem of any jax model.
 
     Args:
-        loss_fn: (params, samples) -> the loss of each sample, (samples,); no mean.
+        loss_fn: (params, samples) -> the loss of each sample, (samples,); no mean. If
+            it takes key=None too, gradients give it one; without, it draws nothing.
         params: the model to start from, nested dicts of arrays.
         client_data: one tree of arrays per client, samples along the first axis.
-        batch_size: samples of a gradient.
+        batch_size: samples of a gradient; all that a client has if None.
         eval_data: a tree of samples to evaluate on.
         metrics_fn: (params, eval_data) -> scalars; the mean loss if None.
         stream: how a client walks its data: epochs, fixed_order or with_replacement.
@@ -208,7 +211,7 @@ def from_loss(
     """
     import jax
 
-    check_options(batch_size, stream, dtype, compute_dtype)
+    check_options(1 if batch_size is None else batch_size, stream, dtype, compute_dtype)
     for name, function in {
         "loss_fn": loss_fn, "metrics_fn": metrics_fn, "augment": augment
     }.items():  # fmt: skip
@@ -220,7 +223,9 @@ def from_loss(
     )
     lengths = [len(jax.tree.leaves(samples)[0]) for samples in client_data]
     least = int(np.argmin(lengths))
-    if batch_size > lengths[least]:
+    if batch_size is None:
+        batch_size, stream = max(lengths), "fixed_order"  # others' batches are short
+    elif batch_size > lengths[least]:
         raise ValueError(
             f"batch_size must not exceed a client's data; got {batch_size}, and "
             f"client {least} has {lengths[least]} samples."
@@ -229,7 +234,7 @@ def from_loss(
     check_flag("fast_convolutions", fast_convolutions)
     loss = MeanLoss(
         loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype,
-        fast_convolutions,
+        fast_convolutions, draws(loss_fn),
     )  # fmt: skip
     loss.check(x0, client_data[0], eval_data)
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
@@ -238,6 +243,14 @@ def from_loss(
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
     return LossProblem(loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype)
+
+
+def draws(loss_fn: LossFn) -> bool:
+    """Whether a loss takes a key."""
+    try:
+        return "key" in inspect.signature(loss_fn).parameters
+    except (TypeError, ValueError):  # written in C: nobody knows
+        return False
 
 
 def _check_labels(loss: MeanLoss, x: Tree, pooled: Tree, lengths: list[int]) -> None:
@@ -284,30 +297,3 @@ def _compiled(objective: MeanLoss) -> Callable:
     import jax
 
     return jax.jit(objective._grad)
-
-
-def _shuffled(key: Any, places: Any, length: Any) -> Any:
-    """Where these places of 0..length-1 go in a random order of all of them.
-
-    Swap or not (Hoang, Morris, Rogaway 2012, https://arxiv.org/abs/1208.1176): pair
-    all places up, swap each pair or leave it by a hash of the pair, and again. Costs
-    by the places asked for; sorting random numbers would cost by the length.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    def swap(places, random):
-        shift, salt = random
-        partner = shift % n + n - places
-        partner = jnp.where(partner >= n, partner - n, partner)
-        coin = (jnp.maximum(places, partner) ^ salt) * jnp.uint32(0x9E3779B1)
-        coin = (coin ^ (coin >> 15)) * jnp.uint32(0x85EBCA77)
-        coin = (coin ^ (coin >> 13)) * jnp.uint32(0xC2B2AE3D)
-        return jnp.where(coin >> 31 == 1, partner, places), None
-
-    n, random = jnp.uint32(length), jax.random.bits(key, (SWAPS, 2), "uint32")
-    # A turn of a loop is nothing on a CPU, and several launches elsewhere; a long body
-    # takes seconds to compile there.
-    unroll = 1 if jax.default_backend() == "cpu" else UNROLL
-    places, _ = jax.lax.scan(swap, places.astype("uint32"), random, unroll=unroll)
-    return places.astype("int32")

@@ -65,7 +65,7 @@ def test_a_torch_module_learns_what_its_own_arithmetic_would(tmp_path):
 
     def work(context):
         x, y = map(torch.from_numpy, data[context.node_config["partition-id"]])
-        return from_torch(linear(), squared, x, y)
+        return from_torch(linear(), squared, (x, y))
 
     app = client_app(work, FOCUS)
     nodes = {9 + i: Node(app, i, tmp_path / s, name=s) for i, s in enumerate(SITES)}
@@ -85,7 +85,7 @@ def test_a_torch_module_learns_what_its_own_arithmetic_would(tmp_path):
 def test_batches_of_a_torch_client_walk_through_its_data():
     x = torch.arange(6, dtype=torch.float64)[:, None] + 1
     module = torch.nn.Linear(1, 1, bias=False).double()
-    work = from_torch(module, lambda out, y: out.sum(), x, x, batch_size=2)
+    work = from_torch(module, lambda out, y: out.sum(), (x, x), batch_size=2)
     zero = {"weight": np.zeros((1, 1))}
     seen = [work.grad_fn(zero, work.batch_of(n))["weight"].item() for n in range(3)]
     assert sum(seen) == 21  # an epoch sees every sample once
@@ -95,16 +95,48 @@ def test_batches_of_a_torch_client_walk_through_its_data():
 def test_a_loss_per_sample_and_data_that_are_not_finite_are_refused():
     x = torch.ones((6, 1))
     each = torch.nn.MSELoss(reduction="none")
-    with pytest.raises(ValueError, match=r"the mean over a batch; got shape \(2, 1\)"):
-        from_torch(torch.nn.Linear(1, 1), each, x, x)
+    with pytest.raises(ValueError, match=r"the mean over a batch, .* shape \(2, 1\)"):
+        from_torch(torch.nn.Linear(1, 1), each, (x, x))
     for name, given in {"inputs": (x / 0, x), "targets": (x, x / 0 * 0)}.items():
         with pytest.raises(ValueError, match=f"{name} must be finite"):
-            from_torch(torch.nn.Linear(1, 1), squared, *given)
+            from_torch(torch.nn.Linear(1, 1), squared, given)
 
 
-def test_a_module_with_buffers_is_refused():
+def test_a_module_with_running_statistics_is_refused():
+    norm = torch.nn.BatchNorm1d(3)
     with pytest.raises(ValueError, match="GroupNorm"):
-        params(torch.nn.BatchNorm1d(3))
+        params(norm)
+    assert set(params(norm, freeze_statistics=True)) == {"weight", "bias"}
+
+
+def test_frozen_parameters_and_statistics_stay_as_they_are():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).double()
+    net[0].weight.requires_grad_(False)
+    x, y = map(torch.from_numpy, (np.eye(3), np.ones((3, 3))))
+    work = from_torch(net, squared, (x, y), freeze_statistics=True)
+    grad = work.grad_fn(params(net, freeze_statistics=True), work.batch_of(0))
+    assert set(grad) == {"0.bias", "1.weight", "1.bias"}
+    assert net[1].num_batches_tracked == 0
+
+
+def test_data_may_come_as_a_pair_as_a_dict_as_everybodys_and_as_they_used_to():
+    x, y = map(torch.from_numpy, tables()[1])
+    everybody = [tuple(map(torch.from_numpy, one)) for one in tables()]
+    options = {"batch_size": 3, "client": 1, "metrics": lambda out, y: {"one": 1}}
+    with pytest.warns(DeprecationWarning, match=r"client_data=\(inputs, targets\)"):
+        old = from_torch(linear(), squared, x, y, **options)
+    with pytest.warns(DeprecationWarning, match="eval_data="):
+        named = from_torch(
+            module=linear(), loss=squared, client_data=(x, y), test=(x, y), **options
+        )
+    works = [old, named] + [
+        from_torch(linear(), squared, given, **options)
+        for given in ((x, y), {"x": x.numpy(), "y": y.numpy()}, everybody)
+    ]
+    x0 = params(linear())
+    grads = [work.grad_fn(x0, work.batch_of(4))["weight"] for work in works]
+    assert all((grad == grads[0]).all() for grad in grads)
+    assert len({tuple(work.evaluate(x0).items()) for work in works}) == 1
 
 
 def test_a_site_says_who_it_is_in_three_ways(tmp_path):
@@ -189,6 +221,16 @@ def test_a_client_does_not_import(library):
         "import warnings; warnings.simplefilter('ignore'); import sys; "
         "import focusfl.engines.flower; "
         f"sys.exit({library!r} in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_torch_client_needs_no_jax():
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import sys, torch; "
+        "from focusfl.engines.flower import from_torch; x = torch.ones(4, 2); "
+        "net, loss = torch.nn.Linear(2, 2), torch.nn.MSELoss(); "
+        "work = from_torch(net, loss, (x, x)); sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -140,7 +140,7 @@ def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
     if not isinstance(objective, MeanLoss):
         return None
     # An epoch's gradients average to that of all samples.
-    plain = replace(objective, stream="epochs", augment=None)
+    plain = replace(objective, stream="epochs", augment=None, draws=False)
     batches = -(-int(data["length"]) // plain.batch_size)
 
     def gradient(x: Tree) -> Tree:

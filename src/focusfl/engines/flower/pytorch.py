@@ -1,116 +1,192 @@
-"""A PyTorch model as a client's work."""
+"""A PyTorch model as a client's work. No jax: a site computes in PyTorch itself."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from focusfl.deprecated import joined_arguments, renamed_argument
 from focusfl.engines.flower.client import Work
 from focusfl.engines.flower.evaluation import EXAMPLES
 
 if TYPE_CHECKING:
     import torch
 
-Loss = Callable[[Any, Any], Any]  # (outputs, targets) -> mean loss
-Metrics = Callable[[Any, Any], Mapping[str, float]]  # (outputs, targets) -> numbers
+Samples = tuple[Any, Any]  # inputs and targets: tensors, or tuples of them
+Loss = Callable[[Any, Any], Any]  # (outputs, targets) -> mean, or the loss of each
+Metrics = Callable[[Any, Any], Mapping[str, Any]]  # (outputs, targets) -> numbers
 
 
-def params(module: "torch.nn.Module") -> dict[str, np.ndarray]:
+def params(
+    module: "torch.nn.Module", *, freeze_statistics: bool = False
+) -> dict[str, np.ndarray]:
     """The parameters of a module, as the model that travels."""
-    if any(True for _ in module.buffers()):
-        raise ValueError(
-            "a model with buffers, as of batch normalisation, has state that does not "
-            "travel; use layers without, such as GroupNorm."
-        )
+    from focusfl.problems.pytorch.module import check_module, trained
+
+    check_module(module, freeze_statistics)
     return {
         name: leaf.detach().cpu().numpy().copy()
-        for name, leaf in module.named_parameters()
+        for name, leaf in trained(module).items()
     }
 
 
+@renamed_argument("test", "eval_data")
+@joined_arguments("client_data", ("inputs", "targets"), at=2)
 def from_torch(
     module: "torch.nn.Module",
     loss: Loss,
-    inputs: "torch.Tensor",
-    targets: "torch.Tensor",
+    client_data: Any,
     *,
     batch_size: int | None = None,
-    test: "tuple[torch.Tensor, torch.Tensor] | None" = None,
+    eval_data: Any = None,
     metrics: Metrics | None = None,
+    freeze_statistics: bool = False,
     seed: int = 0,
     client: int = 0,
 ) -> Work:
     """Make a site's work of a module, a loss and its data.
 
-    Gradients are of batches, without replacement in a new order each epoch, or of all
-    data. Evaluation is on `test`, or else on the data themselves.
+    All is as in `focusfl.problems.from_torch`, which simulates it, but that a site has
+    its own data alone. Gradients are of batches, without replacement in a new order
+    each epoch, or of all data. Evaluation is on `eval_data`, or else on the data
+    themselves.
 
     Args:
-        module: the model, without buffers.
-        loss: (outputs, targets) -> the mean over a batch, one number, as those of
-            torch.nn by default.
-        inputs: this site's samples, along the first axis.
-        targets: one for each.
+        module: the model to start from.
+        loss: (outputs, targets) -> the mean over a batch, as those of torch.nn by
+            default, or the loss of each sample.
+        client_data: this site's (inputs, targets), with samples along the first axis,
+            or a dict of x and y; or a list of everybody's, of which `client` says whose
+            this is.
         batch_size: samples of a gradient; all if None.
-        test: (inputs, targets) to evaluate on.
-        metrics: (outputs, targets) -> numbers, beside the loss.
+        eval_data: samples to evaluate on, likewise.
+        metrics: (outputs, targets) -> numbers by name, beside the loss.
+        freeze_statistics: let batch normalisation use the running statistics it has.
         seed: of the order of batches.
         client: this site's number, so that sites walk in orders of their own.
 
     Raises:
-        ValueError: If the module has buffers.
+        ValueError: If the module has state that does not travel, or samples do not fit.
     """
-    import torch
-
     from focusfl.data.streams import epochs
+    from focusfl.problems.pytorch.module import trained
 
-    params(module)  # checks
-    for name, given in {"inputs": inputs, "targets": targets}.items():
-        if not torch.isfinite(given).all():
-            raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
-    module.eval()
-    with torch.no_grad():
-        found = loss(module(inputs[:2]), targets[:2])
-    if np.shape(found) != ():
-        raise ValueError(
-            "loss must give one number, the mean over a batch; got shape "
-            f'{tuple(np.shape(found))}. Leave reduction="none" out.'
-        )
-
-    def load(x: Mapping[str, np.ndarray]) -> None:
-        with torch.no_grad():
-            for name, leaf in module.named_parameters():
-                leaf.copy_(torch.from_numpy(x[name]))
+    params(module, freeze_statistics=freeze_statistics)  # checks
+    mine = client_data[client] if isinstance(client_data, list) else client_data
+    own = _tensors("client_data", mine, module)
+    held = own if eval_data is None else _tensors("eval_data", eval_data, module)
+    here = _Here(module, loss, trained(module))
+    here.check(own)
 
     def batch_of(number: int) -> Any:
         if batch_size is None:
             return slice(None)
-        return torch.from_numpy(epochs(number, len(inputs), batch_size, seed, client))
+        return epochs(number, _length(own), batch_size, seed, client)
 
-    def grad_fn(
-        x: Mapping[str, np.ndarray], batch: Any, training: bool = True
+    def evaluate(x: Mapping[str, np.ndarray]) -> dict[str, float]:
+        return here.evaluate(x, held, metrics)
+
+    def grad_fn(x: Mapping[str, np.ndarray], batch: Any) -> dict[str, np.ndarray]:
+        return here.grad(x, _picked(own, batch), training=True)
+
+    def gradient(x: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return here.grad(x, own, training=False)  # nothing is dropped at random
+
+    return Work(grad_fn, batch_of, evaluate, gradient)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """A module and its loss, with the parameters that come."""
+
+    module: Any
+    loss: Loss
+    leaves: Mapping[str, Any]  # to train, by name
+
+    def check(self, samples: Samples) -> None:
+        """Raise unless the loss of two samples is a mean, or one number of each."""
+        import torch
+
+        two = _picked(samples, slice(2))
+        with torch.no_grad():
+            shape = tuple(np.shape(self._loss(two, training=False)[1]))
+        if shape not in ((), (_length(two),)):
+            raise ValueError(
+                "loss must give one number, the mean over a batch, or the loss of each "
+                f"sample; got shape {shape} for {_length(two)}."
+            )
+
+    def grad(
+        self, x: Mapping[str, np.ndarray], samples: Samples, training: bool
     ) -> dict[str, np.ndarray]:
-        load(x)
-        module.train(training)
-        module.zero_grad()
-        loss(module(inputs[batch]), targets[batch]).backward()
+        self._load(x)
+        self.module.zero_grad()
+        self._loss(samples, training)[1].mean().backward()
         return {
             name: np.zeros_like(x[name])
             if leaf.grad is None
             else leaf.grad.cpu().numpy()
-            for name, leaf in module.named_parameters()
+            for name, leaf in self.leaves.items()
         }
 
-    def evaluate(x: Mapping[str, np.ndarray]) -> dict[str, float]:
-        load(x)
-        module.eval()
-        shown, wanted = test or (inputs, targets)
+    def evaluate(
+        self, x: Mapping[str, np.ndarray], samples: Samples, metrics: Metrics | None
+    ) -> dict[str, float]:
+        import torch
+
+        self._load(x)
         with torch.no_grad():
-            out = module(shown)
-            found = {"loss": float(loss(out, wanted)), EXAMPLES: float(len(wanted))}
-            return found | dict(metrics(out, wanted) if metrics else {})
+            outputs, loss = self._loss(samples, training=False)
+            asked = dict(metrics(outputs, samples[1]) if metrics else {})
+        found = {"loss": loss.mean().item(), EXAMPLES: float(_length(samples))}
+        return found | {name: float(number) for name, number in asked.items()}
 
-    def gradient(x: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return grad_fn(x, slice(None), training=False)  # nothing is dropped at random
+    def _loss(self, samples: Samples, training: bool) -> tuple[Any, Any]:
+        """Outputs and their loss."""
+        from focusfl.problems.pytorch.module import set_mode
 
-    return Work(grad_fn, batch_of, evaluate, gradient)
+        set_mode(self.module, training)
+        inputs, targets = samples
+        several = inputs if isinstance(inputs, tuple) else (inputs,)
+        outputs = self.module(*several)
+        return outputs, self.loss(outputs, targets)
+
+    def _load(self, x: Mapping[str, np.ndarray]) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, leaf in self.leaves.items():
+                leaf.copy_(torch.from_numpy(np.asarray(x[name])))
+
+
+def _tensors(name: str, given: Any, module: "torch.nn.Module") -> Samples:
+    """Inputs and targets, where the module is and in its type."""
+    import torch
+
+    from focusfl.problems.pytorch.module import pair_of
+
+    first = next(module.parameters())
+
+    def tensor(what: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(tensor(what, part) for part in value)
+        found = torch.as_tensor(value, device=first.device)
+        if not torch.isfinite(found).all():
+            raise ValueError(f"{what} must be finite; it holds NaN or infinity.")
+        return found.to(first.dtype) if found.is_floating_point() else found
+
+    inputs, targets = pair_of(name, given)
+    return tensor("inputs", inputs), tensor("targets", targets)
+
+
+def _picked(part: Any, at: Any) -> Any:
+    """Some samples, of one tensor or of several."""
+    if isinstance(part, tuple):
+        return tuple(_picked(one, at) for one in part)
+    return part[at]
+
+
+def _length(samples: Samples) -> int:
+    targets = samples[1]
+    return len(targets[0] if isinstance(targets, tuple) else targets)

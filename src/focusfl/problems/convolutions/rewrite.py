@@ -28,11 +28,12 @@ class Fast:
 
     function: Callable[..., Any]
 
-    def __call__(self, *args: Any) -> Any:
-        closed, shape = jax.make_jaxpr(self.function, return_shape=True)(*args)
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        traced = jax.make_jaxpr(self.function, return_shape=True)
+        closed, shape = traced(*args, **more)
         if not _contains(closed.jaxpr):
-            return self.function(*args)
-        outs = evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args))
+            return self.function(*args, **more)
+        outs = evaluate(closed.jaxpr, closed.consts, jax.tree.leaves((args, more)))
         return jax.tree.unflatten(jax.tree.structure(shape), map(plain, outs))
 
 

@@ -1,0 +1,1 @@
+"""Modules of PyTorch as problems: `from_torch` is in problem.py."""

@@ -1,0 +1,160 @@
+"""Whether a translation computes what PyTorch computes, on a batch that is there."""
+
+import copy
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from focusfl.problems.pytorch.eager import Eager, still
+from focusfl.problems.pytorch.module import several, tensors
+from focusfl.problems.pytorch.program import Program
+from focusfl.problems.pytorch.translated import Translated
+from focusfl.tree import Tree
+
+TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # relative: rounding, and no more
+HURRY = {"xla_backend_optimization_level": 0}  # it runs once
+SMALL = 1e-2  # a gradient that is smaller than this of the largest is measured by that
+
+
+def check_samples(eager: Eager, params: Tree, samples: Tree) -> None:
+    """Raise unless samples do not see each other, and weigh the same in a mean.
+
+    On PyTorch alone.
+    """
+    import torch
+
+    def of(count: slice) -> tuple[Any, Any]:
+        import jax
+
+        part = jax.tree.map(lambda a: a[count], samples)
+        return eager.outputs(params, part["x"], False), tensors(part["y"])
+
+    with torch.no_grad(), still():
+        outputs, y = of(slice(None))
+        half, _ = of(slice(0, -1))
+        pairs = zip(leaves(outputs), leaves(half), strict=True)
+        for all_of_them, fewer in pairs:
+            alone = all_of_them[:-1]
+            if alone.shape != fewer.shape or _apart([fewer], [alone]) > 1e-3:
+                raise ValueError(
+                    "samples must not see each other in the module, along axis 0 of "
+                    "all it takes and gives; without the last one the others' outputs "
+                    "change. Use batch_first=True for recurrent layers and attention, "
+                    "and GroupNorm for BatchNorm."
+                )
+        value = eager.loss(outputs, y)
+        if value.ndim:
+            return
+        each = [eager.loss(*of(slice(i, i + 1))) for i in range(_length(samples))]
+    mean = float(torch.stack(each).mean())
+    if abs(float(value) - mean) > 1e-3 * max(abs(mean), abs(float(value))):
+        raise ValueError(
+            "loss must be a mean in which samples weigh the same; got "
+            f"{float(value):.6g} for a batch whose samples have {mean:.6g} on average, "
+            "as a mean by the weights of classes has, or a sum. Give the loss of each "
+            'sample: reduction="none".'
+        )
+
+
+def check(model: Translated, eager: Eager, params: Tree, samples: Tree) -> float:
+    """Raise unless outputs and gradients are PyTorch's; give how far they are apart.
+
+    Gradients are those of training, with nothing drawn.
+    """
+    worst = 0.0
+    modes = {True: model.training, False: model.evaluation}
+    for training, program in modes.items():
+        if not training and model.training is model.evaluation:
+            continue
+        apart = compared(program, model, eager, params, samples, training)
+        if max(apart) > TOLERANCE[program.dtype] and program.dtype == "float32":
+            # Rounding, or an error? In float64 it shows.
+            wide = Eager(copy.deepcopy(eager.module).double(), eager.loss)
+            apart64 = compared(
+                program, model, wide, _wide(params), _wide(samples), training
+            )
+            if max(apart64) < TOLERANCE["float64"]:
+                continue
+        worst = max(worst, *apart)
+        _raise_if_apart(model, apart, TOLERANCE[program.dtype])
+    return worst
+
+
+def _raise_if_apart(model: Translated, apart: tuple[float, float], most: float) -> None:
+    outputs, grads = apart
+    if not outputs <= most:
+        raise ValueError(
+            f"{model!r} gives other outputs in jax, apart by {outputs:.1e}; rounding "
+            f"would be {most:.0e}. Please report it."
+        )
+    if not grads <= most:
+        raise ValueError(
+            f"{model!r} has another gradient in jax, apart by {grads:.1e}; rounding "
+            f"would be {most:.0e}. For torch.no_grad() in forward, which torch.export "
+            "does not see, use detach() or requires_grad_(False)."
+        )
+
+
+def compared(
+    program: Program, model: Translated, eager: Eager, params: Tree, samples: Tree,
+    training: bool,
+) -> tuple[float, float]:  # fmt: skip
+    """How far outputs, and in training gradients, are from PyTorch's, relatively."""
+    import jax
+
+    def loss(params, samples):
+        outputs = program(params, several(samples["x"]))
+        return model.losses(outputs, samples["y"]).mean(), outputs
+
+    function = jax.value_and_grad(loss, has_aux=True) if training else loss
+    wide = next(iter(params.values())).dtype == "float64"
+    with jax.enable_x64(wide), _on_cpu(), jax.default_matmul_precision("highest"):
+        found = jax.jit(function, compiler_options=HURRY)(params, samples)
+    (value, outputs), grads = found if training else (found, {})
+    with still():
+        theirs, their_value, their_grads = eager.grad(params, samples, training)
+    seen = _apart([*outputs, value], [*leaves(theirs), np.asarray(their_value)])
+    return seen, _apart(list(grads.values()), [their_grads[name] for name in grads])
+
+
+def leaves(outputs: Any) -> list[Any]:
+    """The tensors of what a module gives."""
+    import torch
+
+    return [a for a in torch.utils._pytree.tree_leaves(outputs) if a is not None]
+
+
+def _apart(ours: list[Any], theirs: list[Any]) -> float:
+    pairs = [
+        (np.asarray(a, float), np.asarray(getattr(b, "detach", lambda b=b: b)(), float))
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+    largest = max((np.abs(b).max(initial=0) for _, b in pairs), default=0)
+    worst = 0.0
+    for a, b in pairs:
+        scale = max(np.abs(b).max(initial=0), SMALL * largest) or 1.0
+        with np.errstate(invalid="ignore"):  # -inf - -inf: masked in both
+            gap = np.abs(np.where(a == b, 0, a - b)).max(initial=0)
+        worst = max(worst, float(gap / scale)) if gap == gap else np.inf
+    return worst
+
+
+def _wide(tree: Tree) -> Tree:
+    import jax
+
+    return jax.tree.map(lambda a: a.astype(float) if a.dtype.kind == "f" else a, tree)
+
+
+def _on_cpu() -> Any:
+    """Where float32 is computed in float32."""
+    import jax
+
+    try:
+        return jax.default_device(jax.devices("cpu")[0])
+    except RuntimeError:  # jax was told of other platforms alone
+        return nullcontext()
+
+
+def _length(samples: Tree) -> int:
+    return len(several(samples["y"])[0])

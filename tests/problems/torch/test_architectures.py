@@ -1,0 +1,43 @@
+"""Networks as people write them give PyTorch's gradients, and learn."""
+
+import numpy as np
+import pytest
+from torch_models import ARCHITECTURES, samples
+
+import focusfl as ff
+from focusfl.problems.pytorch import check
+from focusfl.problems.pytorch.eager import Eager
+
+WHO = ff.participation.Bernoulli([0.9, 0.9, 0.5, 0.5])
+QUICK = ("MLP", "DLRM")
+
+
+def problem(case):
+    clients = [samples(case, 12 + i, i) for i in range(4)]
+    return ff.problems.from_torch(
+        case.make(), case.loss, clients, batch_size=6, stream="fixed_order"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in ARCHITECTURES
+    ],
+)
+def test_it_has_the_gradients_of_pytorch_and_learns(name):
+    case = ARCHITECTURES[name]
+    made = problem(case)
+    model, eager = made.mean_loss.loss_fn, Eager(made.module, case.loss)
+    batch = {"x": made.samples["x"], "y": made.samples["y"]}
+    one = ff.tree.map(lambda leaf: leaf[2][:6], batch)
+    wide = Eager(made.module.double(), case.loss)
+    params = ff.tree.map(lambda leaf: leaf.astype(float), made.x0)
+    apart = check.compared(model.training, model, wide, params, check._wide(one), True)
+    assert max(apart) < 1e-10, "in float64 there is no rounding to speak of"
+    made.module.float()
+    assert check.check(model, eager, made.x0, one) < 1e-5
+    setting = {"rounds": 20, "lr": case.lr, "local_steps": 2, "every": 20}
+    losses = ff.simulate(ff.Focus(), made, WHO, **setting).metrics["loss"]
+    assert losses[-1] < losses[0] and np.isfinite(losses[-1])
