@@ -24,19 +24,14 @@ def check_samples(eager: Eager, params: Tree, samples: Tree) -> None:
     """
     import torch
 
-    def of(count: slice) -> tuple[Any, Any]:
-        import jax
-
-        part = jax.tree.map(lambda a: a[count], samples)
-        return eager.outputs(params, part["x"], False), tensors(part["y"])
-
+    cut = torch.utils._pytree.tree_map
     with torch.no_grad(), still():
-        outputs, y = of(slice(None))
-        half, _ = of(slice(0, -1))
-        pairs = zip(leaves(outputs), leaves(half), strict=True)
-        for all_of_them, fewer in pairs:
-            alone = all_of_them[:-1]
-            if alone.shape != fewer.shape or _apart([fewer], [alone]) > 1e-3:
+        outputs, y = eager.outputs(params, samples["x"], False), tensors(samples["y"])
+        fewer = cut(lambda a: a[:-1], tensors(samples["x"]))
+        half = eager.outputs(params, fewer, False)
+        for all_of_them, some in zip(leaves(outputs), leaves(half), strict=True):
+            same = all_of_them.ndim and all_of_them[:-1].shape == some.shape
+            if not same or _apart([some], [all_of_them[:-1]]) > 1e-3:
                 raise ValueError(
                     "samples must not see each other in the module, along axis 0 of "
                     "all it takes and gives; without the last one the others' outputs "
@@ -46,7 +41,10 @@ def check_samples(eager: Eager, params: Tree, samples: Tree) -> None:
         value = eager.loss(outputs, y)
         if value.ndim:
             return
-        each = [eager.loss(*of(slice(i, i + 1))) for i in range(_length(samples))]
+        each = [
+            eager.loss(*cut(lambda a, i=i: a[i : i + 1], (outputs, y)))
+            for i in range(_length(samples))
+        ]
     mean = float(torch.stack(each).mean())
     if abs(float(value) - mean) > 1e-3 * max(abs(mean), abs(float(value))):
         raise ValueError(
