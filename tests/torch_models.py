@@ -299,7 +299,7 @@ ARCHITECTURES = {
     "1-d convolutions": Case(conv1d, "signals"),
     "MobileNet": Case(mobilenet, "images"),
     "transformer encoder": Case(Encoder, "series"),
-    "autoencoder": Case(autoencoder, "images", nn.BCELoss(), "shares", lr=1.0),
+    "autoencoder": Case(autoencoder, "images", nn.BCELoss(), "shares", lr=0.3),
     "DLRM": Case(DLRM, "rows and words"),
     "norms": Case(Norms, "images"),
     "MLP": Case(

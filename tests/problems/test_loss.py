@@ -251,3 +251,44 @@ def test_where_the_loss_is_nan_its_gradient_is():
 
     lost = np.isnan(jax.grad(total)(scores))
     assert lost[0].all() and not lost[1].any() and lost[2].all()
+
+
+def test_a_loss_that_takes_a_key_gets_one_for_gradients_alone():
+    """Another in every step, and the same in every engine."""
+
+    def noisy(params, samples, key=None):
+        x = samples["x"]
+        if key is not None:
+            x = x + jax.random.normal(key, x.shape)
+        return softmax_loss(params, {**samples, "x": x})
+
+    options = {"batch_size": 8, "eval_data": TWO}
+    params = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
+    noise, plain = (
+        ff.problems.from_loss(loss, params, [TWO], **options)
+        for loss in (noisy, softmax_loss)
+    )
+    setting = {"rounds": 3, "lr": 0.1, "local_steps": 2}
+    fast, slow, still = (
+        run(ff.FedAvg(), problem, ff.participation.Full(), **setting)
+        for run, problem in (
+            (ff.simulate, noise), (ff.loop, noise), (ff.simulate, plain),
+        )
+    )  # fmt: skip
+    assert gap(fast.x, slow.x) < 1e-6 < 1e-3 < gap(fast.x, still.x)
+    assert fast.metrics["loss"][0] == still.metrics["loss"][0]
+
+
+def test_without_a_batch_size_a_gradient_is_of_all_data_of_clients_of_any_length():
+    few = {name: leaf[:5] for name, leaf in TWO.items()}
+    params = {"w": np.ones((4, 3)), "b": np.zeros(3)}
+    problem = ff.problems.from_loss(
+        softmax_loss, params, [TWO, few], batch_size=None, eval_data=TWO
+    )
+    for i, own in enumerate((TWO, few)):
+        data = {"samples": {k: v[i] for k, v in problem.samples.items()}}
+        data["length"] = problem.lengths[i]
+        batch = ff.core.Batch(jax.random.key(0), 3)
+        found = problem.objective.grad(problem.x0, data, batch)
+        whole = jax.grad(lambda p, own=own: softmax_loss(p, own).mean())(problem.x0)
+        assert gap(found, whole) < 1e-6

@@ -49,7 +49,7 @@ def from_flax(
     Raises:
         ValueError: If the module has running statistics, or is none of Flax.
     """
-    nnx, linen = _needed("flax.nnx"), _needed("flax.linen")
+    nnx, linen = needed("flax.nnx"), needed("flax.linen")
     if isinstance(module, nnx.Module):
         graph, state, running, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
         if running:
@@ -102,7 +102,7 @@ def from_equinox(
     Raises:
         ValueError: If the model is none of Equinox.
     """
-    eqx = _needed("equinox")
+    eqx = needed("equinox")
     if not isinstance(model, eqx.Module):
         raise ValueError(f"model must be an equinox.Module; got {model!r}.")
     arrays, rest = eqx.partition(model, eqx.is_inexact_array)
@@ -146,7 +146,7 @@ def _dicts(tree: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:
     return nested, back
 
 
-def _needed(name: str) -> Any:
+def needed(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:

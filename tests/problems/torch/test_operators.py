@@ -149,8 +149,12 @@ def test_layers_of_images(kind):
     assert max(differ(Each(IMAGES[kind]), torch.randn(2, 4, 9, 9))) < 1e-10
 
 
-def test_layers_of_series_and_of_volumes():
+def test_layers_of_series():
     assert max(differ(Each(SERIES), torch.randn(3, 5, 6))) < 1e-10
+
+
+@pytest.mark.slow
+def test_layers_of_volumes():
     volumes = [nn.Conv3d(3, 4, 3), nn.MaxPool3d(2), nn.AvgPool3d(2)]
     volumes += [nn.ConvTranspose3d(3, 2, 2, 2), nn.AdaptiveAvgPool3d((2, 3, 4))]
     volumes += [nn.Upsample(scale_factor=2, mode="trilinear")]

@@ -28,12 +28,12 @@ class Eager:
     def __repr__(self) -> str:
         return f"{type(self.module).__name__} in PyTorch"
 
-    def outputs(self, params: Mapping[str, Any], x: Tree, training: bool) -> Any:
-        """What the module gives with these parameters, by their names."""
+    def outputs(self, params: Mapping[str, Any], x: Any, training: bool) -> Any:
+        """What the module gives for arrays or tensors, with parameters by name."""
         import torch
 
         set_mode(self.module, training)
-        inputs = tensors(x)
+        inputs = x if torch.is_tensor(x) or isinstance(x, tuple) else tensors(x)
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         own = {
             name: leaf if torch.is_tensor(leaf) else torch.tensor(np.asarray(leaf))
