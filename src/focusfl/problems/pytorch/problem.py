@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 Loss = Callable[[Any, Any], Any]  # (outputs, targets) -> mean, or the loss of each
 TorchMetrics = Callable[[Any, Any], Mapping[str, Any]]  # (outputs, targets) -> numbers
-SLOWER = "15 to 20 times slower for small dense and recurrent networks"  # benchmarks/
+# By benchmarks/torch_models.py, of a bare PyTorch loop: ff.loop itself adds to it.
+SLOWER = "where eager PyTorch took 15 to 20 times as long for a small MLP and a GRU"
 
 
 class NotTranslated(UserWarning):
