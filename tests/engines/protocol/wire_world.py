@@ -204,12 +204,12 @@ class World:
 
     def wipe(self, i):
         """Client i loses its disk."""
-        self.sites[i]._path.unlink(missing_ok=True)
+        self.sites[i].disk.path.unlink(missing_ok=True)
         self.lost_at[i] = self.protocol.ledger.clock
 
     def rewind(self, i):
         """Client i gets back what was on its disk at an earlier time."""
-        path = self.sites[i]._path
+        path = self.sites[i].disk.path
         now = path.read_bytes() if path.exists() else None
         before, self.backups[i] = self.backups.get(i), now
         if before is not None:
@@ -298,7 +298,7 @@ class World:
             assert entry.grads_done == oracle.numbers[i]
             if not entry.applied:
                 continue
-            state = site._load()
+            state = site.disk.load()
             held = [state.acked, state.pending] if state else []
             held = [s for s in held if (s.seq, s.digest) == entry[:2]]
             if not held:

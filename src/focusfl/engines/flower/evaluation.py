@@ -10,10 +10,10 @@ from flwr.app import MetricRecord, RecordDict
 from focusfl import tree
 from focusfl.engines.flower.records import pack, unpack
 from focusfl.engines.protocol import Refused, Wired
-from focusfl.engines.protocol.client import alike
 from focusfl.engines.protocol.format import check_leaves, encode, header, leaves
 from focusfl.engines.protocol.format import pack as packed
 from focusfl.engines.protocol.format import unpack as trees
+from focusfl.engines.protocol.site import alike
 from focusfl.tree import Tree
 
 EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics

@@ -11,6 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from focusfl.algorithms import focus
+from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
 from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
@@ -19,7 +20,6 @@ from focusfl.engines.flower.records import unpack
 from focusfl.engines.protocol import ProtocolServer
 
 LOOK = 5  # polls between two looks at who is online
-BLOWN_UP = 1e8  # a model past this, times the first one, has diverged: as in a study
 LAST = 10  # rounds that say how long those to come will take
 
 
@@ -149,7 +149,7 @@ class _Server:
 
     @property
     def diverged(self) -> bool:
-        """Whether the model is so large that sites cannot go on from it."""
+        """Whether the model is so large, beside the first, that sites cannot go on."""
         limit = BLOWN_UP * max(1.0, evaluation.norm(self.job.params))
         return not evaluation.norm(self.protocol.x) <= limit
 
