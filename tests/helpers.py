@@ -15,6 +15,13 @@ from focusfl.problems import Objective, Problem
 
 VECTORS = Path(__file__).parent / "vectors"
 
+
+def unnamed(alg: Algorithm) -> Algorithm:
+    """The ServerOpt that FedAdam and the like stand for; any other as it is."""
+    named = isinstance(alg, ff.FedAdagrad | ff.FedAdam | ff.FedAvgM | ff.FedYogi)
+    return alg.original if named else alg
+
+
 ALL = [
     *(kind() for kind in ff.ALGORITHMS.values()),
     ff.Focus(warm_start=True),
@@ -24,6 +31,11 @@ ALL = [
     ff.MIFA(server_lr=0.5),
     ff.Scaffold(option=1),
     ff.ProxSkip(p=0.5, period=2),
+    ff.ServerOpt(ff.Focus(warm_start=True), "yogi", 0.1, bias_correction=True),
+]
+# Those whose server works entry by entry: it knows the model's coordinates.
+ENTRYWISE = [
+    alg for alg in ALL if getattr(unnamed(alg), "optimizer", "momentum") != "momentum"
 ]
 
 

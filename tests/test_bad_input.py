@@ -139,6 +139,10 @@ STREAM_KINDS = {
     "client": "whole",
 }  # fmt: skip
 
+ADAPTIVE = {
+    "server_lr": "positive", "tau": "not negative", "bias_correction": "flag",
+    **each("below one", "beta1", "beta2"),
+}  # fmt: skip
 MADE = {
     "ridge": Made(problems.ridge, {"num_clients": 2, "dim": 2, "rows": 3}, {
         **each("count", "num_clients", "dim", "rows"), "smallest_row": "number",
@@ -304,6 +308,15 @@ MADE = {
         kind.__name__.lower(): Made(kind, {}, {"server_lr": "positive"})
         for kind in (ff.FedAvg, ff.FedAWE, ff.FedVARP, ff.MIFA)
     },
+    "fedavgm": Made(
+        ff.FedAvgM, {}, {"server_lr": "positive", "momentum": "below one"}),
+    "fedadam": Made(ff.FedAdam, {}, ADAPTIVE),
+    "fedyogi": Made(ff.FedYogi, {}, ADAPTIVE),
+    "fedadagrad": Made(
+        ff.FedAdagrad, {}, {"server_lr": "positive", "beta1": "below one"}),
+    "server_opt": Made(
+        ff.ServerOpt, {"optimizer": "adam"},
+        {**ADAPTIVE, "inner": "function", "optimizer": "word"}),
 }  # fmt: skip
 
 STUDY = {

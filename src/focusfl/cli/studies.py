@@ -263,7 +263,7 @@ def _list(options: argparse.Namespace) -> int:
         for section, kinds in everything.items()
     }
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(found, indent=2, default=repr))
         return 0
     for section, kinds in found.items():
         rows = [

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import unknown
+from focusfl.core import Algorithm
 from focusfl.engines.spec import ClientState
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, by_rarity
@@ -180,6 +181,11 @@ def algorithm(kind: str, made_by: Callable) -> type[Strict]:
 
 
 @cache
+def inner(kind: str, made_by: Callable) -> type[Strict]:
+    return _model(kind, made_by, {})
+
+
+@cache
 def rarity() -> type[Strict]:
     return _model("by_rarity", by_rarity, {}, without=("scores",))
 
@@ -197,6 +203,8 @@ def _model(
         if p.name not in without:
             needed = p.default is p.empty and p.name not in optional
             default = ... if needed else None if p.default is p.empty else p.default
+            if p.annotation is Algorithm:  # said as a table
+                default = None
             allowed = _allowed(p.annotation)
             fields[p.name] = (
                 _or_none(allowed) if default is None else allowed,
@@ -221,7 +229,7 @@ def _allowed(annotation: Any) -> Any:
     found: list[Any] = []
     for part in parts:
         kind = part if part in (int, float, bool, str, list, NoneType) else list
-        found.append(str if part is Path else kind)
+        found.append({Path: str, Algorithm: dict}.get(part, kind))
     if float in found:
         found = [kind for kind in found if kind is not int]
     whole: Any = found[0]

@@ -61,12 +61,27 @@ class Sections(NamedTuple):
         published = table.get("as_published") is True
         kinds: Mapping[str, Callable] = AS_PUBLISHED if published else ALGORITHMS
         said, made_by = self._said(path, table, kinds, schema.algorithm)
+        made = made_of(path, made_by, said, self._inner(path, made_by, said))
         return AlgorithmSpec(
-            self._checked(path, made_of(path, made_by, said), Algorithm),
+            self._checked(path, made, Algorithm),
             grid((*path, "lr"), said.lr),
             grid((*path, "local_steps"), said.local_steps),
             said.noise,
         )
+
+    def _inner(self, path: Path_, made_by: Callable, said: Any) -> dict[str, Algorithm]:
+        """The algorithms that one is made of, by the names it has for them."""
+        found = {}
+        for name, parameter in schema.parameters(made_by).items():
+            table, at = getattr(said, name), (*path, name)
+            if parameter.annotation is not Algorithm or table is None:
+                continue
+            if "kind" not in table:
+                raise Wrong(at, f'{_name(at)} needs a kind, as in {{kind = "focus"}}.')
+            own, inner = self._said(at, table, ALGORITHMS, schema.inner)
+            made = made_of(at, inner, own, self._inner(at, inner, own))
+            found[name] = self._checked(at, made, Algorithm)
+        return found
 
     def scenario(
         self, path: Path_, table: dict[str, Any], problem: Problem

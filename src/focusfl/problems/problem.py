@@ -30,8 +30,8 @@ class Objective(abc.ABC):
     def to_local(self, down: Tree, data: Tree) -> Tree:
         """What comes from the server, in the coordinates this client works in.
 
-        Any orthogonal map will do: algorithms only combine trees linearly and cannot
-        tell. Almost always: the same coordinates.
+        Any orthogonal map will do: on clients algorithms only combine trees linearly
+        and look at norms, and cannot tell. Almost always: the same coordinates.
         """
         del data
         return down

@@ -13,6 +13,7 @@ from focusfl.algorithms import (
     ProxSkip,
     Scaffnew,
 )
+from focusfl.algorithms.wrapped import innermost
 from focusfl.core import Algorithm
 from focusfl.participation import Cyclic, Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
@@ -91,7 +92,8 @@ def rests_at_optimum(
     smooth, convex = (getattr(problem, name, None) for name in ("L", "mu"))
     if not smooth or convex is None:
         return False
-    if isinstance(algorithm, Scaffnew | ProxSkip) and isinstance(participation, Cyclic):
+    inner = innermost(algorithm)
+    if isinstance(inner, Scaffnew | ProxSkip) and isinstance(participation, Cyclic):
         return False
     everybody = participation.marginals(problem.num_clients).p.min() > 0
     return everybody and lr < algorithm.exact_below(smooth, local_steps)
