@@ -275,7 +275,7 @@ def test_clients_memory_may_be_on_disk(study, tmp_path):
 
 def test_two_at_once_in_a_folder_are_refused(study, tmp_path):
     plan = config.load(study)
-    with folder._alone(tmp_path / "out"):
+    with folder.alone(tmp_path / "out"):
         with pytest.raises(ValueError, match="another focusfl is running"):
             folder.run_in_folder(plan, tmp_path / "out")
 
@@ -349,3 +349,34 @@ def test_the_manifest_knows_the_loss_of_the_optimum_where_there_is_one(study, tm
     study.write_text(STUDY.replace('"ridge"', '"robust"'))
     found, _ = complete(study, tmp_path / "unknown", "rounds=3")
     assert found.manifest["problem"]["optimal_loss"] is None
+
+
+def test_a_group_killed_in_the_middle_goes_on_from_its_checkpoint(study, tmp_path):
+    """Three chunks of rounds; the watcher dies in the second one."""
+    small = ["rounds=700", "lr=1e-3", "seeds=2", "checkpoint_every=1e-9"]
+    whole, _ = complete(study, tmp_path / "whole", *small[:-1])
+    told = []
+
+    def watch(scenario, title):
+        def tell(done, metrics):
+            told.append(done)
+            if done > 256 and title.startswith("focus") and len(died) == 0:
+                died.append(done)
+                raise KeyboardInterrupt
+
+        return tell
+
+    plan, died = config.load(study, small, ["focus"]), []
+    with pytest.raises(KeyboardInterrupt):
+        folder.run_in_folder(plan, tmp_path / "cut", watch)
+    (kept,) = (tmp_path / "cut/runs/unfinished").iterdir()
+    assert (kept / "checkpoint.npz").exists()
+    spent = float((kept / "seconds").read_text())
+    assert not list((tmp_path / "cut/runs").glob("*.parquet"))
+    told.clear()
+    found = folder.run_in_folder(plan, tmp_path / "cut", watch)
+    assert told[0] >= 256  # where it was
+    assert not (tmp_path / "cut/runs/unfinished").exists()
+    assert sum(run.row["seconds"] for run in found.runs) > spent
+    for ours, theirs in zip(found.runs, whole.runs[:2], strict=True):
+        assert np.array_equal(ours.curves["distance"], theirs.curves["distance"])

@@ -9,7 +9,7 @@ import focusfl as ff
 from focusfl.engines.result import Result
 from focusfl.experiment import config
 from focusfl.experiment.study import run
-from focusfl.experiment.summary import summarise
+from focusfl.experiment.summary import summarise, tracking_gap
 from focusfl.experiment.verdict import Expected
 
 ROUNDS = np.arange(1001)
@@ -154,3 +154,45 @@ def test_a_false_fixed_point_is_named_in_its_verdict():
     (one,) = run(plan)
     assert one.row["verdict"] == "biased"
     assert "the tracker is at rest" in one.row["reason"]
+
+
+def test_a_tracker_that_lost_a_push_shows():
+    masks = np.array([[True, True], [True, False]])
+    result = ff.simulate(
+        ff.Focus(), ff.problems.random_quadratic(2, 3, seed=0),
+        ff.participation.Replay(masks), rounds=2, lr=0.01, local_steps=2,
+    )  # fmt: skip
+    assert tracking_gap(result) < 1e-15
+    lost = result.server._replace(y=0 * result.server.y)
+    object.__setattr__(result, "server", lost)
+    assert tracking_gap(result) > 0.1
+
+
+@pytest.mark.parametrize("shift", [0.0, -5.0, 1000.0])
+def test_a_run_of_which_the_loss_alone_is_known_is_judged_by_whether_it_falls(shift):
+    rounds, rng = np.arange(100), np.random.default_rng(0)
+    falls, rests = 2.0 * 0.99**rounds, 0.3 + 2.0 * 0.5**rounds
+
+    def word(losses, **ended):
+        losses = losses + 0.01 * rng.normal(size=100) + shift
+        return summarise(judged_by_loss(losses, **ended))
+
+    assert word(falls).verdict == "falling"
+    found = word(rests)
+    assert (found.verdict, found.rounds_to_target, found.rate) == (
+        "unclear",
+        None,
+        None,
+    )
+    assert found.error == pytest.approx(0.3 + shift, abs=0.02)
+    assert "no longer falls" in found.reason
+    assert word(falls, diverged_at=99).verdict == "diverged"
+    few = summarise(judged_by_loss(falls[:5] + shift))
+    assert few.verdict == "unclear" and "too few" in few.reason
+
+
+def judged_by_loss(losses, diverged_at=None):
+    return Result(
+        x=None, metrics={"loss": losses, "accuracy": 0 * losses}, trajectory=None,
+        diverged_at=diverged_at, lr=0.1, why_lr=None, server=None, clients=None,
+    )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
-from focusfl.cli import completion, deploy, doctor, reports, reproduce, studies
+from focusfl.cli import completion, deploy, doctor, reports, reproduce, studies, tune
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     studies.add(command)
+    tune.add(command)
     reports.add(command)
     for add, name, what, example in [
         (

@@ -26,6 +26,14 @@ def results(sub: argparse.ArgumentParser) -> None:
     out(sub)
 
 
+def scenarios(sub: argparse.ArgumentParser) -> None:
+    """Choose under which participation models it is run."""
+    sub.add_argument(
+        "--participation", type=words, default=[], metavar="A,B",
+        help="run only these participation models of the study",
+    )  # fmt: skip
+
+
 def out(sub: argparse.ArgumentParser) -> None:
     """Choose where results are kept."""
     sub.add_argument("-o", "--out", type=Path, help="folder for results (runs/NAME)")

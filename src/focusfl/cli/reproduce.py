@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from focusfl.cli.options import changes, folder, out, results, words
+from focusfl.checks import check_count
+from focusfl.cli.options import changes, folder, out, results
+from focusfl.cli.studies import run_options, run_study
 
 if TYPE_CHECKING:
     from focusfl.experiment.config import Study
@@ -16,6 +18,7 @@ STUDIES = {
     "ridge-public-code": "run the convergence figure as the public code has it",
     "quadratics": "run everything on well-conditioned quadratics",
 }
+TUNE_ROUNDS = 1_000
 HOSPITALS = {
     "hospitals": "find out whom a model of four real hospitals serves",
     "survival": "find out whom a model of survival in six regions serves",
@@ -42,16 +45,15 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "cifar10", _images, "train SG-FOCUS and the others on CIFAR-10",
         "focusfl reproduce cifar10 --rounds 2000",
     )  # fmt: skip
-    images.add_argument("--seeds", type=int, help="runs to average over (1)")
+    images.add_argument("--seeds", type=int, help="how many, side by side (3)")
     images.add_argument("--rounds", type=int, help="of every run (10,000)")
     images.add_argument(
-        "--participation", type=words, metavar="A,B", help="bernoulli, markov or both"
-    )
-    images.add_argument(
-        "--tune", action="store_true", help="run each at its own best step, too"
-    )
+        "--tune", action="store_true",
+        help="find each algorithm's own step anew, over 1,000 rounds, and run that",
+    )  # fmt: skip
     images.add_argument("--compute-dtype", metavar="DTYPE", help="such as bfloat16")
-    results(images)
+    changes(images)
+    run_options(images)
 
 
 def _study(options: argparse.Namespace) -> int:
@@ -160,33 +162,45 @@ def _hospitals(options: argparse.Namespace) -> int:
 
 
 def _images(options: argparse.Namespace) -> int:
-    """SG-FOCUS on CIFAR-10: curves, a table and who has which classes."""
-    from focusfl.experiment import images
-    from focusfl.report import figure, terminal
-    from focusfl.report import images as report
+    """SG-FOCUS on CIFAR-10: a study that these options change."""
+    from focusfl.experiment import reproduce
 
-    place = folder(options, "reproduce-cifar10")
-    names = tuple(options.algorithms) or images.NAMES
-    scenarios = tuple(options.participation or images.SCENARIOS[:1])
-    rounds = images.ROUNDS if options.rounds is None else options.rounds
-    seeds = 1 if options.seeds is None else options.seeds
-    with terminal.progress(len(names) * len(scenarios) * seeds * rounds) as watch:
-        plan = images.Plan(
-            names, scenarios, rounds, seeds, options.tune, options.compute_dtype
-        )
-        curves = list(images.reproduce(place, plan, watch))
-    figures = {
-        "accuracy": lambda: report.accuracy_figure(curves),
-        "clients": lambda: report.bubble_figure(images.counts()),
-    }
-    files = [*figure.saved(place, figures), place / "results.json"]
-    if options.json:
-        found = [curve._asdict() | {"final": curve.final} for curve in curves]
-        about = {"curves": found, "files": [str(file) for file in files]}
-        print(json.dumps(about, indent=2))
-        return 0
-    title = f"CIFAR-10, {images.NUM_CLIENTS} clients, {rounds:,} rounds"
-    terminal.print_table(title, report.HEADERS, report.lines(curves))
-    print(report.KEY)
-    print("written: " + "  ".join(str(f) for f in files))
-    return 0
+    options.study = reproduce.path(options.name)
+    options.participation = options.participation or ["bernoulli"]
+    options.out = folder(options, "reproduce-cifar10")
+    own = [*_rounds("--rounds", options.rounds)]
+    if options.seeds is not None:
+        check_count("--seeds", options.seeds)
+        own.append(f"seeds={[66 + k for k in range(options.seeds)]}")
+    if options.compute_dtype is not None:
+        own.append(f"problem.compute_dtype={options.compute_dtype}")
+    if options.tune:
+        own += _tuned(options, own)
+    options.set = [*own, *options.set]
+    return run_study(options)
+
+
+def _rounds(name: str, rounds: int | None) -> list[str]:
+    """Changes of a study: so many rounds, evaluated five times at least."""
+    if rounds is None:
+        return []
+    check_count(name, rounds)
+    return [f"rounds={rounds}", f"every={min(100, max(1, rounds // 5))}"]
+
+
+def _tuned(options: argparse.Namespace, own: list[str]) -> list[str]:
+    """Changes of the study: each algorithm at the paper's step and at its own."""
+    from focusfl.experiment import config
+    from focusfl.experiment.tune import tune
+    from focusfl.report import terminal
+
+    short = min(TUNE_ROUNDS, options.rounds or TUNE_ROUNDS)
+    wanted = [*own, *_rounds("--rounds", short), *options.set]
+    plan = config.load(options.study, wanted, options.algorithms, options.participation)
+    found: dict[str, list[float]] = {}
+    with terminal.study_progress(plan, []) as (watch, _):
+        for one in tune(plan, options.out / "tuning", watch):
+            paper = plan.step_sizes(one.participation, one.algorithm)[0]
+            lrs = found.setdefault(one.algorithm, [float(paper)])
+            lrs += [one.lr] * (one.lr not in lrs)
+    return [f"algorithms.{name}.lr={lrs}" for name, lrs in found.items()]

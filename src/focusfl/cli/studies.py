@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusfl.cli.options import changes, folder, results, words
+from focusfl.cli.options import changes, folder, results, scenarios, words
 
 if TYPE_CHECKING:
     from focusfl.experiment.config import Study
@@ -26,7 +26,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     new.add_argument("study", type=Path, help="TOML file to write")
     run = command(
-        "run", _run, "run the study in a TOML file",
+        "run", run_study, "run the study in a TOML file",
         "focusfl run study.toml --set rounds=500 --set seeds=5",
     )  # fmt: skip
     theory = command(
@@ -38,7 +38,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     for sub in (demo, run, theory):
         changes(sub)
     for sub in (demo, run):
-        _run_options(sub)
+        run_options(sub)
     command(
         "schema", _schema, "print the JSON schema of a study, for editors",
         "focusfl schema > study.schema.json",
@@ -58,8 +58,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
 
 
-def _run_options(sub: argparse.ArgumentParser) -> None:
+def run_options(sub: argparse.ArgumentParser) -> None:
+    """Choose what of a study is run, how, and where it is kept."""
     results(sub)
+    scenarios(sub)
     which = sub.add_mutually_exclusive_group()
     which.add_argument(
         "--resume", action="store_true",
@@ -90,7 +92,7 @@ def _demo(options: argparse.Namespace) -> int:
     from focusfl.experiment.config import STUDIES
 
     options.study = STUDIES / "demo.toml"
-    return _run(options)
+    return run_study(options)
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -109,7 +111,8 @@ def _new(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(options: argparse.Namespace) -> int:
+def run_study(options: argparse.Namespace) -> int:
+    """Run what is left of a study in its folder, and show what is there."""
     from focusfl.experiment import config
     from focusfl.experiment.cache import ResultCache
     from focusfl.experiment.folder import begun, run_in_folder
@@ -122,11 +125,14 @@ def _run(options: argparse.Namespace) -> int:
         )
     if options.devices is not None:
         options.set.append(f"devices={options.devices}")
-    plan = config.load(options.study, options.set, options.algorithms)
+    plan = config.load(
+        options.study, options.set, options.algorithms, options.participation
+    )
     if plan.devices:  # before a folder is made and anything begins to run
         from focusfl.engines.simulator.devices import devices_for
 
-        devices_for(plan.devices, plan.problem.num_clients, plan.client_state, None)
+        clients, kept = plan.problem.num_clients, "runs" * bool(plan.checkpoint_every)
+        devices_for(plan.devices, clients, plan.client_state, kept or None)
     trackers = _trackers(options.track)
     place = folder(options, plan.name)
     left = ResultCache(place, plan, fresh=options.fresh).left()

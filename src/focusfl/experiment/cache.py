@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from focusfl.experiment.study import RunGroup, run_groups
 from focusfl.fingerprint import fingerprint, package
 from focusfl.models import save_model
 
-RUNS, MODELS = "runs", "models"
+RUNS, MODELS, UNFINISHED = "runs", "models", "unfinished"
 
 
 class ResultCache:
@@ -67,13 +68,12 @@ class ResultCache:
 
     def put(self, group: RunGroup, runs: list[Run]) -> None:
         """Keep the runs of a group, all or none of them."""
-        keys = [self.key(group, lr, seed) for seed in group.seeds for lr in group.lrs]
+        keys = self._keys(group)
         runs = [
             Run({"key": key, **run.row, "model": self._saved(key, run)}, run.curves)
             for key, run in zip(keys, runs, strict=True)
         ]
-        name = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
-        file = self.folder / f"{name}.parquet"
+        file = self.folder / f"{_name(keys)}.parquet"
         try:
             results.write_runs(file, runs)
         except BaseException:
@@ -82,6 +82,14 @@ class ResultCache:
                     (self.folder.parent / run.row["model"]).unlink(missing_ok=True)
             raise
         self._files |= dict.fromkeys(keys, file)
+        shutil.rmtree(self.unfinished(group), ignore_errors=True)
+
+    def unfinished(self, group: RunGroup) -> Path:
+        """The folder in which a group keeps its checkpoints, if it does."""
+        return self.folder / UNFINISHED / _name(self._keys(group))
+
+    def _keys(self, group: RunGroup) -> list[str]:
+        return [self.key(group, lr, seed) for seed in group.seeds for lr in group.lrs]
 
     def _saved(self, key: str, run: Run) -> str | None:
         """Write the model of a run, if the study wants it; say under which name."""
@@ -99,13 +107,12 @@ class ResultCache:
 
     def everything(self) -> list[Run]:
         """All runs of the study, in its order."""
-        keys = [
-            self.key(group, lr, seed)
-            for group in run_groups(self.study)
-            for seed in group.seeds
-            for lr in group.lrs
-        ]
+        keys = [key for group in run_groups(self.study) for key in self._keys(group)]
         found: dict[str, Run] = {}
         for file in {self._files[key] for key in keys}:
             found |= {run.row["key"]: run for run in results.read_runs(file)}
         return [found[key] for key in keys]
+
+
+def _name(keys: list[str]) -> str:
+    return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]

@@ -1,5 +1,6 @@
 """A study as TOML, parsed once and strictly. Past here there are only dataclasses."""
 
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from focusfl.experiment.sections import (
     made_of,
 )
 from focusfl.experiment.toml import Source
-from focusfl.problems import Problem
+from focusfl.problems import NotTranslated, Problem
 
 STUDIES = Path(__file__).parent / "studies"  # those that come with the package
 LONGEST = 100  # letters of a name
@@ -40,6 +41,7 @@ class Study:
     client_state: ClientState
     devices: int | None
     models: Models
+    checkpoint_every: float | None  # seconds; None: runs keep no checkpoints
     stop: Stop
     problem: Problem
     participation: dict[str, Scenario]
@@ -74,35 +76,53 @@ class Study:
 
 
 def load(
-    path: Path, changes: Collection[str] = (), only: Collection[str] = ()
+    path: Path,
+    changes: Collection[str] = (),
+    only: Collection[str] = (),
+    scenarios: Collection[str] = (),
 ) -> Study:
-    """Read a study from a TOML file, with `key=value` changes on top.
+    """Read a study from a TOML file, to be simulated, with `key=value` changes on top.
 
-    `only` names the algorithms to keep, if not all.
+    `only` names the algorithms to keep, and `scenarios` the participation models, if
+    not all.
     """
-    return made(read(path, changes, only), path.stem)
+    source = read(path, changes, only, scenarios)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotTranslated)  # the error says it
+        return made(source, path.stem, simulated=True)
 
 
 def read(
-    path: Path, changes: Collection[str] = (), only: Collection[str] = ()
+    path: Path,
+    changes: Collection[str] = (),
+    only: Collection[str] = (),
+    scenarios: Collection[str] = (),
 ) -> Source:
     """Read what `load` reads, unchecked."""
     source = toml.read(path)
     for change in changes:
         toml.change(source, change)
-    everybody = source.table.get("algorithms")
-    if only and isinstance(everybody, dict):
-        for name in only:
-            if name not in everybody:
-                raise ValueError(unknown("algorithm of this study", name, everybody))
-        source.table["algorithms"] = {name: everybody[name] for name in only}
+    _keep(source, "algorithms", "algorithm of this study", only)
+    _keep(source, "participation", "participation of this study", scenarios)
     return source
 
 
-def made(source: Source, name: str) -> Study:
+def _keep(source: Source, section: str, what: str, only: Collection[str]) -> None:
+    """Leave all tables of a section out but these, if any are named."""
+    everybody = source.table.get(section)
+    if only and isinstance(everybody, dict):
+        for name in only:
+            if name not in everybody:
+                raise ValueError(unknown(what, name, everybody))
+        source.table[section] = {name: everybody[name] for name in only}
+
+
+def made(source: Source, name: str, simulated: bool = False) -> Study:
     """Turn what was read into a study; ValueError says where what is wrong."""
     try:
         study = _parsed(source, name, Path(source.where).parent)
+        if simulated:
+            _check_simulated(study)
         _check_targets(study)
         return study
     except Wrong as wrong:
@@ -136,6 +156,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         client_state=said.client_state,
         devices=said.devices,
         models=said.models,
+        checkpoint_every=said.checkpoint_every,
         stop=made_of(("stop",), Stop, said.stop),
         problem=problem,
         participation={
@@ -183,20 +204,35 @@ def _check_auto(study: Study) -> None:
             )
 
 
+def _check_simulated(study: Study) -> None:
+    """Raise if the simulator cannot run the problem, or its runs cannot be judged."""
+    if why := getattr(study.problem, "why_not", ""):
+        words = f"[problem]: {why}, which runs of a study need; ff.loop runs it."
+        raise Wrong(("problem",), words)
+    known = _metrics(study.problem)
+    if not {"distance", "grad_norm", "loss"} & {*known}:
+        words = "[problem] must measure a loss, a grad_norm or a distance"
+        raise Wrong(("problem",), f"{words}; got {', '.join(known) or 'none'}.")
+
+
 def _check_targets(study: Study) -> None:
     """Raise if a run is to stop by a metric that the problem does not have.
 
     Only where a study is read to be run: its sites in a deployment have no jax.
     """
-    stop, problem = study.stop, study.problem
+    stop = study.stop
     if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
-        import jax
-
-        with jax.enable_x64(problem.dtype == "float64"):
-            known = jax.eval_shape(
-                problem.objective.evaluate, problem.x0, problem.eval_data
-            )
         try:
-            stop.targets(dict.fromkeys(known, 1.0))
+            stop.targets(dict.fromkeys(_metrics(study.problem), 1.0))
         except ValueError as error:
             raise Wrong(("stop",), f"[stop]: {error}") from None
+
+
+def _metrics(problem: Problem) -> list[str]:
+    """The names of what a problem is evaluated by."""
+    import jax
+
+    with jax.enable_x64(problem.dtype == "float64"):
+        return list(
+            jax.eval_shape(problem.objective.evaluate, problem.x0, problem.eval_data)
+        )

@@ -1,5 +1,6 @@
 """Run a study in a folder: what is finished there is not run again."""
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.experiment import results
-from focusfl.experiment.cache import RUNS, ResultCache
+from focusfl.experiment.cache import RUNS, UNFINISHED, ResultCache
 from focusfl.experiment.config import Study
 from focusfl.experiment.environment import environment
 from focusfl.experiment.results import Run
@@ -44,7 +45,7 @@ def run_in_folder(
     With workers, so many processes share the groups; else a few threads do. `fresh`
     forgets what was finished. `finished` is called with runs that have just ended.
     """
-    with _alone(folder):
+    with alone(folder):
         # First: what cannot be found is said before anything has been run or forgotten.
         scenarios = {
             name: _about(scenario.participation, study.problem.num_clients)
@@ -53,9 +54,12 @@ def run_in_folder(
         if fresh:
             for file in (folder / RUNS).glob("*.parquet"):
                 file.unlink()
+            _forget_unfinished(folder)
         began, start = datetime.now(UTC), time.perf_counter()
         cache = ResultCache(folder, study)
-        for group, runs in run_all(study, cache.left(), watch, workers):
+        for group, runs in run_all(
+            study, cache.left(), watch, workers, cache.unfinished
+        ):
             cache.put(group, runs)
             if finished:
                 finished(runs)
@@ -79,11 +83,16 @@ def run_in_folder(
             "scenarios": scenarios,
         }
         results.save(folder, about, runs, _participants(study))
+        _forget_unfinished(folder)  # of other versions of the study: nobody goes on
         return results.read(folder)
 
 
+def _forget_unfinished(folder: Path) -> None:
+    shutil.rmtree(folder / RUNS / UNFINISHED, ignore_errors=True)
+
+
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Be the only one who carries a study out in a folder."""
     runs = folder / RUNS
     runs.mkdir(parents=True, exist_ok=True)

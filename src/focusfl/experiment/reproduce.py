@@ -1,19 +1,17 @@
 """The paper's experiments, run again: the algorithms as they are, and as published."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
 from focusfl.checks import unknown
-from focusfl.engines.result import Result
 from focusfl.experiment.config import STUDIES, Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.study import RunName, Watch, expected, make_run, side_by_side
 from focusfl.experiment.summary import summarise
 from focusfl.theory.prediction import predict
 
-NAMES = ("ridge", "ridge-public-code", "quadratics")
+NAMES = ("ridge", "ridge-public-code", "quadratics", "cifar10")
 FIGURE = ("full", "uniform", "weighted")  # the scenarios of the paper's figure
 GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # step sizes tried, times that of the study
 
@@ -49,7 +47,7 @@ def tuned(study: Study, watch: Watch | None = None) -> Iterator[Run]:
             throw=None,  # a step that breaks is not the best
             progress=watch(scenario, name) if watch else None,
         )
-        best = min(results, key=partial(_merit, study.rounds))
+        best = min(results, key=lambda one: summarise(one).merit(study.rounds))
         theory = predict(
             algorithm, study.problem, law, lr=best.lr, local_steps=local_steps
         )
@@ -70,13 +68,3 @@ def fair(study: Study) -> list[tuple[str, str]]:
         and not study.source["algorithms"][name].get("as_published")
         and not study.algorithms[name].noise
     ]
-
-
-def _merit(rounds: int, result: Result) -> float:
-    """Rank runs: the fewest rounds to the target, else the smallest error."""
-    if result.diverged_at is not None:
-        return np.inf
-    summary = summarise(result)
-    if summary.rounds_to_target is not None and summary.error < 1e-8:
-        return summary.rounds_to_target / rounds - 1  # always before those that fail
-    return summary.error

@@ -31,6 +31,7 @@ MANIFEST, CURVES, PARTICIPATION = (
 )  # fmt: skip
 IDENTITY = ("participation", "algorithm", "lr", "local_steps", "seed")  # of a run
 AXES = ("round", "vectors_sent", "gradients", "seconds")  # all but the first summed up
+LOSS = "loss"  # of the measures below, the one that says nothing of the optimum
 _ABOUT = b"focusfl"  # where a file of runs keeps their rows
 
 Columns = Mapping[str, np.ndarray]
@@ -51,11 +52,8 @@ class Run:
 
     @property
     def errors(self) -> np.ndarray:
-        """What it is judged by: distances to x*, or gradients relative to the first."""
-        if "distance" in self.curves:
-            return self.curves["distance"]
-        norms = self.curves["grad_norm"]
-        return norms / (norms[0] or 1.0)
+        """What it is judged by: see `measured`."""
+        return measured(self.curves)[1]
 
     @property
     def title(self) -> str:
@@ -71,6 +69,19 @@ class Results:
     manifest: dict[str, Any]
     runs: list[Run]
     participants: dict[str, Participants]  # by scenario, for the first seed
+
+
+def measured(curves: Columns) -> tuple[str, np.ndarray]:
+    """What runs are judged by, and its name: the first that is known of three.
+
+    The distance to x*, the gradient's norm relative to the first, and the loss.
+    """
+    if "distance" in curves:
+        return "relative error", curves["distance"]
+    if "grad_norm" in curves:
+        norms = curves["grad_norm"]
+        return "relative gradient", norms / (norms[0] or 1.0)
+    return LOSS, curves["loss"]
 
 
 def write_runs(path: Path, runs: list[Run]) -> None:

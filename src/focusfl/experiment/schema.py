@@ -69,6 +69,9 @@ class Settings(Strict):
     client_state: ClientState = said("auto", "where clients' memory is")
     devices: Count | None = said(None, "how many to spread clients over")
     models: Models = said("last", "which models are saved: the last, or of all rounds")
+    checkpoint_every: Positive | None = said(
+        None, "seconds between checkpoints, which runs that were killed go on from"
+    )
     stop: Stop = Field(default_factory=Stop)
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)

@@ -1,5 +1,6 @@
 """The sections of a study that name a kind: its problem, algorithms, participation."""
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -151,6 +152,13 @@ def made_of(
         return made_by(**given)
     except (ValueError, TypeError) as error:
         raise Wrong(path, f"{_name(path)}: {error}") from None
+    except Exception as error:
+        if made_by.__module__.startswith("focusfl."):
+            raise
+        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"({Path(at.filename).name}, line {at.lineno})"
+        raise Wrong(path, f"{_name(path)}: {words} {where}") from error
 
 
 def grid(path: Path_, value: Any) -> tuple:

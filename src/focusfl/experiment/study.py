@@ -1,12 +1,10 @@
 """Run a study: runs that can share a compiled program, side by side."""
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,6 +12,7 @@ import numpy as np
 from focusfl.engines.rest import at_rest_elsewhere, tracker_norm
 from focusfl.engines.result import COSTS, Result
 from focusfl.engines.spec import Progress, StepSize, choose_lr
+from focusfl.experiment.clock import Clock, compiling
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap
@@ -137,8 +136,13 @@ def run(study: Study, watch: Watch | None = None) -> Iterator[Run]:
         yield from runs
 
 
-def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list[Run]:
-    """Run a group, side by side if that fits: seed by seed, each at every step size."""
+def run_group(
+    study: Study, group: RunGroup, watch: Watch | None = None, kept: Path | None = None
+) -> list[Run]:
+    """Run a group, side by side if that fits: seed by seed, each at every step size.
+
+    If the study keeps checkpoints, they are in the folder `kept`.
+    """
     spec = study.algorithms[group.algorithm]
     problem = problem_of(study, group.algorithm)
     law = study.participation[group.participation].participation
@@ -147,12 +151,12 @@ def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list
         for lr in group.lrs
     ]
     tell = watch(group.participation, group.title) if watch else None
-    compiled, start = _compiling(), time.perf_counter()
-    results = _sweep(study, group._replace(lrs=tuple(lr for lr, _ in chosen)), tell)
+    kept = kept if study.checkpoint_every else None
+    compiled, clock = compiling(), Clock(kept)
+    same = group._replace(lrs=tuple(lr for lr, _ in chosen))
+    results = _sweep(study, same, clock.heard(tell), kept)
     share = len(results)
-    seconds = Seconds(
-        (time.perf_counter() - start) / share, (_compiling() - compiled) / share
-    )
+    seconds = Seconds(clock.seconds() / share, (compiling() - compiled) / share)
     known = [
         predict(
             spec.algorithm, problem, law, lr=lr, local_steps=group.local_steps,
@@ -172,7 +176,9 @@ def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list
     return runs
 
 
-def _sweep(study: Study, group: RunGroup, tell: Progress | None) -> list[Result]:
+def _sweep(
+    study: Study, group: RunGroup, tell: Progress | None, kept: Path | None
+) -> list[Result]:
     """Run a group side by side; where that does not fit, one part after the other."""
     from focusfl.engines.simulator.api import sweep
     from focusfl.engines.simulator.memory import DoesNotFit
@@ -194,6 +200,8 @@ def _sweep(study: Study, group: RunGroup, tell: Progress | None) -> list[Result]
             stop=study.stop,
             client_state=study.client_state,
             devices=study.devices,
+            checkpoint=kept,
+            checkpoint_every=study.checkpoint_every or 0,
         )
     except DoesNotFit:
         parts = [group._replace(seeds=(seed,)) for seed in group.seeds]
@@ -201,7 +209,11 @@ def _sweep(study: Study, group: RunGroup, tell: Progress | None) -> list[Result]
             parts = [group._replace(lrs=(lr,)) for lr in group.lrs]
         if len(parts) == 1:
             raise
-        return [run for part in parts for run in _sweep(study, part, tell)]
+        return [
+            run
+            for turn, part in enumerate(parts)
+            for run in _sweep(study, part, tell, kept and kept / str(turn))
+        ]
 
 
 def _summary(
@@ -243,23 +255,3 @@ def side_by_side(
             yield each.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-_HERE = threading.local()
-
-
-def _compiling() -> float:
-    """The seconds that this thread has spent on tracing and compiling."""
-    _listen()
-    return getattr(_HERE, "seconds", 0.0)
-
-
-@cache
-def _listen() -> None:
-    import jax
-
-    def heard(event: str, duration_secs: float, **_: Any) -> None:
-        if event.startswith("/jax/core/compile/"):
-            _HERE.seconds = getattr(_HERE, "seconds", 0.0) + duration_secs
-
-    jax.monitoring.register_event_duration_secs_listener(heard)

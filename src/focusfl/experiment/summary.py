@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 from focusfl import tree
 from focusfl.algorithms import focus
 from focusfl.engines.result import Result
-from focusfl.experiment.verdict import NOTHING, Expected, Word, judge
+from focusfl.experiment.results import LOSS, measured
+from focusfl.experiment.verdict import NOTHING, Expected, Word, judge, judge_loss
 
 TARGET = 1e-8
 AT_ONCE = 1 << 24  # numbers of clients' memory that are looked at together
@@ -20,36 +21,43 @@ class Summary(NamedTuple):
     """One run in one line."""
 
     error: float  # relative distance to the optimum, or norm of the gradient to the
-    # first where the optimum is not known; median of the last tenth
+    # first, or the loss: the first of these that is known; median of the last tenth
     rounds_to_target: int | None  # first round with an error of at most TARGET
     rate: float | None  # fitted factor per round on the way down
     verdict: Word
     reason: str  # for the verdict
     diverged_at: int | None
 
+    def merit(self, rounds: int) -> float:
+        """Less is better: the fewest rounds to the target, else the smallest error."""
+        if self.diverged_at is not None:
+            return np.inf
+        if self.rounds_to_target is not None and self.error < TARGET:
+            return self.rounds_to_target / rounds - 1  # always before those that fail
+        return self.error
+
 
 def errors(result: Result) -> tuple[str, Curve]:
-    """What a run is judged by, and its name: the distance to x*, where x* is known.
+    """What a run is judged by, and its name: see `measured`.
 
     One entry for each of `result.evaluated`.
     """
-    if "distance" in result.metrics:
-        return "relative error", result.metrics["distance"][result.evaluated]
-    norm = result.metrics["grad_norm"][result.evaluated]
-    return "relative gradient", norm / (norm[0] or 1.0)
+    at = result.evaluated
+    return measured({name: values[at] for name, values in result.metrics.items()})
 
 
 def summarise(
     result: Result, expected: Expected = NOTHING, target: float | None = None
 ) -> Summary:
     """Put one run in one line; `target` is an error at which it was told to stop."""
-    rounds, (_, curve) = result.evaluated, errors(result)
+    rounds, (measure, curve) = result.evaluated, errors(result)
     error = float(np.median(curve[-max(1, len(curve) // 10) :]))
+    ended = {"diverged_at": result.diverged_at, "visits": _visits(result)}
+    if measure == LOSS:
+        word, reason = judge_loss(rounds, curve, **ended)
+        return Summary(error, None, None, word, reason, result.diverged_at)
     reached = np.flatnonzero(curve <= TARGET)
-    word, reason = judge(
-        rounds, curve, diverged_at=result.diverged_at, visits=_visits(result),
-        expected=expected, target=target,
-    )  # fmt: skip
+    word, reason = judge(rounds, curve, **ended, expected=expected, target=target)
     return Summary(
         error=error,
         rounds_to_target=int(rounds[reached[0]]) if len(reached) else None,

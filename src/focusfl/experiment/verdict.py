@@ -78,10 +78,8 @@ def judge(
     `visits` counts all participations of the run, where known; `target` is an error at
     which the run was told to stop.
     """
-    if diverged_at is not None:
-        return Verdict("diverged", f"broke in round {diverged_at}; lower lr")
-    if visits == 0:
-        return Verdict("absent", f"nobody took part in any of {rounds[-1]} rounds")
+    if told := _no_curve(rounds, diverged_at, visits):
+        return told
     tenth = max(1, len(errors) // 10)
     error = float(np.median(errors[-tenth:]))
     if error <= EXACT:
@@ -89,13 +87,58 @@ def judge(
     if target is not None and errors[-1] <= target:
         return Verdict("falling", f"stopped at its target of {target:.0e}")
     if len(errors) < FEWEST:
-        return Verdict(
-            "unclear", f"{len(errors)} evaluations are too few; {FEWEST} would do"
-        )
+        return _too_few(errors)
     trend = _trend(rounds, errors)
     if trend.falls:
         return _still_falling(trend, float(errors[0]), rounds, expected)
     return _flat(trend, float(errors[0]), expected)
+
+
+def judge_loss(
+    rounds: Int[np.ndarray, " points"],
+    losses: Float[np.ndarray, " points"],
+    *,
+    diverged_at: int | None = None,
+    visits: int | None = None,
+) -> Verdict:
+    """Give the verdict on a run of which the loss alone is known: does it still fall?
+
+    How low it can get nobody knows, so it is neither exact nor biased.
+    """
+    if told := _no_curve(rounds, diverged_at, visits):
+        return told
+    if len(losses) < FEWEST:
+        return _too_few(losses)
+    # Any sign, any size: a trend of logarithms is one of the values themselves.
+    span = float(np.ptp(losses)) or 1.0
+    trend = _trend(rounds, np.exp((losses - losses[0]) / span))
+    level = losses[0] + span * np.log(trend.level)
+    lost = -trend.slope * (rounds[-1] - rounds[0])  # of the span, in another such run
+    if trend.falls and lost >= SETTLED:
+        return Verdict(
+            "falling", f"the loss still falls: {losses[0]:.3g} to {level:.3g}"
+        )
+    return Verdict(
+        "unclear",
+        f"the loss no longer falls at {level:.3g}, and how low it can get is not known",
+    )
+
+
+def _no_curve(
+    rounds: np.ndarray, diverged_at: int | None, visits: int | None
+) -> Verdict | None:
+    """The verdict where there is no curve to look at."""
+    if diverged_at is not None:
+        return Verdict("diverged", f"broke in round {diverged_at}; lower lr")
+    if visits == 0:
+        return Verdict("absent", f"nobody took part in any of {rounds[-1]} rounds")
+    return None
+
+
+def _too_few(curve: np.ndarray) -> Verdict:
+    return Verdict(
+        "unclear", f"{len(curve)} evaluations are too few; {FEWEST} would do"
+    )
 
 
 def _still_falling(

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import Empty
@@ -23,15 +23,22 @@ Done = Iterator[tuple[RunGroup, list[Run]]]
 
 
 def run_all(
-    study: Study, todo: list[RunGroup], watch: Watch | None, workers: int
+    study: Study,
+    todo: list[RunGroup],
+    watch: Watch | None,
+    workers: int,
+    unfinished: Callable[[RunGroup], Path],
 ) -> Done:
-    """Run groups, in so many processes, or in threads of this one if 0."""
+    """Run groups, in so many processes, or in threads of this one if 0.
+
+    `unfinished` says in which folder a group keeps its checkpoints.
+    """
     if workers and todo:
-        yield from _in_processes(study, todo, watch, workers)
+        yield from _in_processes(study, todo, watch, workers, unfinished)
         return
 
     def one(group: RunGroup) -> list[Run]:
-        return run_group(study, group, watch)
+        return run_group(study, group, watch, unfinished(group))
 
     # As they end, not in order: an interrupt must not lose what waits for its turn.
     pool = ThreadPoolExecutor(threads(study))
@@ -44,7 +51,11 @@ def run_all(
 
 
 def _in_processes(
-    study: Study, todo: list[RunGroup], watch: Watch | None, workers: int
+    study: Study,
+    todo: list[RunGroup],
+    watch: Watch | None,
+    workers: int,
+    unfinished: Callable[[RunGroup], Path],
 ) -> Done:
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
@@ -53,7 +64,9 @@ def _in_processes(
         pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, about)
         tell = _Teller(watch)
         try:
-            waiting = {pool.submit(_one, group): group for group in todo}
+            waiting = {
+                pool.submit(_one, group, unfinished(group)): group for group in todo
+            }
             while waiting:
                 time.sleep(TICK)
                 tell(said)
@@ -102,7 +115,7 @@ def _follow() -> None:
     os._exit(1)
 
 
-def _one(group: RunGroup) -> list[Run]:
+def _one(group: RunGroup, kept: Path) -> list[Run]:
     def watch(*_: str) -> Progress:
         _WORKER["said"].put((group, 0, {}))  # it has begun, and will compile first
 
@@ -111,4 +124,4 @@ def _one(group: RunGroup) -> list[Run]:
 
         return tell
 
-    return run_group(_WORKER["study"], group, watch)
+    return run_group(_WORKER["study"], group, watch, kept)

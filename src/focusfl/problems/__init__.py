@@ -15,6 +15,7 @@ from focusfl.problems.quadratic import LeastSquares, Quadratic
 from focusfl.problems.robust import Robust, robust
 from focusfl.problems.synthetic import random_quadratic, ridge
 from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
+from focusfl.problems.vision import cifar10
 from focusfl.problems.wavy import Wavy, wavy
 
 __getattr__ = renamed_names(__name__, {"Learned": LossProblem})
@@ -31,6 +32,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "random_quadratic": random_quadratic,
     "wavy": wavy,
     "robust": robust,
+    "cifar10": cifar10,
 }
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "TorchProblem",
     "Wavy",
     "accuracy",
+    "cifar10",
     "cross_entropy",
     "from_equinox",
     "from_flax",

@@ -68,7 +68,7 @@ def mlp(
     )
     check_labels(client_data, eval_data, classes)
     wide = int(np.prod(np.shape(eval_data["x"])[1:]))
-    params = _dense([wide, *hidden, classes], seed)
+    params = dense_params([wide, *hidden, classes], seed)
     return from_loss(
         _loss, params, client_data, eval_data=eval_data, metrics_fn=_metrics, **options
     )
@@ -122,7 +122,7 @@ def accuracy(scores: Any, labels: Any) -> Any:
     return (scores.argmax(1) == labels).mean()
 
 
-def _dense(widths: list[int], seed: int) -> Tree:
+def dense_params(widths: list[int], seed: int) -> Tree:
     """Draw weights uniform in +-1 / sqrt(fan in); a single layer starts from zero."""
     rng, layers = keys.rng(seed, "mlp"), {}
     for i, shape in enumerate(zip(widths, widths[1:], strict=False)):
@@ -134,7 +134,8 @@ def _dense(widths: list[int], seed: int) -> Tree:
     return layers
 
 
-def _scores(params: Tree, x: Any) -> Any:
+def dense(params: Tree, x: Any) -> Any:
+    """Score samples by dense layers, with relu between them."""
     import jax
 
     first, *rest = (params[f"layer{i}"] for i in range(len(params)))
@@ -146,9 +147,9 @@ def _scores(params: Tree, x: Any) -> Any:
 
 
 def _loss(params: Tree, samples: Tree) -> Any:
-    return cross_entropy(_scores(params, samples["x"]), samples["y"])
+    return cross_entropy(dense(params, samples["x"]), samples["y"])
 
 
 def _metrics(params: Tree, eval_data: Tree) -> dict[str, Any]:
-    scores, y = _scores(params, eval_data["x"]), eval_data["y"]
+    scores, y = dense(params, eval_data["x"]), eval_data["y"]
     return {"accuracy": accuracy(scores, y), "loss": cross_entropy(scores, y).mean()}

@@ -120,7 +120,21 @@ def cifar10(
     seed: int = 66,
     data_dir: str | None = None,
 ) -> LossProblem:
-    """Deal CIFAR-10 out by a balanced Dirichlet law, as in the paper."""
+    """CIFAR-10 by a small CNN: classes dealt out unevenly, as in the paper.
+
+    Args:
+        num_clients: N; all have equally many images.
+        alpha: of the balanced Dirichlet law; smaller is more uneven.
+        batch_size: images of a gradient.
+        augment: shift and mirror the images of every batch at random.
+        stream: how a client walks its data: epochs, fixed_order or with_replacement.
+        compute_dtype: that the model is computed in, such as bfloat16.
+        seed: of who has which images, and of the weights to start from.
+        data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+
+    Raises:
+        ValueError: If the data are not there, or a number or word is not known.
+    """
     check_options(batch_size, stream, "float32", compute_dtype)
     check_flag("augment", augment)
     images = data.cifar10(data_dir)

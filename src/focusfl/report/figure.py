@@ -20,6 +20,7 @@ FLOOR, CEILING = 1e-17, 1e4
 LABELS = {
     "relative error": "‖x − x*‖ / ‖x*‖",
     "relative gradient": "‖∇F(x)‖ / ‖∇F(x₀)‖",
+    "loss": "loss",
 }
 
 

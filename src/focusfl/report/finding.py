@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from focusfl.experiment.results import LOSS
 from focusfl.report.groups import Group, bests, by_scenario
 from focusfl.report.numbers import GOAL, NUMBERS, short
 
@@ -34,7 +35,7 @@ def _sentence(groups: list[Group]) -> str:
         what = "error"
     near = [o for o in others if not o.diverged and np.isfinite(o.mid(what))][:1]
     told = _compared(first, near[0], what) if near else _alone(first, what)
-    if what == "error":
+    if what == "error" and first.row["measure"] != LOSS:
         told = f"nobody reaches a {first.row['measure']} of {GOAL}; {told}"
     behind = [
         o for o in others if o.diverged or not np.isfinite(o.mid(what))
@@ -47,7 +48,8 @@ def _alone(one: Group, what: str) -> str:
     if what == "rounds_to_target":
         goal = f"a {one.row['measure']} of {GOAL}"
         return f"{one.name} reaches {goal} in {number} rounds ({_step(one)})"
-    return f"{one.name} ends at {_number(one, what)}"
+    loss = "a loss of " * (one.row["measure"] == LOSS and what == "error")
+    return f"{one.name} ends at {loss}{_number(one, what)}"
 
 
 def _compared(first: Group, second: Group, what: str) -> str:
@@ -59,6 +61,9 @@ def _compared(first: Group, second: Group, what: str) -> str:
         "error": ("closest", "as close", ""),
         "accuracy": ("most accurate", "as accurate", ""),
     }[what]
+    loss = what == "error" and first.row["measure"] == LOSS
+    if loss:
+        word, same = "lowest in loss", "as low in loss"
     ends = [_number(one, what) for one in (first, second)]
     if not _apart(first, second, what):
         return f"{' and '.join(names)} are about {same}{reached}: {' and '.join(ends)}"
@@ -66,6 +71,8 @@ def _compared(first: Group, second: Group, what: str) -> str:
     ahead = f"{_ratio(b, a)} times {same} as"
     if what == "accuracy":
         ahead = f"{100 * (a - b):.1f} points above"
+    if loss:  # which may have any sign
+        ahead = f"{short(b - a)} below"
     return f"{names[0]} is {word}{reached}: {ends[0]}, {ahead} {names[1]}: {ends[1]}"
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.experiment.results import Run
+from focusfl.experiment.results import LOSS, Run
 from focusfl.experiment.summary import TARGET
 
 HUGE = 1e300  # stands for infinity where numbers are interpolated
@@ -71,8 +71,8 @@ def _accuracy(run: Run) -> float:
 def _to_target(axis: str) -> Callable[[Run], float]:
     def number(run: Run) -> float:
         at = run.row["rounds_to_target"]
-        if at is None:
-            return np.inf
+        if at is None:  # of a loss there is no target
+            return np.nan if run.row["measure"] == LOSS else np.inf
         return float(np.interp(at, run.curves["round"], run.curves[axis]))
 
     return number

@@ -1,0 +1,186 @@
+"""Table and pictures of the CIFAR-10 study, from the folders that its runs are in.
+
+    python experiments/cifar10/draw.py runs/reproduce-cifar10 ...
+
+puts the curves of all of them into results.json, and makes table.md, accuracy.png and
+clients.png of it; without a folder, of the results.json that is there.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from focusfl import problems
+from focusfl.experiment import results
+from focusfl.files import write
+from focusfl.report.figure import blank, render
+from focusfl.report.names import COLOURS, label, looks
+from focusfl.report.table import markdown
+
+HERE = Path(__file__).parent
+PAPER, LAST = 2e-3, 10  # the paper's step; evaluations that `final` is the mean of
+AT = (1000, 2000, 4000, 6000, 8000, 10_000)  # rounds
+# Test accuracy in the public logs of the paper at these rounds. Their baselines train
+# through shared storage and are not the algorithms they are named after.
+PUBLISHED = {
+    "focus": (0.488, 0.609, 0.713, 0.747, 0.780, 0.778),
+    "fedau": (0.424, 0.529, 0.642, 0.680, 0.737, 0.751),
+    "scaffold": (0.253, 0.303, 0.404, 0.437, 0.473, 0.485),
+}
+# In the end: the mean of the last ten evaluations, as `final` is; in brackets the last
+# one alone, where the mean is not known.
+PUBLISHED_FINAL = {"focus": ".788", "fedau": ".747", "scaffold": "(.485)"}
+CLASSES = "airplane automobile bird cat deer dog frog horse ship truck".split()
+
+Curve = dict[str, Any]
+Row = tuple[str, str, float]  # participation, algorithm, step size
+
+
+def gathered(folders: list[Path]) -> dict[str, Any]:
+    """The curves of several folders of the study, and what they were run on."""
+    found = [results.read(folder) for folder in folders]
+    return {
+        "environment": found[0].manifest["environment"],
+        "curves": [
+            {
+                "run": {name: run.row[name] for name in (*results.IDENTITY, "rounds")},
+                "at": run.curves["round"].tolist(),
+                "accuracy": [round(float(a), 4) for a in run.curves["accuracy"]],
+                "loss": [float(f"{a:.4g}") for a in run.curves["loss"]],
+                "diverged_at": run.row["diverged_at"],
+                "tracking_gap": run.row["tracking_gap"],
+            }
+            for one in found
+            for run in one.runs
+        ],
+    }
+
+
+def rows(curves: list[Curve]) -> dict[Row, list[Curve]]:
+    """The runs of all seeds, the paper's step first; not those that were to tune it."""
+    longest = max(curve["run"]["rounds"] for curve in curves)
+    by_row: dict[Row, list[Curve]] = {}
+    for curve in curves:
+        run = curve["run"]
+        same = run["rounds"] == longest and not run.get("compute_dtype")
+        if same and run.get("step") != "tuning":
+            key = run["participation"], run["algorithm"], run["lr"]
+            seeds = by_row.setdefault(key, [])
+            if run["seed"] not in [one["run"]["seed"] for one in seeds]:
+                seeds.append(curve)
+    order = sorted(by_row, key=lambda key: (key[0], key[2] != PAPER))
+    return {key: by_row[key] for key in order}
+
+
+def final(curve: Curve) -> float:
+    """The mean of the last accuracies; of a diverged run, nothing."""
+    if curve["diverged_at"] is not None:
+        return 0.0
+    return float(np.mean(curve["accuracy"][1:][-LAST:]))
+
+
+def table(curves: list[Curve]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headers, and a line for each row: means over seeds, and the range of `final`."""
+    lines = []
+    for (scenario, name, lr), runs in rows(curves).items():
+        ends = [final(curve) for curve in runs]
+        ranged = f" ({_digits(min(ends))}–{_digits(max(ends))})" * (len(runs) > 1)
+        known = PUBLISHED_FINAL.get(name, "") * (
+            scenario == "bernoulli" and lr == PAPER
+        )
+        at = [dict(zip(one["at"], one["accuracy"], strict=True)) for one in runs]
+        means = [_mean([own.get(round) for own in at]) for round in AT]
+        lines.append(
+            (scenario, name, f"{lr:g}", *means, _digits(np.mean(ends)) + ranged, known)
+        )
+    heads = ("participation", "algorithm", "step", *(f"{n:,}" for n in AT))
+    return (*heads, "final", "published"), lines
+
+
+def _mean(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return _digits(np.mean(known)) if len(known) == len(values) else ""
+
+
+def _digits(share: float | np.floating) -> str:
+    return f"{share:.3f}".removeprefix("0")
+
+
+def accuracy_figure(curves: list[Curve]) -> Any:
+    """Accuracy by rounds: at the paper's step, and each at its own; means over seeds.
+
+    The lines of the public logs are dashed.
+    """
+    shown = {key: runs for key, runs in rows(curves).items() if key[0] == "bernoulli"}
+    look = looks(dict.fromkeys(name for _, name, _ in shown))
+    # FOCUS stands in both panels: the paper's step is its own.
+    own = {key: runs for key, runs in shown.items() if key[2] != PAPER}
+    own |= {key: runs for key, runs in shown.items() if key[1] == "focus"}
+    paper = {key: runs for key, runs in shown.items() if key[2] == PAPER}
+    panels = {"the paper's step": paper, "each at its own step": own}
+    figure = blank(figsize=(9.6, 3.8), layout="constrained")
+    grid = figure.subplots(1, len(panels), sharey=True)
+    for panel, (title, there) in zip(grid, panels.items(), strict=True):
+        for (_, name, lr), runs in there.items():
+            rounds = min((one["at"] for one in runs), key=len)
+            values = np.array([one["accuracy"][: len(rounds)] for one in runs])
+            called = label(name) + f", {lr:g}" * (there is own)
+            panel.plot(rounds, values.mean(0), label=called, **look[name])
+            panel.fill_between(
+                rounds, values.min(0), values.max(0), color=look[name]["color"],
+                alpha=0.2, lw=0,
+            )  # fmt: skip
+            if there is paper and name in PUBLISHED:
+                style = look[name] | {"linestyle": "--", "linewidth": 1.0}
+                panel.plot(AT, PUBLISHED[name], marker="o", markersize=3, **style)
+        panel.set_title(f"bernoulli, {title}", fontsize=11)
+        panel.set_xlabel("rounds")
+        panel.grid(alpha=0.25, linewidth=0.6)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(frameon=False, fontsize=9, loc="lower right")
+    grid[0].set_ylabel("test accuracy")
+    return figure
+
+
+def clients_figure(counts: np.ndarray) -> Any:
+    """How many samples every client has of each class, as areas."""
+    clients, classes = counts.shape
+    figure = blank(figsize=(1.6 + 0.27 * clients, 0.9 + 0.3 * classes))
+    panel = figure.subplots()
+    client, kind = np.nonzero(counts)
+    area = 190 * counts[client, kind] / counts.max()
+    panel.scatter(client, kind, area, color=COLOURS[0], alpha=0.75, linewidths=0)
+    panel.set_yticks(range(classes), CLASSES[:classes])
+    panel.set_xticks(range(0, clients, max(1, clients // 16)))
+    panel.set(xlabel="client", xlim=(-0.8, clients - 0.2), ylim=(classes - 0.4, -0.6))
+    panel.grid(alpha=0.2, linewidth=0.6)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    return figure
+
+
+def dealt() -> np.ndarray:
+    """How many images of each class every client of the study has."""
+    own = problems.cifar10(seed=66).samples["y"]
+    return np.stack([np.bincount(y, minlength=len(CLASSES)) for y in own])
+
+
+def main() -> None:
+    """Gather, write, draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", type=Path, nargs="*")
+    folders = parser.parse_args().folders
+    if folders:
+        write(HERE / "results.json", json.dumps(gathered(folders), indent=1))
+    curves = json.loads((HERE / "results.json").read_text())["curves"]
+    write(HERE / "table.md", markdown(*table(curves)))
+    write(HERE / "accuracy.png", render(accuracy_figure(curves), "png"))
+    write(HERE / "clients.png", render(clients_figure(dealt()), "png"))
+
+
+if __name__ == "__main__":
+    main()
