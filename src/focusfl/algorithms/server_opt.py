@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from focusfl import tree
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.proxskip import ProxSkip
-from focusfl.algorithms.wrapped import Wrapped, check_inner, innermost
+from focusfl.algorithms.wrapped import Wrapped, apart, check_inner, innermost, whole
 from focusfl.checks import (
     check_flag,
     check_not_negative,
@@ -110,19 +110,19 @@ class ServerOpt(Wrapped):
             if self.optimizer == "momentum"
             else tree.map(lambda a: 0 * a + begin, params)
         )
-        return Server(params, _apart(server), tree.zeros(params), v, 0), client
+        return Server(params, apart(server), tree.zeros(params), v, 0), client
 
     def broadcast(self, server):
-        return self.inner.broadcast(_whole(server))
+        return self.inner.broadcast(whole(server))
 
     def update(self, server, total, rd):
-        inner = self.inner.update(_whole(server), total, rd)
+        inner = self.inner.update(whole(server), total, rd)
         move = tree.sub(inner.x, server.x)
         begun = rd.index >= 0  # nothing moves in the warm-up, which is no step
         count = server.count + begun
         m, v, step = self._step(server, move, begun, count)
         x = tree.axpy(self.server_lr, step, server.x)
-        return Server(x, _apart(inner), m, v, count)
+        return Server(x, apart(inner), m, v, count)
 
     def _step(self, server, move, begun, count):
         """The new m and v, and which way x goes."""
@@ -149,13 +149,3 @@ class ServerOpt(Wrapped):
             lambda m, v: (m / first) / ((v / second) ** 0.5 + self.tau), m, v
         )
         return m, v, step
-
-
-def _whole(server: Server) -> Any:
-    """The inner algorithm's server, with the model."""
-    return server.inner._replace(x=server.x)
-
-
-def _apart(inner: Any) -> Any:
-    """The same without: it is kept once."""
-    return inner._replace(x={})
