@@ -26,7 +26,7 @@ from focusfl.algorithms import (
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
-    from focusfl import data, mixing, participation, problems, theory
+    from focusfl import data, mixing, participation, problems, schedules, theory
     from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
@@ -70,6 +70,7 @@ __all__ = [
     "mixing",
     "participation",
     "problems",
+    "schedules",
     "simulate",
     "sweep",
     "theory",
@@ -77,7 +78,7 @@ __all__ = [
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
-_ROOMS = ("data", "mixing", "participation", "problems", "theory")
+_ROOMS = ("data", "mixing", "participation", "problems", "schedules", "theory")
 _NAMES = {
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",

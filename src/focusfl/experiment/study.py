@@ -87,6 +87,7 @@ def make_run(
         "algorithm": name.algorithm,
         "lr": result.lr,
         "why_lr": result.why_lr,
+        "schedule": result.schedule,
         "local_steps": name.local_steps,
         "seed": name.seed,
         "rounds": rounds,
@@ -154,7 +155,8 @@ def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list
         (time.perf_counter() - start) / share, (_compiling() - compiled) / share
     )
     known = [
-        predict(
+        Prediction() if study.schedule_of(group.algorithm)  # theory is of one step
+        else predict(
             spec.algorithm, problem, law, lr=lr, local_steps=group.local_steps,
             noise=spec.noise,
         )
@@ -164,7 +166,7 @@ def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list
     runs = []
     for (seed, k), whole in zip(each, results, strict=True):
         name = RunName(group.participation, group.algorithm, group.local_steps, seed)
-        result = replace(whole, why_lr=chosen[k][1])
+        result = replace(whole, lr=chosen[k][0], why_lr=chosen[k][1])
         summary = _summary(study, result, known[k], problem)
         runs.append(
             make_run(name, result, summary, known[k], problem.num_clients, seconds)
@@ -182,7 +184,7 @@ def _sweep(study: Study, group: RunGroup, tell: Progress | None) -> list[Result]
             study.algorithms[group.algorithm].algorithm,
             problem_of(study, group.algorithm),
             study.participation[group.participation].participation,
-            lrs=[float(lr) for lr in group.lrs],
+            lrs=[study.lr_of(group.algorithm, float(lr)) for lr in group.lrs],
             rounds=study.rounds,
             local_steps=group.local_steps,
             seed=group.seeds,
