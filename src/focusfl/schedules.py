@@ -1,8 +1,10 @@
 """Step sizes that change from round to round: values that are called with a round.
 
 `lr` of an engine may be any function of the round, one of optax's schedules too. Those
-here need no jax, equal optax's of the same names, and have a `repr` that makes them
-again.
+here need no jax, are optax's where it has them, and have a `repr` that makes them anew.
+
+An exact algorithm stays exact under falling steps, if the run has converged before they
+are too small to matter; a bias that follows who takes part stays. See docs/tuning.md.
 """
 
 from dataclasses import dataclass
