@@ -16,10 +16,13 @@ from focusfl.problems import Objective, Problem
 VECTORS = Path(__file__).parent / "vectors"
 
 
+# A ServerOpt or ClientOpt under a name: nothing that those are not tried with.
+NAMED = ff.FedAdagrad, ff.FedAdam, ff.FedAvgM, ff.FedYogi, ff.FedProx
+
+
 def unnamed(alg: Algorithm) -> Algorithm:
     """The ServerOpt that FedAdam and the like stand for; any other as it is."""
-    named = isinstance(alg, ff.FedAdagrad | ff.FedAdam | ff.FedAvgM | ff.FedYogi)
-    return alg.original if named else alg
+    return alg.original if isinstance(alg, NAMED) else alg
 
 
 ALL = [

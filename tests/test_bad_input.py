@@ -332,7 +332,9 @@ STUDY = {
     "participation": {"full": {}},
     "algorithms": {"focus": {}},
 }
-TABLES_OF_A_STUDY = each("table", "stop", "problem", "participation", "algorithms")
+TABLES_OF_A_STUDY = each(
+    "table", "stop", "schedule", "problem", "participation", "algorithms"
+)
 SETTINGS = {
     "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",
     "seed": "seed", "seeds": "count", "every": "count", "devices": "count",
