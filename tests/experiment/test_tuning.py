@@ -1,5 +1,7 @@
 """What people tune, in studies: schedules, and algorithms around others."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import focusfl as ff
 from focusfl.deploy import study as deployed
 from focusfl.experiment import config, folder
 from focusfl.experiment.cache import ResultCache
+from focusfl.experiment.study import run as study_of_runs
 from focusfl.experiment.study import run_groups
 
 STUDY = """
@@ -132,3 +135,17 @@ def test_a_deployment_takes_the_same_steps(study, tmp_path):
     pytest.importorskip("flwr")
     job = again.job(tmp_path)
     assert job.lr == COSINE(1e-3, 60, warmup=5) and job.about["lr"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ("schedule={kind='exponential', every=2}", "stands at .* end of the schedule"),
+        ("schedule={kind='cosine'}", "with steps that become smaller: not a pace"),
+    ],
+)
+def test_a_run_that_its_schedule_ended_is_not_called_biased(study, change, words):
+    own = config.load(study, [change, "lr=1e-3"], ["focus"])
+    (run,) = study_of_runs(own)
+    assert run.row["verdict"] in ("unclear", "falling")
+    assert re.search(words, run.row["reason"])

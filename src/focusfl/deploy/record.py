@@ -19,7 +19,7 @@ from focusfl.deploy import SCENARIO
 from focusfl.engines.flower import events as happened
 from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol.format import paths
-from focusfl.engines.step_sizes import in_words, tabled
+from focusfl.engines.step_sizes import in_words, slows, tabled
 from focusfl.files import write
 from focusfl.models import save_model
 from focusfl.tree import Tree
@@ -141,6 +141,7 @@ def _row(
     from focusfl.engines.result import Result
     from focusfl.experiment.study import RunName, Seconds, make_run
     from focusfl.experiment.summary import summarise
+    from focusfl.experiment.verdict import Expected
     from focusfl.theory.prediction import Prediction
 
     known = bool({"distance", "grad_norm"} & set(metrics))
@@ -156,7 +157,8 @@ def _row(
         SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
         job.about.get("seed", 0),
     )  # fmt: skip
-    summary, took = summarise(result), Seconds(seconds)
+    ahead = Expected(slowed=slows(job.lr, end["round"]))
+    summary, took = summarise(result, ahead), Seconds(seconds)
     row = make_run(name, result, summary, Prediction(), len(job.sites), took).row
     if not known:
         why = "neither the server nor the sites have found a distance or a gradient"

@@ -98,6 +98,14 @@ def used(lr: Any, rounds: int, diverged_at: int | None) -> float:
     return float(lr.steps[: max(1, rounds + (diverged_at is not None))].max())
 
 
+def slows(lr: Any, rounds: int) -> bool:
+    """Whether the steps of so many rounds end at less than half of the largest."""
+    if not callable(lr):
+        return False
+    steps = tabled(lr, max(1, rounds)).steps
+    return bool(steps[-1] < steps.max() / 2)
+
+
 def in_words(lr: Any) -> str | None:
     """A schedule as it can be written down; nothing of a number."""
     if isinstance(lr, Table):

@@ -14,6 +14,7 @@ import numpy as np
 from focusfl.engines.rest import at_rest_elsewhere, tracker_norm
 from focusfl.engines.result import COSTS, Result
 from focusfl.engines.spec import Progress, StepSize, choose_lr
+from focusfl.engines.step_sizes import slows
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap
@@ -162,12 +163,14 @@ def run_group(study: Study, group: RunGroup, watch: Watch | None = None) -> list
         )
         for lr, _ in chosen
     ]  # fmt: skip
+    slowed = [slows(study.lr_of(group.algorithm, lr), study.rounds) for lr, _ in chosen]
     each = [(seed, k) for seed in group.seeds for k in range(len(chosen))]
     runs = []
     for (seed, k), whole in zip(each, results, strict=True):
         name = RunName(group.participation, group.algorithm, group.local_steps, seed)
         result = replace(whole, lr=chosen[k][0], why_lr=chosen[k][1])
-        summary = _summary(study, result, known[k], problem)
+        ahead = expected(known[k], problem)._replace(slowed=slowed[k])
+        summary = _summary(study, result, ahead, problem)
         runs.append(
             make_run(name, result, summary, known[k], problem.num_clients, seconds)
         )
@@ -207,10 +210,10 @@ def _sweep(study: Study, group: RunGroup, tell: Progress | None) -> list[Result]
 
 
 def _summary(
-    study: Study, result: Result, known: Prediction, problem: Problem
+    study: Study, result: Result, ahead: Expected, problem: Problem
 ) -> Summary:
     """Sum a run up, and say it if its tracker rests while the gradient does not."""
-    found = summarise(result, expected(known, problem), study.stop.tolerance)
+    found = summarise(result, ahead, study.stop.tolerance)
     false = at_rest_elsewhere(result, problem.num_clients)
     if false and result.diverged_at is None:
         return found._replace(verdict="biased", reason=false)
