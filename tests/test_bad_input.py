@@ -38,6 +38,7 @@ BAD: dict[str, tuple] = {
     "maybe a count": (*ONE[1:], -1, 0, 1.5, INF),
     "whole": (*ONE, -1, 1.5, INF),
     "positive": (*ONE, -1, 0, INF, -INF),
+    "maybe positive": (*ONE[1:], -1, 0, INF),
     "not negative": (*ONE, -1, INF),
     "share": (*ONE, -0.1, 1.5, INF),
     "below one": (*ONE, -0.1, 1, INF),
@@ -317,6 +318,11 @@ MADE = {
     "server_opt": Made(
         ff.ServerOpt, {"optimizer": "adam"},
         {**ADAPTIVE, "inner": "function", "optimizer": "word"}),
+    "client_opt": Made(
+        ff.ClientOpt, {},
+        {"inner": "function", "clip_norm": "maybe positive",
+         **each("not negative", "weight_decay", "prox")}),
+    "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 
 STUDY = {
@@ -326,7 +332,9 @@ STUDY = {
     "participation": {"full": {}},
     "algorithms": {"focus": {}},
 }
-TABLES_OF_A_STUDY = each("table", "stop", "problem", "participation", "algorithms")
+TABLES_OF_A_STUDY = each(
+    "table", "stop", "schedule", "problem", "participation", "algorithms"
+)
 SETTINGS = {
     "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",
     "seed": "seed", "seeds": "count", "every": "count", "devices": "count",

@@ -186,3 +186,14 @@ def test_a_study_names_the_algorithm_inside():
 def test_a_study_that_names_it_wrongly_is_told_where(inner, words):
     with pytest.raises(ValueError, match=words):
         parsed(mine={"kind": "server_opt", "inner": inner})
+
+
+def test_around_proxskip_it_promises_nothing_for_it_is_biased():
+    """The corrections of its clients sum to 0 only if the model is their average."""
+    alg = ff.ServerOpt(ff.ProxSkip(), "momentum", 0.5, beta1=0.0)
+    assert alg.exact_below(3.0, 1) == 0 < ff.ProxSkip().exact_below(3.0, 1)
+    assert ff.ServerOpt(ff.Focus()).exact_below(4.0, 5) == 1 / 4
+    problem, full = quadratic(), ff.participation.Full()
+    run = ff.simulate(alg, problem, full, rounds=2000, lr=0.1, every=2000)
+    assert gap(run.x, problem.optimum) > 0.01
+    assert np.abs(run.clients.h.sum(0)).max() > 0.1

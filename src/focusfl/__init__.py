@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 from focusfl.algorithms import (
     ALGORITHMS,
     MIFA,
+    ClientOpt,
     FedAdagrad,
     FedAdam,
     FedAU,
     FedAvg,
     FedAvgM,
     FedAWE,
+    FedProx,
     FedVARP,
     FedYogi,
     Focus,
@@ -24,7 +26,7 @@ from focusfl.algorithms import (
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
-    from focusfl import data, mixing, participation, problems, theory
+    from focusfl import data, mixing, participation, problems, schedules, theory
     from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
@@ -37,6 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "ClientOpt",
     "DivergenceWarning",
     "Diverged",
     "FedAU",
@@ -45,6 +48,7 @@ __all__ = [
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedProx",
     "FedVARP",
     "FedYogi",
     "Focus",
@@ -66,6 +70,7 @@ __all__ = [
     "mixing",
     "participation",
     "problems",
+    "schedules",
     "simulate",
     "sweep",
     "theory",
@@ -73,7 +78,7 @@ __all__ = [
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
-_ROOMS = ("data", "mixing", "participation", "problems", "theory")
+_ROOMS = ("data", "mixing", "participation", "problems", "schedules", "theory")
 _NAMES = {
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",

@@ -13,6 +13,7 @@ AS_WRITTEN = {
     "fedau": "FedAU", "local_sgd": "LocalSGD", "fedavg": "FedAvg",
     "fedavgm": "FedAvgM", "fedadam": "FedAdam", "fedyogi": "FedYogi",
     "fedadagrad": "FedAdagrad", "server_opt": "ServerOpt",
+    "client_opt": "ClientOpt", "fedprox": "FedProx",
 }  # fmt: skip
 
 

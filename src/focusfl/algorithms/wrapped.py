@@ -49,6 +49,16 @@ class Wrapped(Algorithm[Any, Any, Any]):
         return self.original.settle(client, down, rd)
 
 
+def whole(server: Any) -> Any:
+    """The server of the algorithm inside, with the model."""
+    return server.inner._replace(x=server.x)
+
+
+def apart(inner: Any) -> Any:
+    """The same without the model: it is kept once."""
+    return inner._replace(x={})
+
+
 def innermost(algorithm: Algorithm) -> Algorithm:
     """The algorithm inside of all that is wrapped around it."""
     while isinstance(algorithm, Wrapped):

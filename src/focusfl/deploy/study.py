@@ -12,6 +12,7 @@ from focusfl.core import Algorithm
 from focusfl.deploy import SCENARIO
 from focusfl.engines.protocol import files
 from focusfl.engines.spec import choose_lr
+from focusfl.engines.step_sizes import in_words
 from focusfl.experiment import config
 from focusfl.experiment.toml import Source
 from focusfl.participation import Full
@@ -48,9 +49,14 @@ class Deployed(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.name} of {self.study.name} on {len(self.sites)} SuperNodes, "
-            f"{self.study.rounds} rounds, lr {self.lr:.3g}, {self.local_steps} local "
+            f"{self.study.rounds} rounds, {self._step}, {self.local_steps} local "
             f"steps, seed {self.seed}; whoever is online takes part"
         )
+
+    @property
+    def _step(self) -> str:
+        words = in_words(self.study.lr_of(self.name, self.lr))
+        return f"lr {self.lr:.3g}" if words is None else f"lr {words}"
 
     def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
@@ -58,13 +64,15 @@ class Deployed(NamedTuple):
 
         study, problem = self.study, self.problem
         return Job(
-            self.algorithm, problem.x0, self.sites, study.rounds, self.lr, folder,
+            self.algorithm, problem.x0, self.sites, study.rounds,
+            study.lr_of(self.name, self.lr), folder,
             job=study.name, local_steps=self.local_steps,
             on_empty=study.on_empty,
             evaluate=lambda x: problem.objective.evaluate(x, problem.eval_data),
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
                 "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,
+                "lr": self.lr,
             },
         )  # fmt: skip
 

@@ -21,15 +21,16 @@ from focusfl.engines.divergence import finish, limit_of, number, sane
 from focusfl.engines.rest import warn
 from focusfl.engines.result import Result, costs
 from focusfl.engines.spec import (
+    LearningRate,
     OnEmpty,
     Progress,
     Record,
     RunSpec,
-    StepSize,
     check_progress,
     check_throw,
     choose_lr,
 )
+from focusfl.engines.step_sizes import in_words, step_of, used
 from focusfl.engines.stop import Stop, spent_by
 from focusfl.participation import Participation, schedule
 from focusfl.problems import Problem
@@ -50,7 +51,7 @@ def loop(
     participation: Participation,
     *,
     rounds: int,
-    lr: StepSize,
+    lr: LearningRate,
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
@@ -100,10 +101,11 @@ def loop(
         | costs(algorithm, problem.num_clients, counts, local_steps),
         trajectory=_stack(kept.models) if record == "model" else None,
         diverged_at=kept.diverged_at,
-        lr=lr,
+        lr=used(spec.lrs[0], len(counts), kept.diverged_at),
         why_lr=why,
         server=tree.map(np.asarray, state.server),
         clients=_stack(state.clients) if kept.diverged_at is None else None,
+        schedule=in_words(spec.lrs[0]),
     )
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)
@@ -171,7 +173,7 @@ def states(
     """
     algorithm, problem = spec.algorithm, spec.problem
     num_clients, objective = problem.num_clients, problem.objective
-    lr, seed = float(spec.lrs[0]), spec.seeds[0]
+    lr, seed = spec.lrs[0], spec.seeds[0]
     key = batch_stream(objective, seed)
     grads = [
         grad_fn(objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data))
@@ -211,7 +213,9 @@ def states(
     for index, drawn in enumerate(rounds):
         with np.errstate(all="ignore"):
             ids = drawn.tolist()
-            rd = Round(index, lr, spec.local_steps, num_clients, len(ids))
+            rd = Round(
+                index, step_of(lr, index), spec.local_steps, num_clients, len(ids)
+            )
             state = play(state, ids, rd)
         yield state, len(ids)
 

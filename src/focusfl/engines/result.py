@@ -29,10 +29,11 @@ class Result(Generic[S, C]):
     metrics: dict[str, np.ndarray]  # distance, loss, grad_norm, ...; see `costs`
     trajectory: Tree | None  # (rounds + 1, ...) with record="model"
     diverged_at: int | None  # the round that broke it; everything else ends before it
-    lr: float
+    lr: float  # under a schedule, the largest that was used
     why_lr: str | None  # how it was chosen, where it was not given
     server: S
     clients: C | None  # every client's memory, stacked; None if the run diverged
+    schedule: str | None = None  # lr as a function of the round, in words
 
     @property
     def evaluated(self) -> np.ndarray:
@@ -47,13 +48,14 @@ class Result(Generic[S, C]):
         ends = {k: v[-1] for k, v in self.metrics.items() if k not in COSTS and len(v)}
         spent = {k: float(np.sum(v)) for k, v in self.metrics.items() if k in COSTS}
         how = "" if self.diverged_at is None else f", diverged in round {rounds}"
+        step = "lr=" if self.schedule is None else "lr of up to "
         sent, done = (
             spent.get("down", 0) + spent.get("up", 0),
             spent.get("gradients", 0),
         )
         return "\n".join(
             [
-                f"Result after {rounds:,} rounds at lr={self.lr:.4g}{how}",
+                f"Result after {rounds:,} rounds at {step}{self.lr:.4g}{how}",
                 "  " + ", ".join(f"{name} {value:.4g}" for name, value in ends.items()),
                 f"  {sent:,.0f} vectors sent, {done:,.0f} gradients",
             ]
@@ -109,6 +111,7 @@ class Result(Generic[S, C]):
             "metrics": {name: list(map(float, v)) for name, v in self.metrics.items()},
             "lr": self.lr,
             "why_lr": self.why_lr,
+            "schedule": self.schedule,
             "diverged_at": self.diverged_at,
         }
         return save_model(path, self.x, {KEPT: json.dumps(about)})

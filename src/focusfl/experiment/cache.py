@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl import __version__
+from focusfl.engines.step_sizes import tabled
 from focusfl.experiment import results
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
@@ -30,6 +31,7 @@ class ResultCache:
             for name, scenario in study.participation.items()
         }
         self._files: dict[str, Path] = {}  # by key of a run
+        self._tables: dict[tuple, str] = {}  # of schedules, by algorithm and step
         for file in [] if fresh else sorted(self.folder.glob("*.parquet")):
             self._files |= dict.fromkeys(
                 (r["key"] for r in results.read_rows(file)), file
@@ -45,8 +47,19 @@ class ResultCache:
             sorted(part.sha256 for part in study.parts.values()),
             study.every, study.on_empty, dataclasses.asdict(study.stop),
             study.models, *(scenario, name, group.local_steps, lr, seed),
+            self._steps(name, lr),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def _steps(self, name: str, lr: Any) -> str | None:
+        """A name for the steps of a schedule, by their values."""
+        schedule = self.study.schedule_of(name)
+        if not schedule:
+            return None
+        if (name, lr) not in self._tables:
+            steps = tabled(schedule.at(lr), self.study.rounds).steps
+            self._tables[name, lr] = fingerprint(steps)
+        return self._tables[name, lr]
 
     def left(self) -> list[RunGroup]:
         """What is still to run of the study."""

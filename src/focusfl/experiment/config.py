@@ -8,6 +8,7 @@ from pathlib import Path
 from focusfl.algorithms import Focus
 from focusfl.checks import shown, unknown
 from focusfl.engines.spec import ClientState, OnEmpty, StepSize
+from focusfl.engines.step_sizes import Schedule
 from focusfl.engines.stop import Stop
 from focusfl.experiment import toml
 from focusfl.experiment.kinds import Part
@@ -16,6 +17,7 @@ from focusfl.experiment.sections import (
     AlgorithmSpec,
     Grid,
     Scenario,
+    ScheduleSpec,
     Sections,
     grid,
     made_of,
@@ -42,6 +44,7 @@ class Study:
     devices: int | None
     models: Models
     checkpoint_every: float | None  # seconds; None: runs keep no checkpoints
+    schedule: ScheduleSpec | None
     stop: Stop
     problem: Problem
     participation: dict[str, Scenario]
@@ -58,8 +61,19 @@ class Study:
         """How many local steps an algorithm takes: its own number, or everybody's."""
         return self.algorithms[name].local_steps or self.local_steps
 
+    def schedule_of(self, name: str) -> ScheduleSpec | None:
+        """How an algorithm's steps follow the round: its own way, or everybody's."""
+        return self.algorithms[name].schedule or self.schedule
+
+    def lr_of(self, name: str, lr: float) -> float | Schedule:
+        """One of an algorithm's step sizes as an engine takes it."""
+        schedule = self.schedule_of(name)
+        return schedule.at(lr) if schedule else lr
+
     def one(self, scenario: str, name: str) -> tuple[StepSize, int, int]:
         """Step size, local steps and seed, where only one of each can be used."""
+        if self.schedule_of(name):
+            raise ValueError(f"this takes a constant lr; {name} has a schedule.")
         found = []
         for what, choices in (
             ("lr", self.step_sizes(scenario, name)),
@@ -157,6 +171,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         devices=said.devices,
         models=said.models,
         checkpoint_every=said.checkpoint_every,
+        schedule=sections.schedule(("schedule",), said.schedule, said.rounds),
         stop=made_of(("stop",), Stop, said.stop),
         problem=problem,
         participation={
@@ -164,7 +179,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
             for key, own in said.participation.items()
         },
         algorithms={
-            key: sections.algorithm(("algorithms", key), own)
+            key: sections.algorithm(("algorithms", key), own, said.rounds)
             for key, own in said.algorithms.items()
         },
         source=table,
@@ -186,11 +201,17 @@ def _named(name: str) -> str:
 
 
 def _check_auto(study: Study) -> None:
-    """Raise if a step size is to be chosen for an algorithm other than FOCUS."""
+    """Raise if a step size is to be chosen for other than FOCUS at constant steps."""
     for scenario, own in study.participation.items():
         for name, spec in study.algorithms.items():
             known = isinstance(spec.algorithm, Focus)
-            if known or "auto" not in study.step_sizes(scenario, name):
+            if "auto" not in study.step_sizes(scenario, name):
+                continue
+            if study.schedule_of(name):
+                at = ("algorithms", name) if spec.schedule else ()
+                words = "is one step for all rounds; with a schedule give a number."
+                raise Wrong((*at, "schedule"), f'lr = "auto" {words}')
+            if known:
                 continue
             above = (
                 (("algorithms", name), spec.lrs),

@@ -16,6 +16,7 @@ from focusfl.engines.spec import ClientState
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
+from focusfl.schedules import SCHEDULES
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Few = Annotated[int, Field(ge=1, le=100_000)]
@@ -72,6 +73,7 @@ class Settings(Strict):
     checkpoint_every: Positive | None = said(
         None, "seconds between checkpoints, which runs that were killed go on from"
     )
+    schedule: dict[str, Any] | None = said(None, "how steps follow the round")
     stop: Stop = Field(default_factory=Stop)
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)
@@ -177,6 +179,7 @@ def algorithm(kind: str, made_by: Callable) -> type[Strict]:
     own = {
         "lr": (StepSizes | None, None),
         "local_steps": (Counts | None, None),
+        "schedule": (dict[str, Any] | None, None),
         "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
         "as_published": (bool, False),
     }
@@ -186,6 +189,11 @@ def algorithm(kind: str, made_by: Callable) -> type[Strict]:
 @cache
 def inner(kind: str, made_by: Callable) -> type[Strict]:
     return _model(kind, made_by, {})
+
+
+@cache
+def schedule(kind: str, made_by: Callable) -> type[Strict]:
+    return _model(kind, made_by, {}, without=("lr",), optional=("rounds",))
 
 
 @cache
@@ -273,7 +281,9 @@ def json_schema() -> dict[str, Any]:
         "participation", [scenario(*one) for one in PARTICIPATION.items()]
     )
     players = named("algorithms", [algorithm(*one) for one in ALGORITHMS.items()])
+    kinds = named("schedule", [schedule(*one) for one in SCHEDULES.items()])
     schema["properties"]["problem"] = {"anyOf": [*problems, YOUR_OWN]}
+    schema["properties"]["schedule"] = {"anyOf": [*kinds, YOUR_OWN]}
     for section, refs in (("participation", scenarios), ("algorithms", players)):
         schema["properties"][section] = {
             "type": "object",

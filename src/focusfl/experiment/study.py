@@ -12,6 +12,7 @@ import numpy as np
 from focusfl.engines.rest import at_rest_elsewhere, tracker_norm
 from focusfl.engines.result import COSTS, Result
 from focusfl.engines.spec import Progress, StepSize, choose_lr
+from focusfl.engines.step_sizes import slows
 from focusfl.experiment.clock import Clock, compiling
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
@@ -86,6 +87,7 @@ def make_run(
         "algorithm": name.algorithm,
         "lr": result.lr,
         "why_lr": result.why_lr,
+        "schedule": result.schedule,
         "local_steps": name.local_steps,
         "seed": name.seed,
         "rounds": rounds,
@@ -158,18 +160,21 @@ def run_group(
     share = len(results)
     seconds = Seconds(clock.seconds() / share, (compiling() - compiled) / share)
     known = [
-        predict(
+        Prediction() if study.schedule_of(group.algorithm)  # theory is of one step
+        else predict(
             spec.algorithm, problem, law, lr=lr, local_steps=group.local_steps,
             noise=spec.noise,
         )
         for lr, _ in chosen
     ]  # fmt: skip
+    slowed = [slows(study.lr_of(group.algorithm, lr), study.rounds) for lr, _ in chosen]
     each = [(seed, k) for seed in group.seeds for k in range(len(chosen))]
     runs = []
     for (seed, k), whole in zip(each, results, strict=True):
         name = RunName(group.participation, group.algorithm, group.local_steps, seed)
-        result = replace(whole, why_lr=chosen[k][1])
-        summary = _summary(study, result, known[k], problem)
+        result = replace(whole, lr=chosen[k][0], why_lr=chosen[k][1])
+        ahead = expected(known[k], problem)._replace(slowed=slowed[k])
+        summary = _summary(study, result, ahead, problem)
         runs.append(
             make_run(name, result, summary, known[k], problem.num_clients, seconds)
         )
@@ -188,7 +193,7 @@ def _sweep(
             study.algorithms[group.algorithm].algorithm,
             problem_of(study, group.algorithm),
             study.participation[group.participation].participation,
-            lrs=[float(lr) for lr in group.lrs],
+            lrs=[study.lr_of(group.algorithm, float(lr)) for lr in group.lrs],
             rounds=study.rounds,
             local_steps=group.local_steps,
             seed=group.seeds,
@@ -217,10 +222,10 @@ def _sweep(
 
 
 def _summary(
-    study: Study, result: Result, known: Prediction, problem: Problem
+    study: Study, result: Result, ahead: Expected, problem: Problem
 ) -> Summary:
     """Sum a run up, and say it if its tracker rests while the gradient does not."""
-    found = summarise(result, expected(known, problem), study.stop.tolerance)
+    found = summarise(result, ahead, study.stop.tolerance)
     false = at_rest_elsewhere(result, problem.num_clients)
     if false and result.diverged_at is None:
         return found._replace(verdict="biased", reason=false)

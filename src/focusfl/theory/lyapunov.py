@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm
 from focusfl.engines.reference import states
 from focusfl.engines.spec import RunSpec
@@ -69,6 +69,7 @@ def lyapunov(
             f"{type(problem).__name__} has mu = {known.mu}."
         )
     check_count("runs", runs)
+    check_positive("lr", lr)
     optimum = np.asarray(problem.eval_data["optimum"])
     rows = np.zeros((3, rounds + 1))
     start = problem.x0 if x0 is None else np.asarray(x0, float)

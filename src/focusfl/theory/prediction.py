@@ -14,6 +14,7 @@ from focusfl.algorithms import (
     Scaffnew,
 )
 from focusfl.algorithms.wrapped import innermost
+from focusfl.checks import check_positive
 from focusfl.core import Algorithm
 from focusfl.participation import Cyclic, Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
@@ -47,10 +48,11 @@ def predict(
         algorithm: the one that runs.
         problem: what is minimised.
         participation: the law of who takes part.
-        lr: step size.
+        lr: step size, a number: nothing is known of schedules.
         local_steps: gradients per participant and round.
         noise: standard deviation in every entry of every gradient.
     """
+    check_positive("lr", lr)
     plain, kind = exact(problem), type(algorithm)
     rate = _rate(plain, participation, lr) if kind is Focus else None
     safe = rests_at_optimum(algorithm, plain, participation, lr, local_steps)

@@ -3,6 +3,7 @@
 Real processes are in tests/deploy.
 """
 
+import json
 import shutil
 
 import numpy as np
@@ -293,3 +294,20 @@ def test_an_answer_of_an_earlier_epoch_does_not_cancel_what_was_asked_since(tmp_
     asked = [kind for kind, node, _ in grid.asked if node == 100].count("train")
     counted = sum("site-0" in event["counted"] for event in events(tmp_path, "round"))
     assert counted >= asked - 2  # the old one, and one under way at the end
+
+
+def test_a_schedule_over_flower_equals_simulate(tmp_path):
+    lr = ff.schedules.Cosine(0.2, rounds=12, warmup=3)
+    run(Loopback(nodes(tmp_path)), job(tmp_path, rounds=12, lr=lr))
+    expected = ff.simulate(
+        ff.Focus(), PROBLEM, ff.participation.Full(), rounds=12, lr=lr
+    )
+    with reopened(tmp_path, lr=lr) as protocol:
+        assert gap(protocol.x, expected.x) < 1e-12
+    (row,) = json.loads((tmp_path / "server/test/manifest.json").read_text())["runs"]
+    assert row["lr"] == 0.2 and row["schedule"] == repr(lr)
+
+
+def test_a_job_whose_schedule_gives_no_step_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="it is 0.0 in round 12"):
+        job(tmp_path, rounds=13, lr=ff.schedules.Cosine(0.2, rounds=12))

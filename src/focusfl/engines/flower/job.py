@@ -10,6 +10,7 @@ from focusfl.checks import check_count, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.rules import check_settings
+from focusfl.engines.step_sizes import tabled
 from focusfl.tree import Tree
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -28,7 +29,7 @@ class Job:
     params: Tree  # the model to start from
     sites: tuple[str, ...]
     rounds: int
-    lr: float
+    lr: float | Callable[[int], float]  # or a function of the round
     folder: str | Path  # of the server's state: with it, a killed app goes on
     job: str = "focusfl"
     local_steps: int = 1
@@ -51,6 +52,8 @@ class Job:
         )  # fmt: skip
         for name in ("rounds", "minimum"):
             check_count(name, getattr(self, name))
+        if callable(self.lr):
+            tabled(self.lr, self.rounds)  # raises where it gives no step
         if self.evaluate_every < 0:
             raise ValueError(
                 f"evaluate_every must be a whole number of at least 0; got "

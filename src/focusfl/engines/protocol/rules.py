@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from focusfl.engines.protocol.snapshots import (
     retract,
     settle,
 )
+from focusfl.engines.step_sizes import step_at
 from focusfl.tree import Tree
 
 LIFE = 1 << 32  # numbers a server may give out before it dies
@@ -44,6 +46,11 @@ def check_settings(
         check_positive("lr", lr)
     if max_norm is not None:
         check_positive("max_norm", max_norm)
+
+
+def steps_of(lr: Any) -> Callable[[int], float]:
+    """The step of every round, checked when it is first asked for."""
+    return cache(partial(step_at, lr))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from focusfl.engines.protocol.format import (
 from focusfl.engines.protocol.ledger import Ledger, decode_ledger, encode_ledger
 from focusfl.engines.protocol.messages import Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
-from focusfl.engines.protocol.rules import Rules, check_settings
+from focusfl.engines.protocol.rules import Rules, check_settings, steps_of
 from focusfl.engines.protocol.snapshots import newcomer
 from focusfl.engines.protocol.validation import check_norm, validate_reply
 from focusfl.tree import Tree
@@ -73,7 +73,7 @@ class ProtocolServer:
         if not all(leaf.dtype.kind == "f" for leaf in leaves(params)):
             raise ValueError("params must be arrays of floating point numbers.")
         self._rules = Rules(
-            algorithm, job, tuple(sites), lr if callable(lr) else lambda index: lr,
+            algorithm, job, tuple(sites), steps_of(lr),
             int(local_steps), on_empty, copies,
             requirements(algorithm, params, len(sites)),
         )  # fmt: skip

@@ -20,16 +20,17 @@ from focusfl.engines.simulator.simulation import Simulation
 from focusfl.engines.spec import (
     ClientState,
     Execution,
+    LearningRate,
     OnEmpty,
     Progress,
     Record,
     RunSpec,
-    StepSize,
     check_throw,
     choose_lr,
     rates_of,
     seeds_of,
 )
+from focusfl.engines.step_sizes import Schedule
 from focusfl.engines.stop import Stop
 from focusfl.participation import Participation
 from focusfl.problems import Problem
@@ -42,7 +43,7 @@ def simulate(
     participation: Participation,
     *,
     rounds: int,
-    lr: StepSize,
+    lr: LearningRate,
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
@@ -63,8 +64,9 @@ def simulate(
     A run that diverges is cut before the round that broke it, which `diverged_at`
     names, and warns; with `throw` it raises instead, with None it says nothing. Metrics
     are evaluated `every` so many rounds and after the last, and are NaN in between.
-    With lr="auto" FOCUS gets a step size chosen for this problem and participation;
-    `why_lr` says how.
+    `lr` may be a function of the round, such as one of `ff.schedules` or optax's: it is
+    asked for all rounds before the first. With lr="auto" FOCUS gets a step size chosen
+    for this problem and participation; `why_lr` says how.
 
     `stop` ends a run in the round that reaches a target. `progress` is told of the
     rounds done and the newest metrics between chunks of up to 256 rounds, and ends the
@@ -93,7 +95,7 @@ def simulate(
         problem: what is minimised, and everybody's data.
         participation: the law of who takes part.
         rounds: how many to run.
-        lr: step size, positive, or "auto" for FOCUS.
+        lr: step size, positive; a function of the round; or "auto" for FOCUS.
         local_steps: gradients per participant and round.
         x0: the model to start from, shaped as problem.x0; that if None.
         seed: of participation and batches.
@@ -134,7 +136,7 @@ def sweep(
     problem: Problem,
     participation: Participation,
     *,
-    lrs: Sequence[float],
+    lrs: Sequence[float | Schedule],
     rounds: int,
     local_steps: int = 1,
     x0: Tree | None = None,
@@ -160,7 +162,7 @@ def sweep(
     All else is as in `simulate`.
 
     Args:
-        lrs: step sizes, positive; one run each.
+        lrs: step sizes, positive, or functions of the round; one run each.
         seed: of participation and batches; several are as many runs for every step.
         progress: called with the rounds done and the metrics by then; true ends all.
     """

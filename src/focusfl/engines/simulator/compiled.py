@@ -25,7 +25,7 @@ from focusfl.tree import Tree
 # took twice as long to compile, and the CNN's rounds were 7 % faster for it.
 OPTIONS = {"xla_gpu_enable_triton_gemm": False}
 
-Scalar = Float[Array, ""]
+StepSize = Float[Array, "*rounds"]  # noqa: F821  # one for all, or one for each
 
 
 class State(NamedTuple):
@@ -70,7 +70,7 @@ def _chunk(
     program: Program,
     runs: tuple[str, ...],
     state: State,
-    lr: Scalar,
+    lr: StepSize,
     bounds: Bounds,
     inputs: Inputs,
     plan: Plan,
@@ -119,7 +119,7 @@ def _chunk(
     return jax.lax.scan(one, state, plan)
 
 
-def _branches(program: Program, lr: Scalar, inputs: Inputs) -> list[Any]:
+def _branches(program: Program, lr: StepSize, inputs: Inputs) -> list[Any]:
     """What a round may be: of nobody, or of so many slots; (memory, row) -> the server
     and the participants' memory, padded to the most slots."""
     num_clients, most = program.devices.num_clients, program.slots[-1]
@@ -130,7 +130,8 @@ def _branches(program: Program, lr: Scalar, inputs: Inputs) -> list[Any]:
     def somebody(slots: int, memory: Memory, row: Plan) -> tuple[Any, Any]:
         # Scalars in the dtype of the model: an integer |S| would promote the state.
         active = row.active.astype(lr.dtype)
-        rd = Round(row.round, lr, program.local_steps, num_clients, active)
+        step = lr[row.round] if lr.ndim else lr
+        rd = Round(row.round, step, program.local_steps, num_clients, active)
         ids, places = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
         server, mine = run_round(
             program, rd, ids, places, memory, inputs.data, inputs.key

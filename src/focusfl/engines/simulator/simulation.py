@@ -41,6 +41,7 @@ from focusfl.engines.simulator.layout import (
 from focusfl.engines.simulator.schedule import ScheduleBuffer
 from focusfl.engines.simulator.start import begin, stack_runs
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
+from focusfl.engines.step_sizes import StepSizes, Table, stacked
 from focusfl.engines.stop import Stop, spent_by
 from focusfl.fingerprint import fingerprint, stable_repr
 
@@ -136,9 +137,10 @@ class Simulation:
         state, first = clients.begin(*start, keys[0], spec.rounds * slots[-1])
         at_x0 = {name: a[0] for name, a in first.metrics.items()}
         limit, targets = limit_of(at_x0), self.stop.targets(at_x0)
-        run, lr, key = compiled.chunk, np.asarray(spec.lrs[0]), keys[0]
+        lrs = np.asarray(stacked(spec.lrs))
+        run, lr, key = compiled.chunk, lrs[0], keys[0]
         if spec.num_runs > 1:
-            run, lr = compiled.chunks, np.asarray(spec.lrs)
+            run, lr = compiled.chunks, lrs
             state, first = stack_runs((state, first), start, keys, len(spec.lrs))
         if len(keys) > 1 and key is not None:
             key = jnp.stack(keys)
@@ -172,7 +174,7 @@ class Simulation:
         return {
             "algorithm": stable_repr(spec.algorithm),
             "objective": stable_repr(self.objective),
-            "lr": _one_or_all([float(lr) for lr in spec.lrs]), "rounds": spec.rounds,
+            "lr": _one_or_all([_named(lr) for lr in spec.lrs]), "rounds": spec.rounds,
             "local_steps": spec.local_steps,
             "seed": _one_or_all([int(seed) for seed in spec.seeds]),
             "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
@@ -201,6 +203,10 @@ class Simulation:
             active = self.schedule.active[s]
             results.append(result_of(spec, spec.lrs[k], one(log), active, ended))
         return results
+
+
+def _named(lr: StepSizes) -> float | str:
+    return f"steps {_digest(lr.steps)}" if isinstance(lr, Table) else float(lr)
 
 
 def _one_or_all(values: list) -> Any:

@@ -81,6 +81,8 @@ def _lead(found: Results, groups: list[Group]) -> str:
         if len(values) == 1 and (value := values.pop()):
             text = NUMBERS[what].text(value.mid)
             parts.append(f"lr {text}" if what == "lr" else f"{text} local steps")
+    if any(run.row.get("schedule") for run in found.runs):
+        parts.append("lr follows a schedule")
     return " · ".join(parts)
 
 
