@@ -33,6 +33,7 @@ class Result(Generic[S, C]):
     why_lr: str | None  # how it was chosen, where it was not given
     server: S
     clients: C | None  # every client's memory, stacked; None if the run diverged
+    weights: Any = None  # how much each of these counts; None: all alike
 
     @property
     def evaluated(self) -> np.ndarray:

@@ -133,4 +133,5 @@ def result_of(
         why_lr=None,
         server=server,
         clients=ended.clients if whole else None,
+        weights=spec.problem.weights,
     )
