@@ -149,14 +149,14 @@ def _row(
         x=None, metrics=dict(judged), trajectory=None,
         diverged_at=end["round"] if end["diverged"] else None, lr=job.lr,
         why_lr=job.about.get("why_lr"), server=state.get("server"),
-        clients=state.get("clients"),
+        clients=state.get("clients"), weights=state.get("weights"),
     )  # fmt: skip
     name = RunName(
         SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
         job.about.get("seed", 0),
     )  # fmt: skip
     summary, took = summarise(result), Seconds(seconds)
-    row = make_run(name, result, summary, Prediction(), len(job.sites), took).row
+    row = make_run(name, result, summary, Prediction(), job.total_weight, took).row
     if not known:
         why = "neither the server nor the sites have found a distance or a gradient"
         row |= {"error": np.nan, "verdict": "unclear", "reason": why}
@@ -222,4 +222,6 @@ def _settings(job: Job) -> dict[str, Any]:
         "minimum", "target", "patience", "evaluate_every",
     )  # fmt: skip
     own = {name: getattr(job, name) for name in names}
+    if job.weights is not None:
+        own["weights"] = dict(job.weights)
     return {**own, "sites": list(job.sites), "algorithm": repr(job.algorithm)}
