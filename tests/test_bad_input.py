@@ -58,6 +58,10 @@ BAD: dict[str, tuple] = {
     "strength": (*ONE, -1.5, 1.5, INF),
     "option": (*ONE, -1, 0, 3, 1.5),
     "weights": (*LIST, [1, 0], [1, -1], [True, True]),
+    "maybe weights": (
+        *NOTHING[1:], 5, NAN, "sample", [1], [1, 2], np.ones((3, 1)), [1, 1, 0],
+        [1, 1, -1], [1, NAN, 1], [1, 1, INF], [True, True, True], ["a", "b", "c"],
+        RAGGED),
     "labels": (*NOTHING, 5, NAN, [[0, 1]], np.zeros((2, 2)), RAGGED, [0, NAN]),
     "function": (None, "a", 5, [], {}, Odd()),
     "maybe a function": ("a", 5, [], {}, Odd()),
@@ -123,11 +127,11 @@ ROWS, ANSWERS = RNG.standard_normal((3, 5, 2)), RNG.standard_normal((3, 5))
 CLASSES = np.arange(20) % 3
 SMALL = problems.Quadratic(np.eye(2)[None], np.ones((1, 2)))
 WAVY = {"A": np.eye(2), "b": np.ones(2), "w": np.ones((3, 2)), "c": np.zeros((3, 2))}
-LEARN = {"client_data": [SAMPLES], "batch_size": 2, "eval_data": SAMPLES}
+LEARN = {"client_data": [SAMPLES] * 3, "batch_size": 2, "eval_data": SAMPLES}
 LEARN_KINDS = {
     "client_data": "clients", "batch_size": "maybe a count", "eval_data": "eval_data",
     "stream": "word", "dtype": "dtype", "compute_dtype": "compute dtype",
-    "augment": "maybe a function",
+    "augment": "maybe a function", "weights": "maybe weights",
 }  # fmt: skip
 TABLES = {"penalty": "positive", "seed": "seed", "data_dir": "place"}
 DEAL = {"labels": CLASSES, "num_clients": 2, "alpha": 1.0, "seed": 0}
@@ -164,19 +168,24 @@ MADE = {
     }),
     "least_squares": Made(
         problems.LeastSquares, {"A": ROWS, "b": ANSWERS},
-        {"A": "array", "b": "array", "penalty": "not negative"}),
+        {"A": "array", "b": "array", "penalty": "not negative",
+         "weights": "maybe weights"}),
     "quadratic": Made(
         problems.Quadratic, {"H": np.stack([np.eye(2)] * 3), "h": np.ones((3, 2))},
-        {"H": "array", "h": "array", "c": "maybe a list"}),
+        {"H": "array", "h": "array", "c": "maybe a list", "weights": "maybe weights"}),
     "logistic": Made(
         problems.Logistic, {"A": ROWS, "b": np.sign(ANSWERS)},
-        {"A": "array", "b": "array", "penalty": "positive"}),
+        {"A": "array", "b": "array", "penalty": "positive",
+         "weights": "maybe weights"}),
     "cox": Made(
         problems.Cox,
         {"A": ROWS, "time": np.abs(ANSWERS), "event": np.ones((3, 5), bool)},
-        {"A": "array", "time": "array", "event": "array", "penalty": "positive"}),
+        {"A": "array", "time": "array", "event": "array", "penalty": "positive",
+         "weights": "maybe weights"}),
     "Wavy": Made(problems.Wavy, WAVY, each("array", *WAVY)),
-    "Robust": Made(problems.Robust, {"A": ROWS, "b": ANSWERS}, each("array", "A", "b")),
+    "Robust": Made(
+        problems.Robust, {"A": ROWS, "b": ANSWERS},
+        {**each("array", "A", "b"), "weights": "maybe weights"}),
     "noisy": Made(
         problems.Noisy, {"exact": SMALL, "scale": 1.0},
         {"exact": "problem", "scale": "not negative"}),

@@ -149,6 +149,10 @@ def on_one_machine():
     found["a target"] = both(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.5))
     found["targets"] = each(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.8))
     found["sweep"] = each(ff.Focus(warm_start=True), drawn, Bernoulli(0.02))
+    uneven = ff.problems.Quadratic(quick.H, quick.h, weights=np.geomspace(0.1, 100, 41))
+    found["weights"] = each(
+        ff.Focus(warm_start=True), uneven, Bernoulli(0.02), lrs=[1e-4, 2e-4]
+    )
     found["study"] = studied()
     simulator.chunk_policy = lambda *_: plan.ChunkPolicy(
         8, 50, 3

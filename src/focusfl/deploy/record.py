@@ -151,7 +151,8 @@ def _row(
         x=None, metrics=dict(judged), trajectory=None,
         diverged_at=end["round"] if end["diverged"] else None, lr=_lr(job, end),
         why_lr=job.about.get("why_lr"), server=state.get("server"),
-        clients=state.get("clients"), schedule=in_words(job.lr),
+        clients=state.get("clients"), weights=state.get("weights"),
+        schedule=in_words(job.lr),
     )  # fmt: skip
     name = RunName(
         SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
@@ -159,7 +160,7 @@ def _row(
     )  # fmt: skip
     ahead = Expected(slowed=slows(job.lr, end["round"]))
     summary, took = summarise(result, ahead), Seconds(seconds)
-    row = make_run(name, result, summary, Prediction(), len(job.sites), took).row
+    row = make_run(name, result, summary, Prediction(), job.total_weight, took).row
     if not known:
         why = "neither the server nor the sites have found a distance or a gradient"
         row |= {"error": np.nan, "verdict": "unclear", "reason": why}
@@ -234,4 +235,6 @@ def _settings(job: Job) -> dict[str, Any]:
     )  # fmt: skip
     own = {name: getattr(job, name) for name in names}
     own["lr"] = in_words(job.lr) or job.lr
+    if job.weights is not None:
+        own["weights"] = dict(job.weights)
     return {**own, "sites": list(job.sites), "algorithm": repr(job.algorithm)}

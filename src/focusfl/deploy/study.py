@@ -46,6 +46,15 @@ class Deployed(NamedTuple):
     def sites(self) -> tuple[str, ...]:
         return tuple(f"site-{i}" for i in range(self.problem.num_clients))
 
+    @property
+    def weights(self) -> dict[str, float] | None:
+        """How much each site counts; None: all alike."""
+        weights = self.problem.weights
+        if weights is None:
+            return None
+        each = [float(weight) for weight in weights]
+        return dict(zip(self.sites, each, strict=True))
+
     def __str__(self) -> str:
         return (
             f"{self.name} of {self.study.name} on {len(self.sites)} SuperNodes, "
@@ -67,7 +76,7 @@ class Deployed(NamedTuple):
             self.algorithm, problem.x0, self.sites, study.rounds,
             study.lr_of(self.name, self.lr), folder,
             job=study.name, local_steps=self.local_steps,
-            on_empty=study.on_empty,
+            on_empty=study.on_empty, weights=self.weights,
             evaluate=lambda x: problem.objective.evaluate(x, problem.eval_data),
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,

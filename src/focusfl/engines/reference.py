@@ -3,6 +3,7 @@
 Slow and plain, on any array library. What `simulate` does must equal this.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -106,6 +107,7 @@ def loop(
         server=tree.map(np.asarray, state.server),
         clients=_stack(state.clients) if kept.diverged_at is None else None,
         schedule=in_words(spec.lrs[0]),
+        weights=problem.weights,
     )
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)
@@ -173,6 +175,8 @@ def states(
     """
     algorithm, problem = spec.algorithm, spec.problem
     num_clients, objective = problem.num_clients, problem.objective
+    everybody, weights = problem.total_weight, problem.weights
+    each = None if weights is None else np.asarray(weights, float).tolist()
     lr, seed = spec.lrs[0], spec.seeds[0]
     key = batch_stream(objective, seed)
     grads = [
@@ -195,6 +199,7 @@ def states(
                 algorithm, clients[i], down, grads[i], batches, rd
             )
             steps[i] += rd.local_steps
+            up = up if each is None else tree.scale(each[i], up)
             total = tree.add(total, up)
         if len(ids) or spec.on_empty == "step":
             server = algorithm.update(server, total, rd)
@@ -206,16 +211,15 @@ def states(
     server, client = algorithm.init(tree.map(array, spec.x0))
     state = State(server, [client] * num_clients, [0] * num_clients)
     if algorithm.starts_warm:
-        everybody = Round(-1, 0.0, 1, num_clients, num_clients)
-        state = play(state, range(num_clients), everybody)
+        warm = Round(-1, 0.0, 1, everybody, everybody)
+        state = play(state, range(num_clients), warm)
     yield state, None
     rounds = schedule(spec.participation, num_clients, spec.rounds, seed)
     for index, drawn in enumerate(rounds):
         with np.errstate(all="ignore"):
             ids = drawn.tolist()
-            rd = Round(
-                index, step_of(lr, index), spec.local_steps, num_clients, len(ids)
-            )
+            active = math.fsum(each[i] for i in ids) if each else len(ids)
+            rd = Round(index, step_of(lr, index), spec.local_steps, everybody, active)
             state = play(state, ids, rd)
         yield state, len(ids)
 

@@ -34,6 +34,7 @@ class Result(Generic[S, C]):
     server: S
     clients: C | None  # every client's memory, stacked; None if the run diverged
     schedule: str | None = None  # lr as a function of the round, in words
+    weights: Any = None  # how much each of these counts; None: all alike
 
     @property
     def evaluated(self) -> np.ndarray:

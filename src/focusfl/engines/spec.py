@@ -16,6 +16,7 @@ from focusfl.engines.stop import Progress as Progress
 from focusfl.engines.stop import Stop
 from focusfl.participation import Participation
 from focusfl.problems import Problem
+from focusfl.problems.weights import check_weights
 from focusfl.tree import Tree
 
 OnEmpty = Literal["skip", "step"]
@@ -75,6 +76,8 @@ class RunSpec:
         stop = Stop() if self.stop is None else self.stop
         check_is("stop", stop, Stop)
         self.participation.check(self.num_clients)
+        if self.problem.weights is not None:
+            check_weights(self.problem.weights, self.num_clients)
         x0 = _start(self.problem, self.x0)
         return replace(self, lrs=lrs, x0=x0, stop=stop)
 

@@ -71,10 +71,13 @@ def make_run(
     result: Result,
     summary: Summary,
     theory: Prediction,
-    num_clients: int,
+    total_weight: float | int,
     seconds: Seconds = NO_TIME,
 ) -> Run:
-    """What a study keeps of a result: a row of the table, and curves by round."""
+    """What a study keeps of a result: a row of the table, and curves by round.
+
+    `total_weight` is that of all clients: N where all are alike.
+    """
     metrics = result.metrics
     totals = {
         "vectors_sent": np.cumsum(metrics["down"] + metrics["up"]),
@@ -96,7 +99,7 @@ def make_run(
         **{total: float(values[-1]) for total, values in totals.items()},
         "tracking_gap": tracking_gap(result),
         "grad_norm": None if gradient is None else float(gradient[-1]),
-        "tracker_norm": tracker_norm(result.server, num_clients),
+        "tracker_norm": tracker_norm(result.server, total_weight),
         "seconds": round(seconds.all, 4),
         "compile_seconds": round(seconds.compiling, 4),
         "theory": theory._asdict(),
@@ -176,7 +179,7 @@ def run_group(
         ahead = expected(known[k], problem)._replace(slowed=slowed[k])
         summary = _summary(study, result, ahead, problem)
         runs.append(
-            make_run(name, result, summary, known[k], problem.num_clients, seconds)
+            make_run(name, result, summary, known[k], problem.total_weight, seconds)
         )
     return runs
 
@@ -226,7 +229,7 @@ def _summary(
 ) -> Summary:
     """Sum a run up, and say it if its tracker rests while the gradient does not."""
     found = summarise(result, ahead, study.stop.tolerance)
-    false = at_rest_elsewhere(result, problem.num_clients)
+    false = at_rest_elsewhere(result, problem.total_weight)
     if false and result.diverged_at is None:
         return found._replace(verdict="biased", reason=false)
     return found

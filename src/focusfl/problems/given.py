@@ -1,5 +1,6 @@
 """Models, samples and functions as a user gives them: checked before anything runs."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -95,6 +96,14 @@ def _samples(i: int, given: Tree) -> Tree:
             f"client {i}: its arrays must have one length; got {sorted(lengths)}."
         )
     return samples
+
+
+def draws(loss_fn: Callable) -> bool:
+    """Whether a loss takes a key."""
+    try:
+        return "key" in inspect.signature(loss_fn).parameters
+    except (TypeError, ValueError):  # written in C: nobody knows
+        return False
 
 
 def check_loss(loss_fn: Callable, x: Tree, samples: Tree, what: str) -> None:

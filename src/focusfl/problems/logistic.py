@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Shaped
 from focusfl.checks import check_positive
 from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem, aligned, mask_of, rows_of
+from focusfl.problems.weights import Weights, shares_of, weights_of
 
 AT_ONCE = 1 << 16  # rows weighted together: all at once would be a copy of the data
 
@@ -63,6 +64,7 @@ class Logistic(Problem):
     b: Shaped[np.ndarray, "clients rows"]  # labels
     penalty: float = 0.01  # factor of |x|^2 / 2
     mask: Bool[np.ndarray, "clients rows"] | None = None  # where there is a row
+    weights: Weights = None  # of clients: "samples", "equal" or numbers
 
     def __post_init__(self):
         A, b = rows_of("b", self.A, self.b)
@@ -70,9 +72,10 @@ class Logistic(Problem):
         # Positive, or there may be no minimiser.
         check_positive("penalty", self.penalty)
         b = np.where(mask, signs("b", b, mask), 0.0)
-        object.__setattr__(self, "A", aligned(A))
-        object.__setattr__(self, "b", b)
-        object.__setattr__(self, "mask", mask)
+        weights = weights_of(self.weights, len(b), mask.sum(1))
+        checked = {"A": aligned(A), "b": b, "mask": mask, "weights": weights}
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @property
     def num_clients(self):
@@ -91,8 +94,12 @@ class Logistic(Problem):
     def _pooled(self):
         """Everybody's rows as one client's; its f is F."""
         dim = self.A.shape[2]
-        wb = self.data["wb"].ravel() / self.num_clients
-        return {"A": self.A.reshape(-1, dim), "wb": wb}
+        wb = self.data["wb"]
+        if self.weights is None:
+            wb = wb / self.num_clients
+        else:
+            wb = shares_of(self.weights)[:, None] * wb
+        return {"A": self.A.reshape(-1, dim), "wb": wb.ravel()}
 
     def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
         A, wb = self._pooled["A"], self._pooled["wb"]

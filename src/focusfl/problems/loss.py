@@ -1,13 +1,12 @@
 """Any model written in jax: a loss per sample, and everybody's samples."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from focusfl import data as room
 from focusfl import keys
@@ -16,6 +15,7 @@ from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.shuffle import shuffled
+from focusfl.problems.weights import Weights, weights_of
 from focusfl.tree import Tree
 
 LossFn = Callable[..., Any]  # (model, samples[, key]) -> the loss of each sample
@@ -102,10 +102,8 @@ class MeanLoss(Objective):
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
             x = jax.eval_shape(self._lower, x)
-            batch, eval_data = (
-                given.shapes(samples, self.batch_size),
-                given.shapes(eval_data),
-            )
+            batch = given.shapes(samples, self.batch_size)
+            eval_data = given.shapes(eval_data)
             if self.augment is not None:
                 given.check_augment(self.augment, batch)
                 key = jax.random.key(0)
@@ -151,6 +149,7 @@ class LossProblem(Problem):
     evaluated_on: Tree
     params: Tree
     dtype: str = "float32"
+    weights: Float[np.ndarray, " clients"] | None = None
 
     @property
     def num_clients(self):
@@ -187,6 +186,7 @@ def from_loss(
     dtype: str = "float32",
     compute_dtype: str | None = None,
     fast_convolutions: bool = True,
+    weights: Weights = None,
 ) -> LossProblem:
     """Make a problem of any jax model.
 
@@ -204,6 +204,7 @@ def from_loss(
         compute_dtype: that `loss_fn` and `metrics_fn` get it in, such as bfloat16.
         fast_convolutions: whether convolutions and pools are rewritten as products of
             matrices, the same but for rounding and far faster for many clients.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If a client has no data or less than a batch, if trees differ, or if
@@ -217,11 +218,10 @@ def from_loss(
     }.items():  # fmt: skip
         if function is not None or name == "loss_fn":
             given.check_function(name, function)
-    client_data, eval_data = (
-        given.everybody(client_data),
-        given.arrays("eval_data", eval_data),
-    )
+    client_data = given.everybody(client_data)
+    eval_data = given.arrays("eval_data", eval_data)
     lengths = [len(jax.tree.leaves(samples)[0]) for samples in client_data]
+    counted = weights_of(weights, len(lengths), lengths)
     least = int(np.argmin(lengths))
     if batch_size is None:
         batch_size, stream = max(lengths), "fixed_order"  # others' batches are short
@@ -234,7 +234,7 @@ def from_loss(
     check_flag("fast_convolutions", fast_convolutions)
     loss = MeanLoss(
         loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype,
-        fast_convolutions, draws(loss_fn),
+        fast_convolutions, given.draws(loss_fn),
     )  # fmt: skip
     loss.check(x0, client_data[0], eval_data)
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
@@ -242,15 +242,8 @@ def from_loss(
     leaves, structure = jax.tree.flatten(pooled)
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
-    return LossProblem(loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype)
-
-
-def draws(loss_fn: LossFn) -> bool:
-    """Whether a loss takes a key."""
-    try:
-        return "key" in inspect.signature(loss_fn).parameters
-    except (TypeError, ValueError):  # written in C: nobody knows
-        return False
+    counts = np.array(lengths, np.int32)
+    return LossProblem(loss, samples, counts, eval_data, x0, dtype, counted)
 
 
 def _check_labels(loss: MeanLoss, x: Tree, pooled: Tree, lengths: list[int]) -> None:

@@ -55,6 +55,10 @@ class Noisy(Problem):
         return self.exact.num_clients
 
     @property
+    def weights(self):
+        return self.exact.weights
+
+    @property
     def objective(self):
         return NoisyObjective(self.exact.objective, self.scale)
 

@@ -1,6 +1,7 @@
-"""What is minimised: F(x) = (1/N) sum of f_i(x), client i holding f_i."""
+"""What is minimised: F(x), the mean of f_i(x) over clients, client i holding f_i."""
 
 import abc
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -97,10 +98,20 @@ class Problem(abc.ABC):
     """An objective and everybody's data."""
 
     dtype = "float64"  # of the model; convex problems need it to show exactness
+    # How much each client counts in F, (clients,): one of weight 2 is two clients that
+    # always come together. None: all alike. `evaluate` is of the same F.
+    weights: Any = None
 
     @property
     @abc.abstractmethod
     def num_clients(self) -> int: ...
+
+    @property
+    def total_weight(self) -> float | int:
+        """The sum of the weights; N where all are alike."""
+        if self.weights is None:
+            return self.num_clients
+        return math.fsum(self.weights)
 
     @property
     @abc.abstractmethod

@@ -8,6 +8,7 @@ from focusfl import data, keys
 from focusfl.checks import check_flag
 from focusfl.problems.loss import LossProblem, check_options, from_loss
 from focusfl.problems.models import accuracy, cross_entropy
+from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of each channel
@@ -119,6 +120,7 @@ def cifar10(
     compute_dtype: str | None = None,
     seed: int = 66,
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> LossProblem:
     """CIFAR-10 by a small CNN: classes dealt out unevenly, as in the paper.
 
@@ -152,4 +154,5 @@ def cifar10(
         stream=stream,
         augment=crop_and_flip if augment else None,
         compute_dtype=compute_dtype,
+        weights=weights,
     )

@@ -18,7 +18,7 @@ from focusfl.engines.reference import states
 from focusfl.engines.spec import RunSpec
 from focusfl.participation import Participation
 from focusfl.problems import Problem
-from focusfl.theory.constants import constants, exact
+from focusfl.theory.constants import check_alike, constants, exact
 from focusfl.tree import Tree
 
 PerRound = Float[np.ndarray, " rounds_and_one"]
@@ -63,6 +63,7 @@ def lyapunov(
     """
     problem = exact(problem)
     known = constants(problem)
+    check_alike(known.weight, "Psi")
     if not known.mu:
         raise ValueError(
             "Psi needs strongly convex f_i, mu > 0; "

@@ -66,6 +66,8 @@ def predict(
     if bias == 0:
         return Prediction(rate, bias)
     if isinstance(algorithm, FedAvg):
+        if limits.mean_shares(plain, participation) is None:
+            return Prediction(rate)
         end = limits.fedavg_limit(plain, participation, lr, local_steps)
     elif isinstance(algorithm, FedAU):
         end = limits.fedau_limit(
@@ -106,7 +108,6 @@ def _rate(problem: Problem, participation: Participation, lr: float) -> float | 
     strong, smooth = (getattr(problem, name, None) for name in ("mu_F", "L_F"))
     if not strong or not smooth:
         return None
-    num_clients = problem.num_clients
-    longest = 1 / participation.marginals(num_clients).p.min()
-    small = lr * num_clients * smooth * longest <= SMALL
-    return float(1 - lr * num_clients * strong) if small else None
+    longest = 1 / participation.marginals(problem.num_clients).p.min()
+    step = lr * problem.total_weight
+    return float(1 - step * strong) if step * smooth * longest <= SMALL else None

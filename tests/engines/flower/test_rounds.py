@@ -5,6 +5,7 @@ Real processes are in tests/deploy.
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower import Work, client_app
 from focusfl.engines.flower.server import run
+from focusfl.problems import Quadratic
 
 
 @pytest.mark.parametrize("name", sorted(ff.ALGORITHMS))
@@ -42,6 +44,24 @@ def test_every_algorithm_over_flower_equals_simulate(name, tmp_path):
     )  # fmt: skip
     with reopened(tmp_path, algorithm) as protocol:
         assert gap(protocol.x, expected.x) < 1e-12
+
+
+def test_sites_that_count_differently_end_at_the_weighted_optimum(tmp_path):
+    """And what sites and server say of the gradient is of the weighted mean."""
+    weights = dict(zip(SITES, [0.1, 4.0, 1.0, 2.9], strict=True))
+    uneven = Quadratic(PROBLEM.H, PROBLEM.h, weights=[*weights.values()])
+    this = replace(job(tmp_path, rounds=4, weights=weights, lr=0.1), evaluate=None)
+    run(Loopback(nodes(tmp_path)), this)
+    (end,) = events(tmp_path, "end")
+    with this.open_protocol() as protocol:
+        found = uneven.objective.evaluate(protocol.x, uneven.eval_data)
+        norm = np.linalg.norm(protocol.server.y) / 8
+    assert end["grad_norm"] == pytest.approx(found["grad_norm"], rel=1e-9)
+    assert end["tracker_norm"] == pytest.approx(norm, rel=1e-12)
+    run(Loopback(nodes(tmp_path)), replace(this, rounds=80))
+    with this.open_protocol() as protocol:
+        assert gap(protocol.x, uneven.optimum) < 1e-12
+    assert gap(PROBLEM.optimum, uneven.optimum) > 0.1
 
 
 def test_a_straggler_three_rounds_behind_never_blocks_and_never_breaks(tmp_path):

@@ -48,12 +48,16 @@ def answer(
 class Evaluation:
     """An evaluation on the sites that is under way."""
 
-    def __init__(self, job: str, round: int, sites: Collection[str], like: Tree):
+    def __init__(
+        self, job: str, round: int, sites: Collection[str], like: Tree,
+        weights: Mapping[str, float | int] | None = None,
+    ):  # fmt: skip
         self.round, self.awaited = round, set(sites)
         self.of: list[str] = []  # who has given a gradient
         self.answered = 0  # how many have said anything
         self._job, self._metrics = job, list[dict[str, float]]()
         self._total = tree.zeros(like)
+        self._weights = weights or dict.fromkeys(sites, 1)
 
     def take(self, site: str, content: RecordDict | None) -> None:
         """Count what a site has found; nothing if it cannot be."""
@@ -68,14 +72,15 @@ class Evaluation:
         gradient = gradient_of(content, self._job, self._total)
         self.answered += bool(found) or gradient is not None
         if gradient is not None:
-            self._total = tree.add(self._total, gradient)
+            self._total = tree.axpy(self._weights[site], gradient, self._total)
             self.of.append(site)
 
     def found(self) -> dict[str, float]:
-        """Means over the sites, and the norm of the mean gradient."""
+        """Means over the sites, and the norm of the mean gradient, by their weights."""
         mean = mean_of(self._metrics) if self._metrics else {}
         if self.of:
-            mean["grad_norm"] = norm(self._total) / len(self.of)
+            whole = sum(self._weights[site] for site in self.of)
+            mean["grad_norm"] = norm(self._total) / whole
         return mean
 
 

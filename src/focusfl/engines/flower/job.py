@@ -1,5 +1,6 @@
 """A training as its server app needs it: what is learned, by whom, in what rounds."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -44,11 +45,12 @@ class Job:
     evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
     evaluate_every: int = 0  # rounds between evaluations on the sites; 0: none
     about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
+    weights: Mapping[str, float | int] | None = None  # by site; None: all alike
 
     def __post_init__(self):
         check_settings(
             self.job, self.sites, self.lr, self.local_steps, self.on_empty,
-            self.max_norm,
+            self.max_norm, self.weights,
         )  # fmt: skip
         for name in ("rounds", "minimum"):
             check_count(name, getattr(self, name))
@@ -73,12 +75,19 @@ class Job:
         """The folder of this job alone; its owner's alone too."""
         return Path(self.folder).expanduser() / self.job
 
+    @property
+    def total_weight(self) -> float | int:
+        """The sum of all weights; the number of sites where all are alike."""
+        if self.weights is None:
+            return len(self.sites)
+        return math.fsum(self.weights.values())
+
     def open_protocol(self) -> ProtocolServer:
         """The server's side of the protocol, from where it was left."""
         return ProtocolServer(
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
-            max_norm=self.max_norm, copies=self.copies,
+            max_norm=self.max_norm, copies=self.copies, weights=self.weights,
         )  # fmt: skip
 
     def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":

@@ -186,7 +186,8 @@ class _Server:
     def measured(self) -> dict[str, float]:
         """What is known of the model: its metrics, and the norm of every tracker.
 
-        That of FOCUS divided by N: what it takes the gradient for.
+        That of FOCUS divided by N, or the sum of weights: what it takes the gradient
+        for.
         """
         protocol = self.protocol
         found = {
@@ -195,7 +196,7 @@ class _Server:
             if name != "x"
         }
         if isinstance(protocol.server, focus.Server):
-            found["tracker_norm"] = found.pop("|y|") / protocol.num_clients
+            found["tracker_norm"] = found.pop("|y|") / self.job.total_weight
         if self.job.evaluate:
             found |= {k: float(v) for k, v in self.job.evaluate(protocol.x).items()}
         return found
@@ -228,7 +229,9 @@ class _Server:
         self.link.ask(
             ((site, protocol.round, wired) for site in sites), "evaluate", "evaluate"
         )
-        self._test = evaluation.Evaluation(job.job, protocol.round, sites, protocol.x)
+        self._test = evaluation.Evaluation(
+            job.job, protocol.round, sites, protocol.x, job.weights
+        )
 
     def _take(self, reply: Reply) -> None:
         test = self._test

@@ -1,7 +1,7 @@
 """The server: requests, what replies count, and what must be on disk by when."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -66,8 +66,9 @@ class ProtocolServer:
         on_empty: Literal["skip", "step"] = "skip",
         max_norm: float | int | None = None,
         copies: bool = False,
+        weights: Mapping[str, float | int] | None = None,
     ):
-        check_settings(job, sites, lr, local_steps, on_empty, max_norm)
+        check_settings(job, sites, lr, local_steps, on_empty, max_norm, weights)
         params = tree.map(np.asarray, params)
         pack({"params": params})  # raises on what cannot travel
         if not all(leaf.dtype.kind == "f" for leaf in leaves(params)):
@@ -76,6 +77,7 @@ class ProtocolServer:
             algorithm, job, tuple(sites), steps_of(lr),
             int(local_steps), on_empty, copies,
             requirements(algorithm, params, len(sites)),
+            weights and {site: float(w) for site, w in weights.items()},
         )  # fmt: skip
         self._memory = newcomer(algorithm, params).memory
         self._max_norm = max_norm
@@ -283,9 +285,8 @@ class ProtocolServer:
         try:
             wired = encode_ledger(ledger, self._rules.identity)
         except ValueError as error:
-            raise ArithmeticError(
-                f"round {self.round} cannot be closed: {error} Lower lr."
-            ) from None
+            words = f"round {self.round} cannot be closed: {error} Lower lr."
+            raise ArithmeticError(words) from None
         files.save(self._path, wired)
         if ledger.epoch != self.epoch:
             self._requests.clear()

@@ -61,7 +61,7 @@ class Log(NamedTuple):
 class Inputs(NamedTuple):
     """What a chunk reads: everybody's data, that of evaluations, the batches' key."""
 
-    data: Tree
+    theirs: Any  # of the kind `Theirs`
     eval_data: Tree
     key: Any
 
@@ -122,19 +122,20 @@ def _chunk(
 def _branches(program: Program, lr: StepSize, inputs: Inputs) -> list[Any]:
     """What a round may be: of nobody, or of so many slots; (memory, row) -> the server
     and the participants' memory, padded to the most slots."""
-    num_clients, most = program.devices.num_clients, program.slots[-1]
+    most = program.slots[-1]
 
     def nobody(memory: Memory, row: Plan) -> tuple[Any, Any]:
         return memory.server, jax.tree.map(lambda a: a[:most], memory.clients)
 
     def somebody(slots: int, memory: Memory, row: Plan) -> tuple[Any, Any]:
         # Scalars in the dtype of the model: an integer |S| would promote the state.
-        active = row.active.astype(lr.dtype)
+        active = row.active if row.weight is None else row.weight
+        active = active.astype(lr.dtype)
         step = lr[row.round] if lr.ndim else lr
-        rd = Round(row.round, step, program.local_steps, num_clients, active)
+        rd = Round(row.round, step, program.local_steps, program.everybody, active)
         ids, places = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
         server, mine = run_round(
-            program, rd, ids, places, memory, inputs.data, inputs.key
+            program, rd, ids, places, memory, inputs.theirs, inputs.key
         )
         return server, jax.tree.map(lambda a: _pad(a, most), mine)
 
@@ -179,7 +180,7 @@ def chunks(program, state, lrs, bounds, inputs, plan):
         axis_name="lrs",
     )
     if seeds:
-        each = Plan._make([None, None, 0, 0, None, 0])
+        each = Plan._make([None, None, 0, 0, None, 0, 0])
         keyed = Inputs(None, None, None if inputs.key is None else 0)
         one = jax.vmap(
             one,
@@ -193,7 +194,7 @@ def chunks(program, state, lrs, bounds, inputs, plan):
 
 def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
     ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *SHARDED)
-    cut = Plan._make([REPLICATED, REPLICATED, REPLICATED, ids, REPLICATED, REPLICATED])
+    cut = Plan._make([*[REPLICATED] * 3, ids, *[REPLICATED] * 3])
     inputs = Inputs(SHARDED, REPLICATED, REPLICATED)
     takes = SPREAD, REPLICATED, REPLICATED, inputs, cut
     return program.devices.each(one, takes, (SPREAD, REPLICATED))

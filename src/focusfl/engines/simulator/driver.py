@@ -135,4 +135,5 @@ def result_of(
         server=server,
         clients=ended.clients if whole else None,
         schedule=in_words(lr),
+        weights=spec.problem.weights,
     )

@@ -21,7 +21,7 @@ from focusfl.engines.simulator.checkpoint import (
     open_checkpoint,
 )
 from focusfl.engines.simulator.clients import ClientStore, Start, store_for
-from focusfl.engines.simulator.cohort import Program
+from focusfl.engines.simulator.cohort import Program, Theirs
 from focusfl.engines.simulator.compiled import Bounds, Inputs, Log, State
 from focusfl.engines.simulator.devices import Devices, devices_for
 from focusfl.engines.simulator.driver import (
@@ -69,7 +69,10 @@ class Simulation:
         )
         on_cpu = jax.default_backend() == "cpu"
         self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu)
-        self.objective, self.data = spec.problem.specialize(spec.local_steps)
+        self.objective, data = spec.problem.specialize(spec.local_steps)
+        weights = spec.problem.weights
+        self.weights = None if weights is None else np.asarray(weights, float)
+        self.data = Theirs(data, self.weights)
         self.program = self._program()
         # Beginning and evaluating are the same whatever the sizes of cohorts.
         self.without_slots = self.program._replace(slots=(), skips=False)
@@ -115,6 +118,7 @@ class Simulation:
             spec.algorithm, self.objective, devices, slots, int(spec.local_steps),
             spec.record, int(min(spec.every, STEPS - 1)),
             skips=spec.on_empty == "skip" and (sometimes or unknown),
+            total_weight=None if self.weights is None else spec.problem.total_weight,
         )  # fmt: skip
 
     def _place(self, x0: Any, key: Any, kept: Checkpoint) -> tuple[memory.Needs, Any]:
@@ -158,8 +162,9 @@ class Simulation:
             spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
         )
         layout = Layout(
-            self.program, self.schedule, spec.rounds, rows, spec.on_empty, over
-        )
+            self.program, self.schedule, spec.rounds, rows, spec.on_empty, over,
+            self.weights,
+        )  # fmt: skip
         return Begun(state, first, run, fixed, layout)
 
     def _facts(
@@ -180,7 +185,9 @@ class Simulation:
             "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
             "stop": stable_repr(replace(self.stop, seconds=None)),
             "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(x0)),
-            "data": _digest(self.data), "eval_data": _digest(spec.problem.eval_data),
+            "data": _digest(self.data.data),
+            "weights": None if self.weights is None else _digest(self.weights),
+            "eval_data": _digest(spec.problem.eval_data),
             "client_state": where, "devices": self.devices.count,
             "participation": _digest(self.schedule.active, *ahead),
             CODE: _digest(beginning.as_text(), chunk.as_text()),

@@ -21,6 +21,7 @@ from focusfl.problems.pytorch.module import (
     state_dict,
     trained,
 )
+from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def from_torch(
     freeze_statistics: bool = False,
     augment: Any = None,
     compute_dtype: str | None = None,
+    weights: Weights = None,
 ) -> TorchProblem:
     """Make a problem of a module and a loss of PyTorch.
 
@@ -89,6 +91,7 @@ def from_torch(
         freeze_statistics: let batch normalisation use the running statistics it has.
         augment: (key, samples) -> samples, in jax, changed at random before a gradient.
         compute_dtype: that the model is computed in, such as bfloat16.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If samples do not fit the module, if it has state that does not
@@ -108,6 +111,7 @@ def from_torch(
     options = {
         "batch_size": batch_size, "eval_data": held, "stream": stream,
         "augment": augment, "compute_dtype": compute_dtype, "dtype": dtype,
+        "weights": weights,
     }  # fmt: skip
     if batch_size is None:
         batch_size = max(len(_first(samples["y"])) for samples in clients)
