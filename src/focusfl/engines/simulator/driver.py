@@ -111,6 +111,7 @@ class Ended(NamedTuple):
     clients: Any
     met: bool  # whether it reached a target
     evaluate: Callable[[], dict[str, Any]]  # the model it ended with
+    clients_metrics: dict[str, Any]  # what that is to each client, if it is asked for
 
 
 def result_of(
@@ -133,4 +134,5 @@ def result_of(
         why_lr=None,
         server=server,
         clients=ended.clients if whole else None,
+        clients_metrics=jax.tree.map(np.asarray, ended.clients_metrics),
     )
