@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from focusfl.problems import Objective, Problem
 from focusfl.tree import Tree
+
+if TYPE_CHECKING:
+    from focusfl.problems import Objective, Problem
 
 Metrics = Literal["mean", "per_client"]
 
@@ -29,8 +31,18 @@ def rises(metric: str) -> bool:
     return what != SPREAD and _last_word(name) in RISING
 
 
-def check_served(problem: Problem) -> None:
+def in_words(metric: str) -> str:
+    """The name of a metric for people."""
+    name, _, what = metric.replace("_", " ").partition("/")
+    if not what:
+        return name
+    return f"{name}, {what} client" if what == WORST else f"{name}, {what}"
+
+
+def check_served(problem: "Problem") -> None:
     """Raise unless a problem can be evaluated client by client."""
+    from focusfl.problems import Objective
+
     own = type(problem.objective).evaluate_clients is not Objective.evaluate_clients
     if not own or problem.client_eval_data is None:
         raise ValueError(
@@ -39,7 +51,7 @@ def check_served(problem: Problem) -> None:
         )
 
 
-def eval_data_of(problem: Problem, metrics: Metrics) -> Tree:
+def eval_data_of(problem: "Problem", metrics: Metrics) -> Tree:
     """What `evaluate` looks at."""
     if metrics == "mean":
         return problem.eval_data
@@ -47,7 +59,7 @@ def eval_data_of(problem: Problem, metrics: Metrics) -> Tree:
 
 
 def evaluate(
-    objective: Objective, metrics: Metrics, x: Tree, eval_data: Tree
+    objective: "Objective", metrics: Metrics, x: Tree, eval_data: Tree
 ) -> dict[str, Any]:
     """The metrics of a model, with those of clients' own if they are asked for."""
     if metrics == "mean":
@@ -56,7 +68,9 @@ def evaluate(
     return {**found, **told(evaluate_clients(objective, x, eval_data), found)}
 
 
-def evaluate_clients(objective: Objective, x: Tree, eval_data: Tree) -> dict[str, Any]:
+def evaluate_clients(
+    objective: "Objective", x: Tree, eval_data: Tree
+) -> dict[str, Any]:
     """What a model is to each client: arrays of shape (clients,)."""
     return objective.evaluate_clients(x, eval_data["clients"])
 

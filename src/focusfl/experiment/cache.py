@@ -1,9 +1,9 @@
 """The finished runs of a study's folder, by what they follow from."""
 
-import dataclasses
 import hashlib
 import json
 import re
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class ResultCache:
             __version__, package(), self._problem, self._laws[scenario],
             fingerprint(spec.algorithm), spec.noise, study.rounds,
             sorted(part.sha256 for part in study.parts.values()),
-            study.every, study.on_empty, dataclasses.asdict(study.stop),
+            study.every, study.metrics, study.on_empty, asdict(study.stop),
             study.models, *(scenario, name, group.local_steps, lr, seed),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
@@ -69,9 +69,12 @@ class ResultCache:
         """Keep the runs of a group, all or none of them."""
         keys = [self.key(group, lr, seed) for seed in group.seeds for lr in group.lrs]
         runs = [
-            Run({"key": key, **run.row, "model": self._saved(key, run)}, run.curves)
+            replace(
+                run, row={"key": key, **run.row, "model": self._saved(key, run)},
+                model=None,
+            )
             for key, run in zip(keys, runs, strict=True)
-        ]
+        ]  # fmt: skip
         name = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
         file = self.folder / f"{name}.parquet"
         try:

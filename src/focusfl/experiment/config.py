@@ -2,11 +2,13 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from focusfl.algorithms import Focus
 from focusfl.checks import shown, unknown
-from focusfl.engines.spec import ClientState, OnEmpty, StepSize
+from focusfl.engines.served import check_served, eval_data_of, evaluate
+from focusfl.engines.spec import ClientState, Metrics, OnEmpty, StepSize
 from focusfl.engines.stop import Stop
 from focusfl.experiment import toml
 from focusfl.experiment.kinds import Part
@@ -36,6 +38,7 @@ class Study:
     local_steps: tuple[int, ...]
     seeds: tuple[int, ...]
     every: int
+    metrics: Metrics
     on_empty: OnEmpty
     client_state: ClientState
     devices: int | None
@@ -132,6 +135,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         seeds=tuple(range(seeds)) if isinstance(seeds, int)
         else grid(("seeds",), seeds),
         every=said.every,
+        metrics=said.metrics,
         on_empty=said.on_empty,
         client_state=said.client_state,
         devices=said.devices,
@@ -151,6 +155,11 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         parts=sections.parts,
     )  # fmt: skip
     _check_auto(study)
+    if study.metrics == "per_client":
+        try:
+            check_served(problem)
+        except ValueError as error:
+            raise Wrong(("metrics",), str(error)) from None
     return study
 
 
@@ -194,8 +203,9 @@ def _check_targets(study: Study) -> None:
 
         with jax.enable_x64(problem.dtype == "float64"):
             known = jax.eval_shape(
-                problem.objective.evaluate, problem.x0, problem.eval_data
-            )
+                partial(evaluate, problem.objective, study.metrics), problem.x0,
+                eval_data_of(problem, study.metrics),
+            )  # fmt: skip
         try:
             stop.targets(dict.fromkeys(known, 1.0))
         except ValueError as error:

@@ -228,7 +228,9 @@ class _Server:
         self.link.ask(
             ((site, protocol.round, wired) for site in sites), "evaluate", "evaluate"
         )
-        self._test = evaluation.Evaluation(job.job, protocol.round, sites, protocol.x)
+        self._test = evaluation.Evaluation(
+            job.job, protocol.round, sites, protocol.x, job.metrics
+        )
 
     def _take(self, reply: Reply) -> None:
         test = self._test
