@@ -131,7 +131,7 @@ def evaluate_one_by_one(evaluate: Evaluate, x: Tree, laid: Tree) -> dict[str, An
         for i in range(length(own))
     ]
     whole = {name: np.array([one[name] for one in found]) for name in found[0]}
-    return {name: values[laid["place"]] for name, values in whole.items()}
+    return {name: values[np.asarray(laid["place"])] for name, values in whole.items()}
 
 
 def _by_length(laid: Tree) -> list[tuple[int, Tree]]:
