@@ -115,8 +115,11 @@ def evaluate_sets(evaluate: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
 
     found = []
     for count, own in _by_length(laid):
-        some = min(length(own), max(1, AT_ONCE // count))
-        found.append(jax.lax.map(partial(evaluate, x), own, batch_size=some))
+        one, some = partial(evaluate, x), max(1, AT_ONCE // count)
+        if some >= length(own):  # without a loop, which takes long to compile
+            found.append(jax.vmap(one)(own))
+        else:
+            found.append(jax.lax.map(one, own, batch_size=some))
     whole = jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
     return {name: values[laid["place"]] for name, values in whole.items()}
 
