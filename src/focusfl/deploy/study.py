@@ -4,6 +4,7 @@ import inspect
 import json
 import shutil
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -11,6 +12,7 @@ from focusfl.checks import check_count
 from focusfl.core import Algorithm
 from focusfl.deploy import SCENARIO
 from focusfl.engines.protocol import files
+from focusfl.engines.served import eval_data_of, evaluate
 from focusfl.engines.spec import choose_lr
 from focusfl.engines.step_sizes import in_words
 from focusfl.experiment import config
@@ -77,7 +79,10 @@ class Deployed(NamedTuple):
             study.lr_of(self.name, self.lr), folder,
             job=study.name, local_steps=self.local_steps,
             on_empty=study.on_empty, weights=self.weights,
-            evaluate=lambda x: problem.objective.evaluate(x, problem.eval_data),
+            evaluate=partial(
+                evaluate, problem.objective, study.metrics,
+                eval_data=eval_data_of(problem, study.metrics),
+            ),
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
                 "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,

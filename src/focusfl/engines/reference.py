@@ -12,6 +12,7 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, C, Round, S
+from focusfl.engines import served
 from focusfl.engines.client_round import (
     batch_stream,
     client_round,
@@ -23,6 +24,7 @@ from focusfl.engines.rest import warn
 from focusfl.engines.result import Result, costs
 from focusfl.engines.spec import (
     LearningRate,
+    Metrics,
     OnEmpty,
     Progress,
     Record,
@@ -59,6 +61,7 @@ def loop(
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
+    metrics: Metrics = "mean",
     throw: bool | None = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
@@ -77,16 +80,17 @@ def loop(
     check_progress(progress)
     spec = RunSpec(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
-        on_empty, record, every, stop,
+        on_empty, record, every, stop, metrics,
     ).validated()  # fmt: skip
     stop = spec.stop or Stop()
     _check_array(array)
     coming = states(spec, array)
-    eval_data = tree.map(array, problem.eval_data)
+    objective = problem.objective
+    eval_data = tree.map(array, served.eval_data_of(problem, metrics))
 
     def evaluate(x: Tree) -> Row:
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
-            found = problem.objective.evaluate(x, eval_data)
+            found = served.evaluate(objective, metrics, x, eval_data)
             return {name: number(name, value) for name, value in found.items()}
 
     def due(done: int) -> bool:
@@ -95,7 +99,9 @@ def loop(
     over = spent_by(stop, algorithm, problem.num_clients)
     watch = stop.watch(progress, began)
     state, kept = _followed(coming, evaluate, due, stop, over, watch, record)
-    counts = np.array(kept.counts, int)
+    counts, own = np.array(kept.counts, int), {}
+    if metrics == "per_client":
+        own = served.evaluate_clients(objective, state.server.x, eval_data)
     result = Result(
         x=tree.map(np.asarray, state.server.x),
         metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
@@ -108,6 +114,7 @@ def loop(
         clients=_stack(state.clients) if kept.diverged_at is None else None,
         schedule=in_words(spec.lrs[0]),
         weights=problem.weights,
+        clients_metrics=tree.map(np.asarray, own),
     )
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)

@@ -1,7 +1,7 @@
 """What a run gives: the model, its metrics round by round, and what it cost."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from focusfl.checks import unknown
 from focusfl.core import Algorithm, C, S
+from focusfl.engines.served import rises
 from focusfl.extras import missing, pandas
 from focusfl.models import read_with_about, save_model
 from focusfl.tree import Tree
@@ -35,6 +36,8 @@ class Result(Generic[S, C]):
     clients: C | None  # every client's memory, stacked; None if the run diverged
     schedule: str | None = None  # lr as a function of the round, in words
     weights: Any = None  # how much each of these counts; None: all alike
+    # With metrics="per_client", what `x` is to each: arrays of shape (clients,).
+    clients_metrics: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def evaluated(self) -> np.ndarray:
@@ -97,7 +100,7 @@ class Result(Generic[S, C]):
             ax = pyplot.figure().subplots()
         at, values = self.evaluated, self.metrics[metric]
         ax.plot(at, values[at], **options)
-        if np.nanmin(values) > 0 and metric != "accuracy":
+        if np.nanmin(values) > 0 and not rises(metric):
             ax.set_yscale("log")
         ax.set(xlabel="rounds", ylabel=metric.replace("_", " "))
         return ax
@@ -114,6 +117,7 @@ class Result(Generic[S, C]):
             "why_lr": self.why_lr,
             "schedule": self.schedule,
             "diverged_at": self.diverged_at,
+            "clients_metrics": {k: v.tolist() for k, v in self.clients_metrics.items()},
         }
         return save_model(path, self.x, {KEPT: json.dumps(about)})
 
@@ -128,8 +132,13 @@ def load_result(path: str | Path) -> Result:
     if KEPT not in about:
         raise ValueError(f"{path} holds a model and no result; use ff.load_model.")
     kept = json.loads(about[KEPT])
-    metrics = {name: np.array(values) for name, values in kept.pop("metrics").items()}
-    return Result(x, metrics, None, server=None, clients=None, **kept)
+    metrics, own = (
+        {name: np.array(values) for name, values in kept.pop(what, {}).items()}
+        for what in ("metrics", "clients_metrics")
+    )
+    return Result(
+        x, metrics, None, server=None, clients=None, clients_metrics=own, **kept
+    )
 
 
 def costs(

@@ -11,6 +11,8 @@ import numpy as np
 from focusfl import tree
 from focusfl.checks import check_count, check_is, check_one_of, check_seed, shown
 from focusfl.core import Algorithm
+from focusfl.engines.served import Metrics as Metrics
+from focusfl.engines.served import check_served
 from focusfl.engines.step_sizes import Schedule, StepSizes, Table, tabled
 from focusfl.engines.stop import Progress as Progress
 from focusfl.engines.stop import Stop
@@ -47,6 +49,7 @@ class RunSpec:
     record: Record = "metrics"  # or the model of every round, too
     every: int = 1  # rounds from one evaluation to the next
     stop: Stop | None = field(default_factory=Stop)
+    metrics: Metrics = "mean"  # or what they are to each client, too
 
     @property
     def num_clients(self) -> int:
@@ -71,8 +74,12 @@ class RunSpec:
         lrs = [_steps(lr, self.rounds) for lr in self.lrs]
         for seed in self.seeds:
             check_seed("seed", seed)
-        for name, words in (("on_empty", OnEmpty), ("record", Record)):
+        for name, words in (
+            ("on_empty", OnEmpty), ("record", Record), ("metrics", Metrics)
+        ):  # fmt: skip
             check_one_of(name, getattr(self, name), get_args(words))
+        if self.metrics == "per_client":
+            check_served(self.problem)
         stop = Stop() if self.stop is None else self.stop
         check_is("stop", stop, Stop)
         self.participation.check(self.num_clients)

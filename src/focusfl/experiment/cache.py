@@ -1,10 +1,10 @@
 """The finished runs of a study's folder, by what they follow from."""
 
-import dataclasses
 import hashlib
 import json
 import re
 import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class ResultCache:
             __version__, package(), self._problem, self._laws[scenario],
             fingerprint(spec.algorithm), spec.noise, study.rounds,
             sorted(part.sha256 for part in study.parts.values()),
-            study.every, study.on_empty, dataclasses.asdict(study.stop),
+            study.every, study.metrics, study.on_empty, asdict(study.stop),
             study.models, *(scenario, name, group.local_steps, lr, seed),
             self._steps(name, lr),
         ]  # fmt: skip
@@ -83,9 +83,12 @@ class ResultCache:
         """Keep the runs of a group, all or none of them."""
         keys = self._keys(group)
         runs = [
-            Run({"key": key, **run.row, "model": self._saved(key, run)}, run.curves)
+            replace(
+                run, row={"key": key, **run.row, "model": self._saved(key, run)},
+                model=None,
+            )
             for key, run in zip(keys, runs, strict=True)
-        ]
+        ]  # fmt: skip
         file = self.folder / f"{_name(keys)}.parquet"
         try:
             results.write_runs(file, runs)

@@ -3,11 +3,13 @@
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from focusfl.algorithms import Focus
 from focusfl.checks import shown, unknown
-from focusfl.engines.spec import ClientState, OnEmpty, StepSize
+from focusfl.engines.served import check_served, eval_data_of, evaluate
+from focusfl.engines.spec import ClientState, Metrics, OnEmpty, StepSize
 from focusfl.engines.step_sizes import Schedule
 from focusfl.engines.stop import Stop
 from focusfl.experiment import toml
@@ -39,6 +41,7 @@ class Study:
     local_steps: tuple[int, ...]
     seeds: tuple[int, ...]
     every: int
+    metrics: Metrics
     on_empty: OnEmpty
     client_state: ClientState
     devices: int | None
@@ -166,6 +169,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         seeds=tuple(range(seeds)) if isinstance(seeds, int)
         else grid(("seeds",), seeds),
         every=said.every,
+        metrics=said.metrics,
         on_empty=said.on_empty,
         client_state=said.client_state,
         devices=said.devices,
@@ -187,6 +191,11 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         parts=sections.parts,
     )  # fmt: skip
     _check_auto(study)
+    if study.metrics == "per_client":
+        try:
+            check_served(problem)
+        except ValueError as error:
+            raise Wrong(("metrics",), str(error)) from None
     return study
 
 
@@ -230,7 +239,7 @@ def _check_simulated(study: Study) -> None:
     if why := getattr(study.problem, "why_not", ""):
         words = f"[problem]: {why}, which runs of a study need; ff.loop runs it."
         raise Wrong(("problem",), words)
-    known = _metrics(study.problem)
+    known = _metrics(study)
     if not {"distance", "grad_norm", "loss"} & {*known}:
         words = "[problem] must measure a loss, a grad_norm or a distance"
         raise Wrong(("problem",), f"{words}; got {', '.join(known) or 'none'}.")
@@ -244,16 +253,19 @@ def _check_targets(study: Study) -> None:
     stop = study.stop
     if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
         try:
-            stop.targets(dict.fromkeys(_metrics(study.problem), 1.0))
+            stop.targets(dict.fromkeys(_metrics(study), 1.0))
         except ValueError as error:
             raise Wrong(("stop",), f"[stop]: {error}") from None
 
 
-def _metrics(problem: Problem) -> list[str]:
-    """The names of what a problem is evaluated by."""
+def _metrics(study: Study) -> list[str]:
+    """The names of what a model is evaluated by."""
     import jax
 
+    problem = study.problem
     with jax.enable_x64(problem.dtype == "float64"):
-        return list(
-            jax.eval_shape(problem.objective.evaluate, problem.x0, problem.eval_data)
-        )
+        found = jax.eval_shape(
+            partial(evaluate, problem.objective, study.metrics), problem.x0,
+            eval_data_of(problem, study.metrics),
+        )  # fmt: skip
+    return list(found)

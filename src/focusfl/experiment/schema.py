@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import unknown
 from focusfl.core import Algorithm
-from focusfl.engines.spec import ClientState
+from focusfl.engines.spec import ClientState, Metrics
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
@@ -66,6 +66,7 @@ class Settings(Strict):
     seed: Seed | None = said(None, "of participation and batches")
     seeds: Few | list[Seed] | None = said(None, "how many, from 0, or which")
     every: Count = said(1, "rounds from one evaluation to the next")
+    metrics: Metrics = said("mean", "or also what a model is to each client")
     on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
     client_state: ClientState = said("auto", "where clients' memory is")
     devices: Count | None = said(None, "how many to spread clients over")

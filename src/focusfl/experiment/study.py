@@ -113,7 +113,8 @@ def make_run(
         **{k: v for k, v in metrics.items() if k not in COSTS},
     }
     model = result.x if result.trajectory is None else result.trajectory
-    return Run(row, {k: values[evaluated] for k, values in curves.items()}, model)
+    kept = {k: values[evaluated] for k, values in curves.items()}
+    return Run(row, kept, model, result.clients_metrics)
 
 
 def run_groups(study: Study) -> list[RunGroup]:
@@ -202,6 +203,7 @@ def _sweep(
             seed=group.seeds,
             on_empty=study.on_empty,
             every=study.every,
+            metrics=study.metrics,
             record="model" if study.models == "all" else "metrics",
             throw=None,  # a verdict says it
             progress=tell,

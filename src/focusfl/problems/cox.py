@@ -52,6 +52,9 @@ class PartialLikelihood(Objective):
             "grad_norm": (grad @ grad) ** 0.5,
         }
 
+    def evaluate_clients(self, x, client_eval_data):
+        return {"loss": self.loss(x, client_eval_data) + self.penalty * (x @ x) / 2}
+
     def at_risk(self, x, data):
         """Everybody's hazard, and its sum for every death, both over exp(top)."""
         scores = data["A"] @ x
@@ -135,6 +138,10 @@ class Cox(Problem):
             "w": weight * (np.arange(deaths.max()) < deaths[:, None]),
             "died": weight * (self.event[..., None] * self.A).sum(1),
         }
+
+    @property
+    def client_eval_data(self):
+        return self.data
 
     def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
         hazard, total, _ = self.objective.at_risk(x, self.data)

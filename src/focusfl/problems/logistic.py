@@ -29,15 +29,23 @@ class LogisticLoss(Objective):
 
     def evaluate(self, x, eval_data):
         grad = self.grad(x, eval_data, None)
-        margin = self._margins(x, eval_data)
-        xp = margin.__array_namespace__()
-        loss = (abs(eval_data["wb"]) * xp.logaddexp(0 * margin, -margin)).sum()
+        loss = self._losses(x, eval_data).sum()
         error = x - eval_data["optimum"]
         return {
             "distance": (error @ error) ** 0.5 / eval_data["unit"],
             "loss": loss + self.penalty * (x @ x) / 2,
             "grad_norm": (grad @ grad) ** 0.5,
         }
+
+    def evaluate_clients(self, x, client_eval_data):
+        losses = self._losses(x, client_eval_data).sum(-1)
+        return {"loss": losses + self.penalty * (x @ x) / 2}
+
+    def _losses(self, x, data):
+        """Every row's loss, with its weight."""
+        margin = self._margins(x, data)
+        xp = margin.__array_namespace__()
+        return abs(data["wb"]) * xp.logaddexp(0 * margin, -margin)
 
     def _slopes(self, x, data):
         """The derivative of every row's loss by its a·x."""
@@ -89,6 +97,10 @@ class Logistic(Problem):
     def data(self):
         real = self.b != 0
         return {"A": self.A, "wb": self.b / real.sum(1, keepdims=True)}
+
+    @property
+    def client_eval_data(self):
+        return self.data
 
     @cached_property
     def _pooled(self):

@@ -46,6 +46,13 @@ class Objective(abc.ABC):
     def evaluate(self, x: Tree, eval_data: Tree) -> dict[str, Any]:
         """Describe x by scalars: loss, grad_norm, distance if x* is known."""
 
+    def evaluate_clients(self, x: Tree, client_eval_data: Tree) -> dict[str, Any]:
+        """Describe x by what it is to each client: arrays of shape (clients,).
+
+        Only metrics="per_client" asks for it.
+        """
+        raise NotImplementedError
+
 
 def aligned(a: np.ndarray) -> np.ndarray:
     """Give an array that a compiled program on a CPU can use where it is.
@@ -131,6 +138,11 @@ class Problem(abc.ABC):
     @abc.abstractmethod
     def eval_data(self) -> Tree:
         """What `evaluate` may look at."""
+
+    @property
+    def client_eval_data(self) -> Tree:
+        """What `evaluate_clients` may look at; None where it is not written."""
+        return None
 
     @property
     @abc.abstractmethod

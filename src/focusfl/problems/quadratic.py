@@ -127,6 +127,10 @@ class Gram(Objective):
             "grad_norm": (grad @ grad) ** 0.5,
         }
 
+    def evaluate_clients(self, x, client_eval_data):
+        H, h, c = (client_eval_data[name] for name in ("H", "h", "c"))
+        return {"loss": (H @ x / 2 - h) @ x + c}
+
 
 @dataclass(frozen=True)
 class Rows(Gram):
@@ -137,6 +141,10 @@ class Rows(Gram):
     def grad(self, x, data, batch):
         del batch
         return 2 * ((data["A"] @ x - data["b"]) @ data["A"] + self.penalty * x)
+
+    def evaluate_clients(self, x, client_eval_data):
+        missed = client_eval_data["A"] @ x - client_eval_data["b"]
+        return {"loss": (missed**2).sum(-1) + self.penalty * (x @ x)}
 
 
 @dataclass(frozen=True)
@@ -205,6 +213,10 @@ class Quadratic(_Quadratics):
     def data(self):
         return {"H": self.H, "h": self.h}
 
+    @property
+    def client_eval_data(self):
+        return {**self.data, "c": self.c}
+
     @cached_property
     def mean(self):
         each = self.H, self.h, np.asarray(self.c)
@@ -259,6 +271,12 @@ class LeastSquares(_Quadratics):
         At = self.A.swapaxes(1, 2)
         ridge = 2 * self.penalty * np.eye(self.A.shape[2])
         return {"H": 2 * At @ self.A + ridge, "h": 2 * (At @ self.b[..., None])[..., 0]}
+
+    @property
+    def client_eval_data(self):
+        if self.through_rows:
+            return self.data
+        return {**self.data, "c": (self.b**2).sum(1)}
 
     @cached_property
     def mean(self):

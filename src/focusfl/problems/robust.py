@@ -34,6 +34,10 @@ class Bounded(Objective):
             loss = (t**2 / (1 + t**2)).sum() / t.shape[0]
         return {"loss": loss, "grad_norm": (grad @ grad) ** 0.5}
 
+    def evaluate_clients(self, x, client_eval_data):
+        t = client_eval_data["A"] @ x - client_eval_data["b"]
+        return {"loss": (t**2 / (1 + t**2)).mean(-1)}
+
 
 @dataclass(frozen=True, eq=False)
 class Robust(Problem):
@@ -65,6 +69,10 @@ class Robust(Problem):
     @property
     def data(self):
         return {"A": self.A, "b": self.b}
+
+    @property
+    def client_eval_data(self):
+        return self.data
 
     @property
     def eval_data(self):

@@ -1,13 +1,16 @@
 """The paper's image experiment: CIFAR-10, a small CNN, labels dealt out unevenly."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from focusfl import data, keys
 from focusfl.checks import check_flag
-from focusfl.problems.loss import LossProblem, check_options, from_loss
-from focusfl.problems.models import accuracy, cross_entropy
+from focusfl.problems.given import check_options
+from focusfl.problems.loss import LossProblem, from_loss
+from focusfl.problems.models import cross_entropy
+from focusfl.problems.sets import PerSample
 from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
@@ -89,21 +92,25 @@ def image_loss(params: Tree, samples: Tree) -> Any:
     return cross_entropy(_scores(params, samples), samples["y"])
 
 
-def image_metrics(params: Tree, eval_data: Tree) -> dict[str, Any]:
+class ImageMetrics(PerSample):
     """Accuracy and loss, some images at a time."""
-    import jax
 
-    def some(samples):
-        scores, y = _scores(params, samples), samples["y"]
-        return {
-            "accuracy": accuracy(scores, y),
-            "loss": cross_entropy(scores, y).mean(),
-        }
+    def __call__(self, params: Tree, eval_data: Tree) -> dict[str, Any]:
+        import jax
 
-    count = len(eval_data["y"])
-    size = next(n for n in range(min(count, AT_ONCE), 0, -1) if count % n == 0)
-    parts = jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), eval_data)
-    return jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
+        count = len(eval_data["y"])
+        size = next(n for n in range(min(count, AT_ONCE), 0, -1) if count % n == 0)
+        parts = jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), eval_data)
+        some = partial(super().__call__, params)
+        return jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
+
+
+def _each(params: Tree, samples: Tree) -> dict[str, Any]:
+    scores, y = _scores(params, samples), samples["y"]
+    return {"accuracy": scores.argmax(1) == y, "loss": cross_entropy(scores, y)}
+
+
+image_metrics = ImageMetrics(_each)
 
 
 def _scores(params: Tree, samples: Tree) -> Any:

@@ -262,6 +262,24 @@ def test_sites_evaluate_and_the_server_averages(tmp_path):
     assert found[0]["sites"] == 4 and found[0]["size"] == (0 + 2 + 6 + 12) / 10
 
 
+def test_sites_tell_whom_the_model_serves_worst(tmp_path):
+    def work(context):
+        number = context.node_config["partition-id"]
+        found = {"accuracy": number / 4, "loss": 1.0 * number, "size": 1.0}
+        return Work(lambda x, batch: x, evaluate=lambda x: found)
+
+    how = {"rounds": 2, "evaluate_every": 2, "deadline": 5.0, "metrics": "per_client"}
+    only_sites = replace(job(tmp_path, **how), evaluate=None)
+    run(Loopback(nodes(tmp_path, work=work)), only_sites)
+    found = events(tmp_path, "evaluation")[-1]
+    assert found["accuracy"] == 0.375 and found["accuracy/worst"] == 0.0
+    assert found["loss/worst"] == found["loss/worst_tenth"] == 3.0  # of four sites
+    assert found["loss/spread"] == pytest.approx(np.std([0, 1, 2, 3]))
+    assert "size/worst" not in found  # nobody knows which end that is
+    curves = ff.load_results(tmp_path / "server" / "test")
+    assert curves["accuracy/worst"].tolist() == [0.0, 0.0]
+
+
 def test_settings_of_the_app_change_the_job(tmp_path):
     said = {"rounds": 7, "lr": 1, "local-steps": 3, "copies": True, "on-empty": "step"}
     changed = job(tmp_path).configured({**said, "mine": "x"}, own=["mine"])
@@ -286,6 +304,7 @@ def test_settings_of_the_app_change_the_job(tmp_path):
         ({"evaluate-evry": 3}, "Did you mean 'evaluate-every'"),
         ({"evaluate-every": -1}, "evaluate_every must be .* at least 0; got -1"),
         ({"wrap": "x"}, "unknown setting"),
+        ({"metrics": "each"}, "metrics .* must be 'mean' or 'per_client'"),
         ({"sites": ""}, "sites must be different names"),
         ({"job": "a/b"}, "job must be a name"),
     ],

@@ -14,6 +14,7 @@ from focusfl.engines.protocol.format import check_leaves, encode, header, leaves
 from focusfl.engines.protocol.format import pack as packed
 from focusfl.engines.protocol.format import unpack as trees
 from focusfl.engines.protocol.site import alike
+from focusfl.engines.served import Metrics, known, told
 from focusfl.tree import Tree
 
 EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
@@ -51,12 +52,13 @@ class Evaluation:
     def __init__(
         self, job: str, round: int, sites: Collection[str], like: Tree,
         weights: Mapping[str, float | int] | None = None,
+        metrics: Metrics = "mean",
     ):  # fmt: skip
         self.round, self.awaited = round, set(sites)
         self.of: list[str] = []  # who has given a gradient
         self.answered = 0  # how many have said anything
         self._job, self._metrics = job, list[dict[str, float]]()
-        self._total = tree.zeros(like)
+        self._total, self._per_site = tree.zeros(like), metrics == "per_client"
         self._weights = weights or dict.fromkeys(sites, 1)
 
     def take(self, site: str, content: RecordDict | None) -> None:
@@ -76,12 +78,18 @@ class Evaluation:
             self.of.append(site)
 
     def found(self) -> dict[str, float]:
-        """Means over the sites, and the norm of the mean gradient, by their weights."""
+        """Means over the sites, what they are to the worst of them if that is asked
+        for, and the norm of the mean gradient, by their weights."""
         mean = mean_of(self._metrics) if self._metrics else {}
+        own = {
+            name: np.array([one[name] for one in self._metrics])
+            for name in mean
+            if self._per_site and known(name)  # which end is the worst
+        }
         if self.of:
             whole = sum(self._weights[site] for site in self.of)
             mean["grad_norm"] = norm(self._total) / whole
-        return mean
+        return {name: float(value) for name, value in told(own).items()} | mean
 
 
 def metrics_of(content: RecordDict) -> dict[str, float]:

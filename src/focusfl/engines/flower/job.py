@@ -7,7 +7,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from focusfl.checks import check_count, check_positive, unknown
+from focusfl.checks import check_count, check_one_of, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.rules import check_settings
@@ -44,6 +44,9 @@ class Job:
     poll: float = 0.2  # seconds
     evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
     evaluate_every: int = 0  # rounds between evaluations on the sites; 0: none
+    # Of what sites find: their mean, or also the worst site's, the worst tenth's and
+    # the spread, among those that answer.
+    metrics: Literal["mean", "per_client"] = "mean"
     about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
     weights: Mapping[str, float | int] | None = None  # by site; None: all alike
 
@@ -61,6 +64,7 @@ class Job:
                 f"evaluate_every must be a whole number of at least 0; got "
                 f"{self.evaluate_every!r}."
             )
+        check_one_of("metrics", self.metrics, ("mean", "per_client"))
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         most = len(self.sites)

@@ -230,7 +230,7 @@ class _Server:
             ((site, protocol.round, wired) for site in sites), "evaluate", "evaluate"
         )
         self._test = evaluation.Evaluation(
-            job.job, protocol.round, sites, protocol.x, job.weights
+            job.job, protocol.round, sites, protocol.x, job.weights, job.metrics
         )
 
     def _take(self, reply: Reply) -> None:

@@ -92,7 +92,7 @@ class AlgorithmStrategy(Strategy):
             return None
         test = evaluation.Evaluation(
             self._job.job, server_round, self._job.sites, self._protocol.x,
-            self._job.weights,
+            self._job.weights, self._job.metrics,
         )  # fmt: skip
         for reply in replies:
             site = self._link.site(reply.metadata.src_node_id)

@@ -21,6 +21,7 @@ from focusfl.engines.spec import (
     ClientState,
     Execution,
     LearningRate,
+    Metrics,
     OnEmpty,
     Progress,
     Record,
@@ -50,6 +51,7 @@ def simulate(
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
+    metrics: Metrics = "mean",
     throw: bool | None = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
@@ -67,6 +69,12 @@ def simulate(
     `lr` may be a function of the round, such as one of `ff.schedules` or optax's: it is
     asked for all rounds before the first. With lr="auto" FOCUS gets a step size chosen
     for this problem and participation; `why_lr` says how.
+
+    With metrics="per_client" the model is evaluated on each client's own data too, or
+    on the `client_eval_data` of the problem. Of every metric there are then the worst
+    client's, such as "accuracy/worst", the mean over the tenth of clients that have the
+    worst, "accuracy/worst_tenth", and the standard deviation over clients,
+    "accuracy/spread"; `Result.clients_metrics` has everybody's in the end.
 
     `stop` ends a run in the round that reaches a target. `progress` is told of the
     rounds done and the newest metrics between chunks of up to 256 rounds, and ends the
@@ -102,6 +110,7 @@ def simulate(
         on_empty: of a round of nobody: "skip" it, or let the server "step" alone.
         record: "metrics" alone, or the "model" of every round too, as a trajectory.
         every: rounds from one evaluation to the next.
+        metrics: "mean", or "per_client": also what the model is to each of them.
         throw: raise Diverged when the run diverges; False warns, None says nothing.
         stop: ends the run in the round that reaches a target.
         progress: called with the rounds done and the metrics by then; true ends it.
@@ -120,7 +129,7 @@ def simulate(
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     spec = RunSpec(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
-        on_empty, record, every, stop,
+        on_empty, record, every, stop, metrics,
     ).validated()  # fmt: skip
     how = Execution(
         progress, checkpoint, checkpoint_every, client_state, state_dir, devices
@@ -144,6 +153,7 @@ def sweep(
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
+    metrics: Metrics = "mean",
     throw: bool | None = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
@@ -169,7 +179,7 @@ def sweep(
     check_throw(throw)
     spec = RunSpec(
         algorithm, problem, participation, rounds, rates_of(lrs), local_steps, x0,
-        seeds_of(seed), on_empty, record, every, stop,
+        seeds_of(seed), on_empty, record, every, stop, metrics,
     ).validated()  # fmt: skip
     how = Execution(
         progress, checkpoint, checkpoint_every, client_state, state_dir, devices

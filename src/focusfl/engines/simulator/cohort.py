@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from focusfl.core import Algorithm, GradFn, Round
+from focusfl.engines import served
 from focusfl.engines.client_round import client_round, grad_fn, next_batch
 from focusfl.engines.simulator.devices import Devices
 from focusfl.engines.simulator.layout import is_large
@@ -34,12 +35,17 @@ class Program(NamedTuple):
     every: int  # rounds between evaluations
     skips: bool = False  # whether nobody may take part in one run and some in another
     total_weight: float | None = None  # of all clients; None: their number
+    metrics: served.Metrics = "mean"
 
     @property
     def everybody(self) -> float | int:
         """N, or the sum of all weights."""
         count = self.devices.num_clients
         return count if self.total_weight is None else self.total_weight
+
+    def evaluate(self, x: Tree, eval_data: Tree) -> dict[str, Any]:
+        """The metrics of a model."""
+        return served.evaluate(self.objective, self.metrics, x, eval_data)
 
 
 class Theirs(NamedTuple):

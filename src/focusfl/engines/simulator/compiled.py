@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Round
+from focusfl.engines import served
 from focusfl.engines.divergence import sane
 from focusfl.engines.simulator.cohort import Memory, Program, run_round, take_rows
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
@@ -220,16 +221,20 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Evaluate where it is due; else the last metrics stand."""
     if due is None:
-        return program.objective.evaluate(x, eval_data)
-    return jax.lax.cond(
-        due, lambda: program.objective.evaluate(x, eval_data), lambda: last
-    )
+        return program.evaluate(x, eval_data)
+    return jax.lax.cond(due, lambda: program.evaluate(x, eval_data), lambda: last)
 
 
 @partial(jax.jit, static_argnums=0)
 def evaluate(program: Program, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """The metrics of one model."""
-    return program.objective.evaluate(x, eval_data)
+    return program.evaluate(x, eval_data)
+
+
+@partial(jax.jit, static_argnums=0)
+def evaluate_clients(program: Program, x: Tree, eval_data: Tree) -> dict[str, Any]:
+    """What one model is to each client."""
+    return served.evaluate_clients(program.objective, x, eval_data)
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:

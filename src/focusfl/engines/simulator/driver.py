@@ -112,6 +112,7 @@ class Ended(NamedTuple):
     clients: Any
     met: bool  # whether it reached a target
     evaluate: Callable[[], dict[str, Any]]  # the model it ended with
+    clients_metrics: dict[str, Any]  # what that is to each client, if it is asked for
 
 
 def result_of(
@@ -136,4 +137,5 @@ def result_of(
         clients=ended.clients if whole else None,
         schedule=in_words(lr),
         weights=spec.problem.weights,
+        clients_metrics=jax.tree.map(np.asarray, ended.clients_metrics),
     )

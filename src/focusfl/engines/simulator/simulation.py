@@ -13,6 +13,7 @@ import numpy as np
 from focusfl.engines.client_round import batch_stream
 from focusfl.engines.divergence import limit_of
 from focusfl.engines.result import Result
+from focusfl.engines.served import eval_data_of
 from focusfl.engines.simulator import compiled, memory
 from focusfl.engines.simulator.checkpoint import (
     CODE,
@@ -73,6 +74,7 @@ class Simulation:
         weights = spec.problem.weights
         self.weights = None if weights is None else np.asarray(weights, float)
         self.data = Theirs(data, self.weights)
+        self.eval_data = eval_data_of(spec.problem, spec.metrics)
         self.program = self._program()
         # Beginning and evaluating are the same whatever the sizes of cohorts.
         self.without_slots = self.program._replace(slots=(), skips=False)
@@ -89,7 +91,7 @@ class Simulation:
             x0 = jax.tree.map(partial(jnp.asarray, dtype=spec.problem.dtype), spec.x0)
             keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
             needs, where = self._place(x0, keys[0], kept)
-            data, eval_data = self.devices.put(self.data, spec.problem.eval_data)
+            data, eval_data = self.devices.put(self.data, self.eval_data)
             start: Start = self.without_slots, x0, data, eval_data
             clients = store_for(where, how, self.devices, kept)
             row = 0 if where == "device" else needs.row
@@ -119,6 +121,7 @@ class Simulation:
             spec.record, int(min(spec.every, STEPS - 1)),
             skips=spec.on_empty == "skip" and (sometimes or unknown),
             total_weight=None if self.weights is None else spec.problem.total_weight,
+            metrics=spec.metrics,
         )  # fmt: skip
 
     def _place(self, x0: Any, key: Any, kept: Checkpoint) -> tuple[memory.Needs, Any]:
@@ -126,7 +129,7 @@ class Simulation:
         spec, count = self.spec, self.devices.count
         alone = self.without_slots._replace(devices=Devices(spec.num_clients))
         needs = memory.needs(
-            partial(begin, alone), x0, self.data, spec.problem.eval_data, key,
+            partial(begin, alone), x0, self.data, self.eval_data, key,
             spec.num_runs, count,
         )  # fmt: skip
         asked = self.how.client_state if count == 1 else "device"
@@ -185,9 +188,9 @@ class Simulation:
             "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
             "stop": stable_repr(replace(self.stop, seconds=None)),
             "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(x0)),
-            "data": _digest(self.data.data),
+            "data": _digest(self.data.data), "eval_data": _digest(self.eval_data),
             "weights": None if self.weights is None else _digest(self.weights),
-            "eval_data": _digest(spec.problem.eval_data),
+            "metrics": spec.metrics,
             "client_state": where, "devices": self.devices.count,
             "participation": _digest(self.schedule.active, *ahead),
             CODE: _digest(beginning.as_text(), chunk.as_text()),
@@ -202,10 +205,13 @@ class Simulation:
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             one = partial(one_of, (k, s)[:axes])
             server = one(state.server)
+            about = self.without_slots, server.x, eval_data
             ended = Ended(
                 server, clients.export(start, one(state.clients)),
                 bool(one(state.met)),
-                partial(compiled.evaluate, self.without_slots, server.x, eval_data),
+                partial(compiled.evaluate, *about),
+                compiled.evaluate_clients(*about)
+                if spec.metrics == "per_client" else {},
             )  # fmt: skip
             active = self.schedule.active[s]
             results.append(result_of(spec, spec.lrs[k], one(log), active, ended))

@@ -54,9 +54,7 @@ def begin(
                 jnp.arange(len(steps)), None, Memory(server, clients, steps), data, key,
             )  # fmt: skip
             steps += 1
-        metrics = jax.tree.map(
-            jnp.asarray, program.objective.evaluate(server.x, eval_data)
-        )
+        metrics = jax.tree.map(jnp.asarray, program.evaluate(server.x, eval_data))
         state = State(server, clients, steps, metrics, jnp.array(True))
         return state, jax.tree.map(lambda a: a[None], log(program, state))
 
