@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl import data, participation, problems
+from focusfl import data, participation, problems, schedules
 from focusfl.experiment import config
 from focusfl.problems import vision
 
@@ -144,6 +144,7 @@ STREAM_KINDS = {
     "client": "whole",
 }  # fmt: skip
 
+TEN_ROUNDS = {"lr": 0.1, "rounds": 10}
 ADAPTIVE = {
     "server_lr": "positive", "tau": "not negative", "bias_correction": "flag",
     **each("below one", "beta1", "beta2"),
@@ -331,6 +332,21 @@ MADE = {
         ff.ClientOpt, {},
         {"inner": "function", "clip_norm": "maybe positive",
          **each("not negative", "weight_decay", "prox")}),
+    "cosine": Made(
+        schedules.Cosine, TEN_ROUNDS,
+        {"lr": "positive", "rounds": "count", "warmup": "whole", "floor": "share"}),
+    "steps": Made(
+        schedules.Steps, {"lr": 0.1}, {"factor": "positive", "lr": "positive"}),
+    "exponential": Made(
+        schedules.Exponential, {"lr": 0.1},
+        {"lr": "positive", "rate": "positive", "every": "count", "floor": "share",
+         "staircase": "flag"}),
+    "polynomial": Made(
+        schedules.Polynomial, TEN_ROUNDS,
+        {"lr": "positive", "rounds": "count", "power": "positive", "floor": "share"}),
+    "inverse_sqrt": Made(
+        schedules.InverseSqrt, {"lr": 0.1},
+        {"lr": "positive", "every": "positive", "power": "not negative"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
 COINS = ff.participation.Bernoulli([0.2, 0.9, 0.4, 0.7, 0.3, 0.6])
 SHORT = {"rounds": 50, "lr": 0.05, "local_steps": 3, "record": "model"}
 around = ff.ClientOpt
-EXACT = [ff.Focus(), ff.Scaffold(), ff.Scaffnew()]
+EXACT = [ff.Focus(), ff.Scaffnew()]
 
 
 def test_nothing_asked_for_changes_nothing_to_the_bit():
