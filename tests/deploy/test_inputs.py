@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from focusfl.cli import main
-from focusfl.deploy import apps
+from focusfl.deploy import apps, study
 
 STUDY = """
 rounds = 20
@@ -55,6 +55,8 @@ WRONG = {
     "local study.toml --set algorithms={}": "at least one table",
     "local study.toml --set problem.kind=ridgee --clients 2": "Did you mean 'ridge'",
     "local hospitals.toml --clients 3": "--clients must be 4, or left out",
+    "local study.toml --clients 3 --set problem.weights=[1,2]": "must be 3 numbers",
+    "local study.toml --set problem.weights=samples": "no samples to count by",
     "local .": "must be the folder of a Flower app",
     "local app --clients 3": "settings in its pyproject.toml",
     "local app --deadline 3": "settings in its pyproject.toml",
@@ -111,3 +113,17 @@ def test_without_flower_one_line_says_what_to_install(here, capsys, monkeypatch)
 def test_nothing_started_yet_is_no_error(here, capsys):
     assert main(["deploy", "status"]) == 0
     assert "nothing was started in runs" in capsys.readouterr().out
+
+
+def test_sites_of_a_study_weigh_what_its_clients_do(tmp_path):
+    (tmp_path / "hospitals.toml").write_text(HOSPITALS)
+    loaded = [
+        study.load(tmp_path / "hospitals.toml", changes, None, None)
+        for changes in ([], ["problem.weights=samples"])
+    ]
+    study.write(loaded[1], tmp_path / "study.json")
+    again = study.read(tmp_path / "study.json")
+    plain, mine, theirs = (each.job("").weights for each in (*loaded, again))
+    assert plain is None and mine == theirs
+    assert [*mine] == [f"site-{i}" for i in range(4)]
+    assert sum(mine.values()) == pytest.approx(4) and max(mine.values()) > 1.5

@@ -108,10 +108,11 @@ def closed_form(
         smooth *= mean
         form = "min(mean p/(N L_F), min p/L)"
     why = (
-        f"the closed form {form} with N = {known.total:g}, L_F = {known.L_F:.3g}, L = "
+        f"the closed form {form} with N = {known.total}, L_F = {known.L_F:.3g}, L = "
         f"{known.L:.3g}, min p = {least:.3g}, mean p = {mean:.3g}"
     )
-    why += ", p and N by weight" if weights is not None else ""
+    if weights is not None:
+        why += ", N and p by weight"
     why += f", mu_F = {known.mu_F:.3g}." if known.mu_F else "."
     return Choice(min(smooth, least / known.L, outrun), why)
 

@@ -207,18 +207,19 @@ class Layout(NamedTuple):
                 self.on_empty,
             )
         )
-        if (weights := self.weights) is not None:
-            weight = self._per_round(now, lambda ids: weights[ids].sum())
+        if self.weights is not None:
+            weight = np.stack([weight_of(own, self.weights, self.rows) for own in now])
             laid_out = laid_out._replace(weight=weight if len(now) > 1 else weight[0])
         if self.enough is None:
             return laid_out
-        counts = self._per_round(now, len)
+        counts = np.zeros((len(now), self.rows), int)
+        counts[:, : len(now[0])] = [[len(ids) for ids in own] for own in now]
         spent = self.enough(np.reshape(turns, (-1, 1)) + np.cumsum(counts, 1))
         return laid_out._replace(spent=spent if len(now) > 1 else spent[0])
 
-    def _per_round(
-        self, now: Sequence[Sequence[Ids]], number: Callable[[Ids], Any]
-    ) -> np.ndarray:
-        """A number of every round's participants, by schedule; 0 in padding."""
-        found = np.array([[number(ids) for ids in own] for own in now])
-        return np.pad(found, [(0, 0), (0, self.rows - found.shape[1])])
+
+def weight_of(drawn: Sequence[Ids], weights: np.ndarray, rows: int) -> np.ndarray:
+    """What the participants of every round weigh together; 0 in rows that pad."""
+    who = np.concatenate([np.zeros(0, int), *drawn])
+    row = np.repeat(np.arange(len(drawn)), [len(ids) for ids in drawn])
+    return np.bincount(row, weights[who], rows)
