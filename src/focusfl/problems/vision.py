@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import data, keys
-from focusfl.checks import check_flag
+from focusfl.checks import check_count, check_flag
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import (
@@ -133,6 +133,7 @@ def cifar10(
     data_dir: str | None = None,
 ) -> LossProblem:
     """Deal CIFAR-10 out by a balanced Dirichlet law, as in the paper."""
+    check_count("batch_size", batch_size)
     check_options(batch_size, stream, "float32", compute_dtype)
     check_flag("augment", augment)
     images = data.cifar10(data_dir)
