@@ -175,7 +175,9 @@ def as_one_of_two(port, number):
     assert jax.process_count() == 2 and jax.device_count() == 4
     return {
         "gaps": {
-            "quadratic": both(ff.Scaffold(), quadratic(10), Bernoulli(0.3)),
+            "quadratic": both(
+                ff.Scaffold(), quadratic(10), Bernoulli(0.3), metrics="per_client"
+            ),
             "from_loss": both(ff.Focus(warm_start=True), drawn_by(10), Uniform(3)),
         },
         "too few": refused(devices=2),

@@ -78,7 +78,7 @@ def mlp(
         params,
         client_data,
         eval_data=eval_data,
-        metrics_fn=PerSample(_each),
+        metrics_fn=_Metrics(_each),
         **options,
     )
 
@@ -162,5 +162,25 @@ def _loss(params: Tree, samples: Tree) -> Any:
 
 
 def _each(params: Tree, samples: Tree) -> dict[str, Any]:
-    scores, y = dense(params, samples["x"]), samples["y"]
-    return {"accuracy": scores.argmax(1) == y, "loss": cross_entropy(scores, y)}
+    return right_and_loss(dense(params, samples["x"]), samples["y"])
+
+
+def right_and_loss(scores: Any, labels: Any) -> dict[str, Any]:
+    """Whether each sample is classified right, and its loss."""
+    return {
+        "accuracy": scores.argmax(1) == labels,
+        "loss": cross_entropy(scores, labels),
+    }
+
+
+def accuracy_and_loss(scores: Any, labels: Any) -> dict[str, Any]:
+    """The means of `right_and_loss`."""
+    return {
+        "accuracy": accuracy(scores, labels),
+        "loss": cross_entropy(scores, labels).mean(),
+    }
+
+
+class _Metrics(PerSample):
+    def __call__(self, params: Tree, eval_data: Tree) -> dict[str, Any]:
+        return accuracy_and_loss(dense(params, eval_data["x"]), eval_data["y"])

@@ -1,15 +1,18 @@
 """The paper's image experiment: CIFAR-10, a small CNN, labels dealt out unevenly."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from focusfl import data, keys
-from focusfl.checks import check_flag
+from focusfl.checks import check_count, check_flag
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import cross_entropy
+from focusfl.problems.models import (
+    accuracy_and_loss,
+    cross_entropy,
+    right_and_loss,
+)
 from focusfl.problems.sets import PerSample
 from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
@@ -101,13 +104,15 @@ class ImageMetrics(PerSample):
         count = len(eval_data["y"])
         size = next(n for n in range(min(count, AT_ONCE), 0, -1) if count % n == 0)
         parts = jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), eval_data)
-        some = partial(super().__call__, params)
+
+        def some(samples):
+            return accuracy_and_loss(_scores(params, samples), samples["y"])
+
         return jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
 
 
 def _each(params: Tree, samples: Tree) -> dict[str, Any]:
-    scores, y = _scores(params, samples), samples["y"]
-    return {"accuracy": scores.argmax(1) == y, "loss": cross_entropy(scores, y)}
+    return right_and_loss(_scores(params, samples), samples["y"])
 
 
 image_metrics = ImageMetrics(_each)
@@ -144,6 +149,7 @@ def cifar10(
     Raises:
         ValueError: If the data are not there, or a number or word is not known.
     """
+    check_count("batch_size", batch_size)
     check_options(batch_size, stream, "float32", compute_dtype)
     check_flag("augment", augment)
     images = data.cifar10(data_dir)
