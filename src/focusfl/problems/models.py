@@ -58,10 +58,7 @@ def mlp(
         ValueError: If a label is not a whole number from 0 to classes - 1.
     """
     check_count("classes", classes)
-    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
-        raise ValueError(f"hidden must be a list of widths; got {shown(hidden)}.")
-    for width in hidden:
-        check_count("hidden widths", width)
+    check_widths("hidden", hidden)
     client_data, eval_data = (
         given.everybody(client_data),
         given.arrays("eval_data", eval_data),
@@ -72,6 +69,15 @@ def mlp(
     return from_loss(
         _loss, params, client_data, eval_data=eval_data, metrics_fn=_metrics, **options
     )
+
+
+def check_widths(name: str, widths: Any, least: int = 0) -> None:
+    """Raise unless these are widths of layers, as many as `least` or more."""
+    several = isinstance(widths, Sequence) and not isinstance(widths, str)
+    if not several or len(widths) < least:
+        raise ValueError(f"{name} must be a list of widths; got {shown(widths)}.")
+    for width in widths:
+        check_count(f"{name} widths", width)
 
 
 def check_labels(client_data: Sequence[Tree], eval_data: Tree, classes: int) -> None:
