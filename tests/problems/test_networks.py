@@ -176,6 +176,7 @@ BAD = {
     "widths": (arrays(), ["problem.hidden=[0]"], "hidden widths must be a whole"),
     "no image": (arrays(), ["problem={kind='cnn', data='mine.npz'}"], "needs images"),
     "model": (arrays(), ["problem={kind='digits', model='cnm'}"], "one of softmax"),
+    "auto": (arrays(), ["algorithms={focus={lr='auto'}}"], "a known smoothness L"),
     "key": (arrays(), ["problem.clients=4"], "Did you mean 'num_clients'"),
 }  # fmt: skip
 
