@@ -1,13 +1,16 @@
 """A CNN of plain convolutions: rewritten as products, as it is, and in PyTorch.
 
 Rounds of FOCUS with the paper's network on random images, each side in the same run:
-with convolutions rewritten, as they are (with --plain: minutes on a CPU), and an eager
-PyTorch loop over the clients (with --torch).
+with convolutions rewritten, as they are (with --plain: minutes on a CPU), and with
+--torch the same network as a PyTorch module, translated by `from_torch` and in an eager
+loop over the clients. With --resnet the last two alone, of a ResNet-18 for 32 pixels.
 
 Usage: python benchmarks/convolutions.py [--clients 8] [--rounds 4] [--plain] [--torch]
+                                         [--resnet]
 """
 
 import argparse
+import copy
 import json
 import time
 
@@ -37,12 +40,30 @@ def images(clients):
 
 
 def ours(clients, rounds, fast):
-    """A function that runs rounds, compiled; and the model it comes to."""
+    """What runs rounds, compiled, and gives the model it comes to."""
     problem = ff.problems.from_loss(
         loss, vision.cnn_params(), clients, batch_size=BATCH,
         eval_data={k: v[:10] for k, v in clients[0].items()}, fast_convolutions=fast,
     )  # fmt: skip
+    return simulated(problem, rounds)
 
+
+def translated(net, clients, rounds):
+    """The same of a PyTorch module."""
+    import torch
+
+    data = [
+        (np.ascontiguousarray(c["x"].transpose(0, 3, 1, 2)), c["y"].astype(np.int64))
+        for c in clients
+    ]
+    problem = ff.problems.from_torch(
+        net, torch.nn.CrossEntropyLoss(), data, batch_size=BATCH,
+        eval_data=tuple(a[:10] for a in data[0]),
+    )  # fmt: skip
+    return simulated(problem, rounds)
+
+
+def simulated(problem, rounds):
     def run():
         return ff.simulate(
             ff.Focus(), problem, ff.participation.Full(), rounds=rounds, lr=1e-3,
@@ -52,11 +73,10 @@ def ours(clients, rounds, fast):
     return run
 
 
-def eager(clients, rounds):
-    """The same gradients in PyTorch, client by client."""
+def cnn():
+    """The network of vision.cnn, in PyTorch."""
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     layers = [
         m
         for i, o in ((3, 16), (16, 32), (32, 64))
@@ -66,10 +86,51 @@ def eager(clients, rounds):
             torch.nn.MaxPool2d(2),
         )
     ]
-    net = torch.nn.Sequential(
+    return torch.nn.Sequential(
         *layers, torch.nn.Flatten(), torch.nn.Linear(1024, 500), torch.nn.ReLU(),
         torch.nn.Linear(500, 10),
-    ).to(device)  # fmt: skip
+    )  # fmt: skip
+
+
+def resnet18():
+    """ResNet-18 for images of 32 pixels, with group norm: 11 million parameters."""
+    import torch
+    from torch import nn
+
+    def conv(into, out, size, stride):
+        return nn.Sequential(
+            nn.Conv2d(into, out, size, stride, size // 2, bias=False),
+            nn.GroupNorm(8, out),
+        )
+
+    class Block(nn.Module):
+        def __init__(self, into, out, stride):
+            super().__init__()
+            self.first, self.second = conv(into, out, 3, stride), conv(out, out, 3, 1)
+            same = stride == 1 and into == out
+            self.around = nn.Identity() if same else conv(into, out, 1, stride)
+
+        def forward(self, x):
+            return torch.relu(self.second(torch.relu(self.first(x))) + self.around(x))
+
+    widths = (64, 64, 128, 256, 512)
+    blocks = [
+        Block(a if i == 0 else b, b, 2 if i == 0 and b > 64 else 1)
+        for a, b in zip(widths, widths[1:], strict=False)
+        for i in range(2)
+    ]
+    return nn.Sequential(
+        conv(3, 64, 3, 1), nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(512, 10),
+    )  # fmt: skip
+
+
+def eager(net, clients, rounds):
+    """The same gradients in PyTorch, client by client."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    net = copy.deepcopy(net).to(device)
     data = [
         (torch.tensor(c["x"]).permute(0, 3, 1, 2).contiguous().to(device),
          torch.tensor(c["y"]).long().to(device)) for c in clients
@@ -95,16 +156,20 @@ def main():
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--plain", action="store_true", help="as it is, too")
-    parser.add_argument("--torch", action="store_true", help="an eager loop, too")
+    parser.add_argument("--torch", action="store_true", help="as a torch module, too")
+    parser.add_argument("--resnet", action="store_true", help="ResNet-18 in its place")
     options = parser.parse_args()
-    clients = images(options.clients)
-    sides = {
-        "rewritten": ours(clients, options.rounds, True),
-    }
-    if options.plain:
-        sides["as it is"] = ours(clients, options.rounds, False)
-    if options.torch:
-        sides["eager PyTorch"] = eager(clients, options.rounds)
+    clients, sides = images(options.clients), {}
+    few = max(1, options.rounds // 10)  # of the eager loop, which has no beginning
+    if not options.resnet:
+        sides["rewritten"] = ours(clients, options.rounds, True)
+        if options.plain:
+            sides["as it is"] = ours(clients, options.rounds, False)
+    if options.torch or options.resnet:
+        net = resnet18() if options.resnet else cnn()
+        sides["translated"] = translated(net, clients, options.rounds)
+        sides["eager PyTorch"] = eager(net, clients, few)
+    base = next(iter(sides))
     models, seconds = {}, {name: [] for name in sides}
     first = {}
     for name, run in sides.items():
@@ -115,15 +180,16 @@ def main():
         for name, run in sides.items():
             start = time.perf_counter()
             run()
-            seconds[name].append((time.perf_counter() - start) / options.rounds)
+            rounds = few if name.startswith("eager") else options.rounds
+            seconds[name].append((time.perf_counter() - start) / rounds)
     best = {name: min(times) for name, times in seconds.items()}
     for name, time_ in best.items():
         print(
             f"{name:>14}: {1e3 * time_:8.1f} ms a round, "
-            f"{time_ / best['rewritten']:6.2f} of rewritten; first run "
+            f"{time_ / best[base]:6.2f} of {base}; first run "
             f"{first[name]:.1f} s"
         )
-    if options.plain:
+    if "as it is" in models:
         leaves = map(jax.tree.leaves, (models["rewritten"], models["as it is"]))
         gap = max(np.abs(a - b).max() for a, b in zip(*leaves, strict=True))
         print(f"models of the first two are {gap:.1e} apart on {jax.devices()[0]}")

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
-from focusfl.engines.protocol.client import Site
 from focusfl.engines.protocol.server import ProtocolServer
+from focusfl.engines.protocol.site import Site
 
 LINE = np.dtype([
     ("applied", "u8"), ("digest", "S16"), ("made", "u4"), ("counted", "u4"),

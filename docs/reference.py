@@ -18,13 +18,16 @@ from focusfl.cli import parser
 from focusfl.experiment import schema
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
+from focusfl.schedules import SCHEDULES
 
 MARK = re.compile(r"<!-- reference: (\w+) -->")
-TABLES = {"problem", "participation", "algorithms", "stop"}  # have tables of their own
+# Those that have tables of their own.
+TABLES = {"problem", "participation", "algorithms", "schedule", "stop"}
 # Keys that sections have beside what their constructors take.
 COMMON = {
     "lr": "step sizes of its own",
     "local_steps": "local steps of its own",
+    "schedule": "how its steps follow the round, if not as everybody's",
     "noise": "standard deviation of noise on every entry of every gradient",
     "as_published": "what the paper's public code runs under this name",
     "by_rarity": "chances that follow how unusual a client's data are",
@@ -47,6 +50,7 @@ def filled(markdown: str) -> str:
         "problems": lambda: kinds(PROBLEMS, schema.problem, "problem"),
         "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
         "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
+        "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
         "commands": commands,
     }
     return MARK.sub(lambda mark: "\n\n".join(pages[mark[1]]()), markdown)

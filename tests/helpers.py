@@ -15,6 +15,16 @@ from focusfl.problems import Objective, Problem
 
 VECTORS = Path(__file__).parent / "vectors"
 
+
+# A ServerOpt or ClientOpt under a name: nothing that those are not tried with.
+NAMED = ff.FedAdagrad, ff.FedAdam, ff.FedAvgM, ff.FedYogi, ff.FedProx
+
+
+def unnamed(alg: Algorithm) -> Algorithm:
+    """The ServerOpt that FedAdam and the like stand for; any other as it is."""
+    return alg.original if isinstance(alg, NAMED) else alg
+
+
 ALL = [
     *(kind() for kind in ff.ALGORITHMS.values()),
     ff.Focus(warm_start=True),
@@ -24,6 +34,12 @@ ALL = [
     ff.MIFA(server_lr=0.5),
     ff.Scaffold(option=1),
     ff.ProxSkip(p=0.5, period=2),
+    ff.ServerOpt(ff.Focus(warm_start=True), "yogi", 0.1, bias_correction=True),
+    ff.ClientOpt(ff.Scaffold(option=1), weight_decay=0.1, clip_norm=1.0, prox=0.5),
+]
+# Those whose server works entry by entry: it knows the model's coordinates.
+ENTRYWISE = [
+    alg for alg in ALL if getattr(unnamed(alg), "optimizer", "momentum") != "momentum"
 ]
 
 

@@ -38,6 +38,7 @@ BAD: dict[str, tuple] = {
     "maybe a count": (*ONE[1:], -1, 0, 1.5, INF),
     "whole": (*ONE, -1, 1.5, INF),
     "positive": (*ONE, -1, 0, INF, -INF),
+    "maybe positive": (*ONE[1:], -1, 0, INF),
     "not negative": (*ONE, -1, INF),
     "share": (*ONE, -0.1, 1.5, INF),
     "below one": (*ONE, -0.1, 1, INF),
@@ -58,6 +59,10 @@ BAD: dict[str, tuple] = {
     "strength": (*ONE, -1.5, 1.5, INF),
     "option": (*ONE, -1, 0, 3, 1.5),
     "weights": (*LIST, [1, 0], [1, -1], [True, True]),
+    "maybe weights": (
+        *NOTHING[1:], 5, NAN, "sample", [1], [1, 2], np.ones((3, 1)), [1, 1, 0],
+        [1, 1, -1], [1, NAN, 1], [1, 1, INF], [True, True, True], ["a", "b", "c"],
+        RAGGED),
     "labels": (*NOTHING, 5, NAN, [[0, 1]], np.zeros((2, 2)), RAGGED, [0, NAN]),
     "function": (None, "a", 5, [], {}, Odd()),
     "maybe a function": ("a", 5, [], {}, Odd()),
@@ -123,11 +128,11 @@ ROWS, ANSWERS = RNG.standard_normal((3, 5, 2)), RNG.standard_normal((3, 5))
 CLASSES = np.arange(20) % 3
 SMALL = problems.Quadratic(np.eye(2)[None], np.ones((1, 2)))
 WAVY = {"A": np.eye(2), "b": np.ones(2), "w": np.ones((3, 2)), "c": np.zeros((3, 2))}
-LEARN = {"client_data": [SAMPLES], "batch_size": 2, "eval_data": SAMPLES}
+LEARN = {"client_data": [SAMPLES] * 3, "batch_size": 2, "eval_data": SAMPLES}
 LEARN_KINDS = {
     "client_data": "clients", "batch_size": "maybe a count", "eval_data": "eval_data",
     "stream": "word", "dtype": "dtype", "compute_dtype": "compute dtype",
-    "augment": "maybe a function",
+    "augment": "maybe a function", "weights": "maybe weights",
 }  # fmt: skip
 TABLES = {"penalty": "positive", "seed": "seed", "data_dir": "place"}
 DEAL = {"labels": CLASSES, "num_clients": 2, "alpha": 1.0, "seed": 0}
@@ -140,6 +145,10 @@ STREAM_KINDS = {
     "client": "whole",
 }  # fmt: skip
 
+ADAPTIVE = {
+    "server_lr": "positive", "tau": "not negative", "bias_correction": "flag",
+    **each("below one", "beta1", "beta2"),
+}  # fmt: skip
 MADE = {
     "ridge": Made(problems.ridge, {"num_clients": 2, "dim": 2, "rows": 3}, {
         **each("count", "num_clients", "dim", "rows"), "smallest_row": "number",
@@ -160,19 +169,24 @@ MADE = {
     }),
     "least_squares": Made(
         problems.LeastSquares, {"A": ROWS, "b": ANSWERS},
-        {"A": "array", "b": "array", "penalty": "not negative"}),
+        {"A": "array", "b": "array", "penalty": "not negative",
+         "weights": "maybe weights"}),
     "quadratic": Made(
         problems.Quadratic, {"H": np.stack([np.eye(2)] * 3), "h": np.ones((3, 2))},
-        {"H": "array", "h": "array", "c": "maybe a list"}),
+        {"H": "array", "h": "array", "c": "maybe a list", "weights": "maybe weights"}),
     "logistic": Made(
         problems.Logistic, {"A": ROWS, "b": np.sign(ANSWERS)},
-        {"A": "array", "b": "array", "penalty": "positive"}),
+        {"A": "array", "b": "array", "penalty": "positive",
+         "weights": "maybe weights"}),
     "cox": Made(
         problems.Cox,
         {"A": ROWS, "time": np.abs(ANSWERS), "event": np.ones((3, 5), bool)},
-        {"A": "array", "time": "array", "event": "array", "penalty": "positive"}),
+        {"A": "array", "time": "array", "event": "array", "penalty": "positive",
+         "weights": "maybe weights"}),
     "Wavy": Made(problems.Wavy, WAVY, each("array", *WAVY)),
-    "Robust": Made(problems.Robust, {"A": ROWS, "b": ANSWERS}, each("array", "A", "b")),
+    "Robust": Made(
+        problems.Robust, {"A": ROWS, "b": ANSWERS},
+        {**each("array", "A", "b"), "weights": "maybe weights"}),
     "noisy": Made(
         problems.Noisy, {"exact": SMALL, "scale": 1.0},
         {"exact": "problem", "scale": "not negative"}),
@@ -325,6 +339,20 @@ MADE = {
         kind.__name__.lower(): Made(kind, {}, {"server_lr": "positive"})
         for kind in (ff.FedAvg, ff.FedAWE, ff.FedVARP, ff.MIFA)
     },
+    "fedavgm": Made(
+        ff.FedAvgM, {}, {"server_lr": "positive", "momentum": "below one"}),
+    "fedadam": Made(ff.FedAdam, {}, ADAPTIVE),
+    "fedyogi": Made(ff.FedYogi, {}, ADAPTIVE),
+    "fedadagrad": Made(
+        ff.FedAdagrad, {}, {"server_lr": "positive", "beta1": "below one"}),
+    "server_opt": Made(
+        ff.ServerOpt, {"optimizer": "adam"},
+        {**ADAPTIVE, "inner": "function", "optimizer": "word"}),
+    "client_opt": Made(
+        ff.ClientOpt, {},
+        {"inner": "function", "clip_norm": "maybe positive",
+         **each("not negative", "weight_decay", "prox")}),
+    "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 
 STUDY = {
@@ -334,7 +362,9 @@ STUDY = {
     "participation": {"full": {}},
     "algorithms": {"focus": {}},
 }
-TABLES_OF_A_STUDY = each("table", "stop", "problem", "participation", "algorithms")
+TABLES_OF_A_STUDY = each(
+    "table", "stop", "schedule", "problem", "participation", "algorithms"
+)
 SETTINGS = {
     "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",
     "seed": "seed", "seeds": "count", "every": "count", "devices": "count",

@@ -8,7 +8,8 @@ import focusfl
 SOURCE = Path(focusfl.__file__).parent
 # From the ground up; rooms of one floor may know each other.
 FLOORS = [
-    {"checks", "core", "deprecated", "extras", "files", "fingerprint", "keys", "tree"},
+    {"checks", "core", "deprecated", "extras", "files", "fingerprint", "keys"}
+    | {"schedules", "tree"},
     {"models", "data"},
     {"algorithms", "mixing", "participation", "problems"},
     {"theory"},

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
+from focusfl.algorithms.wrapped import Wrapped
 from focusfl.files import renamed
 
 PAGE = Path(__file__).parent.parent / "choosing.md"
@@ -72,6 +73,8 @@ def table() -> str:
     ]
     for kind in ff.ALGORITHMS.values():
         if kind is ff.ProxSkip:  # for everybody at once, and one step a round
+            continue
+        if issubclass(kind, Wrapped):  # of another one: see tuning.md
             continue
         cells = [cell(kind(), *scenario) for scenario in found.values()]
         lines.append(

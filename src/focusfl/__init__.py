@@ -6,20 +6,27 @@ from typing import TYPE_CHECKING
 from focusfl.algorithms import (
     ALGORITHMS,
     MIFA,
+    ClientOpt,
+    FedAdagrad,
+    FedAdam,
     FedAU,
     FedAvg,
+    FedAvgM,
     FedAWE,
+    FedProx,
     FedVARP,
+    FedYogi,
     Focus,
     LocalSGD,
     ProxSkip,
     Scaffnew,
     Scaffold,
+    ServerOpt,
 )
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
-    from focusfl import data, mixing, participation, problems, theory
+    from focusfl import data, mixing, participation, problems, schedules, theory
     from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
@@ -32,12 +39,18 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "ClientOpt",
     "DivergenceWarning",
     "Diverged",
     "FedAU",
     "FedAWE",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
+    "FedProx",
     "FedVARP",
+    "FedYogi",
     "Focus",
     "LocalSGD",
     "MIFA",
@@ -47,6 +60,7 @@ __all__ = [
     "Round",
     "Scaffnew",
     "Scaffold",
+    "ServerOpt",
     "Stop",
     "data",
     "load_model",
@@ -56,6 +70,7 @@ __all__ = [
     "mixing",
     "participation",
     "problems",
+    "schedules",
     "simulate",
     "sweep",
     "theory",
@@ -63,7 +78,7 @@ __all__ = [
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
-_ROOMS = ("data", "mixing", "participation", "problems", "theory")
+_ROOMS = ("data", "mixing", "participation", "problems", "schedules", "theory")
 _NAMES = {
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",

@@ -1,5 +1,6 @@
 """Files that are there whole or not at all: one writer for everything."""
 
+import errno
 import glob
 import os
 import shutil
@@ -47,6 +48,23 @@ def renamed(
             _remove(part)
             raise
         _sync(target.parent)
+
+
+def take_lock(handle: int, wait: bool = False) -> bool:
+    """Keep an open file or folder to this process until it is closed; give False if
+    another has it. Where a system or its disks know no locks, nobody is kept out."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+    return True
 
 
 def clear_parts(target: Path) -> None:

@@ -37,7 +37,7 @@ drawn_by = partial(walked, dtype="float64", stream="with_replacement")
 def apart(one, other):
     """The largest gap between two results, relative where numbers are large."""
     gap = 0.0
-    for name in ("x", "server", "clients", "metrics", "trajectory"):
+    for name in ("x", "server", "clients", "metrics", "trajectory", "clients_metrics"):
         pairs = getattr(one, name), getattr(other, name)
         assert jax.tree.structure(pairs[0]) == jax.tree.structure(pairs[1]), name
         for a, b in zip(*map(jax.tree.leaves, pairs), strict=True):
@@ -148,7 +148,14 @@ def on_one_machine():
     found["divergence"] = both(ff.FedAvg(), quick, some, lr=5.0, throw=None)
     found["a target"] = both(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.5))
     found["targets"] = each(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.8))
+    served = {"metrics": "per_client", "every": 7}
+    found["who is served, by a formula"] = both(ff.Focus(), quick, some, **served)
+    found["who is served, by samples"] = both(ff.FedAvg(), drawn, few, **served)
     found["sweep"] = each(ff.Focus(warm_start=True), drawn, Bernoulli(0.02))
+    uneven = ff.problems.Quadratic(quick.H, quick.h, weights=np.geomspace(0.1, 100, 41))
+    found["weights"] = each(
+        ff.Focus(warm_start=True), uneven, Bernoulli(0.02), lrs=[1e-4, 2e-4]
+    )
     found["study"] = studied()
     simulator.chunk_policy = lambda *_: plan.ChunkPolicy(
         8, 50, 3

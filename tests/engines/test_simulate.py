@@ -150,12 +150,21 @@ def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
             {"participation": NOBODY, "lr": "auto"},
             "under Replay nobody ever",
         ),
-        ({"lr": None}, 'lr must be one number or "auto"; got None.'),
-        ({"lr": abs}, "lr must be one number .* It is the same in every round."),
-        ({"lr": True}, 'lr must be one number or "auto"; got True.'),
-        ({"lr": 1j}, 'lr must be one number or "auto"; got 1j.'),
-        ({"lr": "0.1"}, "lr must be one number or \"auto\"; got '0.1'."),
-        ({"lr": [[0.1], [0.1, 0.2]]}, "lr must be one number .* Use sweep"),
+        (
+            {"lr": None},
+            'number, "auto" or a function of the round; got None.',
+        ),
+        ({"lr": abs}, "lr must be positive and finite in every round; it is 0.0 in"),
+        (
+            {"lr": True},
+            'number, "auto" or a function of the round; got True.',
+        ),
+        (
+            {"lr": 1j},
+            'number, "auto" or a function of the round; got 1j.',
+        ),
+        ({"lr": "0.1"}, "function of the round; got '0.1'."),
+        ({"lr": [[0.1], [0.1, 0.2]]}, "lr must be one number, .* Use sweep"),
         ({"seed": -1}, r"seed must be a whole number from 0 to 2\^32 - 1; got -1."),
         ({"seed": "a"}, "seed must be a whole number .*; got 'a'."),
         ({"seed": 1.5}, "seed must be a whole number .*; got 1.5."),
@@ -196,8 +205,14 @@ def test_bad_input_is_refused_with_a_reason(as_a_user, run, change, message):
     "change, message",
     [
         ({"lrs": []}, r"lrs must hold at least one number; got \[\]"),
-        ({"lrs": None}, "lrs must be a list of numbers; got None"),
-        ({"lrs": "auto"}, "lrs must be a list of numbers; got 'auto'"),
+        (
+            {"lrs": None},
+            "numbers or functions of the round; got None",
+        ),
+        (
+            {"lrs": "auto"},
+            "numbers or functions of the round; got 'auto'",
+        ),
         ({"lrs": [0.1, None]}, "lrs must be a list of numbers"),
         ({"lrs": [[0.1], [0.1, 0.2]]}, "lrs must be a list of numbers"),
         ({"lrs": np.ones((2, 2))}, "lrs must be a list of numbers"),
@@ -286,7 +301,7 @@ def test_auto_chooses_a_step_that_works_and_says_how(run):
 
 
 def test_an_unknown_word_for_lr_is_refused(as_a_user):
-    with pytest.raises(ValueError, match="one number or \"auto\"; got 'fast'"):
+    with pytest.raises(ValueError, match="function of the round; got 'fast'"):
         ff.simulate(ff.Focus(), quadratic(), Full(), rounds=5, lr="fast")
 
 

@@ -130,7 +130,8 @@ def test_metrics_are_those_of_all_samples_however_many_are_taken_at_once(count):
     rng = np.random.default_rng(0)
     samples = {"x": rng.normal(size=(count, 3)), "y": rng.integers(0, 3, count)}
     samples = jax.tree.map(jnp.asarray, samples)
-    found = vision.metrics_of(lambda _, s: s["x"], None, samples)
+    plain = networks.Scores(lambda params, x: x, (0.0,) * 3, (1.0,) * 3)
+    found = vision.ImageMetrics(networks.Each(plain))({"w": jnp.ones(1)}, samples)
     right = (samples["x"].argmax(1) == samples["y"]).mean()
     assert float(found["accuracy"]) == pytest.approx(float(right), abs=1e-6)
     losses = ff.problems.cross_entropy(samples["x"], samples["y"])

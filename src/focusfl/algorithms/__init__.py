@@ -1,8 +1,11 @@
 """Federated algorithms, one file each."""
 
+from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.fedawe import FedAWE
+from focusfl.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
+from focusfl.algorithms.fedprox import FedProx
 from focusfl.algorithms.fedvarp import FedVARP
 from focusfl.algorithms.focus import Focus
 from focusfl.algorithms.local_sgd import LocalSGD
@@ -10,6 +13,7 @@ from focusfl.algorithms.mifa import MIFA
 from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.scaffnew import Scaffnew
 from focusfl.algorithms.scaffold import Scaffold
+from focusfl.algorithms.server_opt import ServerOpt
 from focusfl.core import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -23,18 +27,32 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedau": FedAU,
     "local_sgd": LocalSGD,
     "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "fedavgm": FedAvgM,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "fedadagrad": FedAdagrad,
+    "server_opt": ServerOpt,
+    "client_opt": ClientOpt,
 }
 
 __all__ = [  # spelled out: editors do not compute it
     "ALGORITHMS",
+    "ClientOpt",
     "FedAU",
     "FedAWE",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
+    "FedProx",
     "FedVARP",
+    "FedYogi",
     "Focus",
     "LocalSGD",
     "MIFA",
     "ProxSkip",
     "Scaffnew",
     "Scaffold",
+    "ServerOpt",
 ]

@@ -4,7 +4,6 @@ None of these is the algorithm it is named after, and none is in ALGORITHMS. The
 was read in https://github.com/BichengYing/FedASL; docs/errata.md says what is wrong.
 """
 
-import abc
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,43 +11,13 @@ from focusfl import tree
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.mifa import MIFA
 from focusfl.algorithms.scaffold import Scaffold
+from focusfl.algorithms.wrapped import Wrapped
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
 
 @dataclass(frozen=True)
-class _Variant(Algorithm[Any, Any, Any]):
-    """Another algorithm, but for the methods a variant below writes anew."""
-
-    @property
-    @abc.abstractmethod
-    def original(self) -> Algorithm: ...
-
-    @property
-    def cost(self):
-        return self.original.cost
-
-    def init(self, params):
-        return self.original.init(params)
-
-    def broadcast(self, server):
-        return self.original.broadcast(server)
-
-    def pull(self, client, down):
-        return self.original.pull(client, down)
-
-    def step(self, local, grad_fn, batch, rd):
-        return self.original.step(local, grad_fn, batch, rd)
-
-    def push(self, client, down, local, rd):
-        return self.original.push(client, down, local, rd)
-
-    def update(self, server, total, rd):
-        return self.original.update(server, total, rd)
-
-
-@dataclass(frozen=True)
-class PublishedFedAU(_Variant):
+class PublishedFedAU(Wrapped):
     """FedAU with a cutoff of 10, divided by the participants' weights instead of N."""
 
     original = FedAU(cutoff=10)
@@ -64,7 +33,7 @@ class PublishedFedAU(_Variant):
 
 
 @dataclass(frozen=True)
-class PublishedScaffold(_Variant):
+class PublishedScaffold(Wrapped):
     """SCAFFOLD that divides by 10 however many take part: a random server step."""
 
     original = Scaffold()
@@ -82,7 +51,7 @@ class Remembering(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PublishedMIFA(_Variant):
+class PublishedMIFA(Wrapped):
     """MIFA that measures an update from before the pull instead of after it."""
 
     original = MIFA()

@@ -202,6 +202,8 @@ def _theory(options: argparse.Namespace) -> int:
             f"theory needs one number for lr and one for local_steps; got {plan.lrs} "
             f"and {plan.local_steps}. Choose with --set."
         )
+    if plan.schedule:
+        raise ValueError("theory is of one lr for all rounds; leave [schedule] out.")
     (lr,), (local_steps,) = plan.lrs, plan.local_steps
     reports = {
         name: theory.report(
@@ -269,7 +271,7 @@ def _list(options: argparse.Namespace) -> int:
         for section, kinds in everything.items()
     }
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(found, indent=2, default=repr))
         return 0
     for section, kinds in found.items():
         rows = [

@@ -86,16 +86,18 @@ def local_study(
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
     job = deployed.job(fleet.folder / "server")
     with job.open_protocol() as protocol:
+        counted = {site: seq for site, seq in protocol.applied.items() if seq}
         memories = [
             Site(deployed.algorithm, fleet.state(site), study.name, site).memory(seq)
-            for site, seq in protocol.applied.items()
-            if seq
+            for site, seq in counted.items()
         ]
+        weights = [job.weights[site] for site in counted] if job.weights else None
         try:
-            gap = tracking_gap(protocol.server, memories, protocol.num_clients)
+            gap = tracking_gap(protocol.server, memories, job.total_weight, weights)
         except ValueError:  # an algorithm that tracks nothing
             gap = None
         known = {"server": protocol.server, "clients": _stacked(memories)}
+        known["weights"] = weights
         record.keep(job, protocol.x, events, fleet.folder, **known)
         return outcome._replace(x=protocol.x, gap=gap)
 

@@ -19,6 +19,7 @@ from focusfl.deploy import SCENARIO
 from focusfl.engines.flower import events as happened
 from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol.format import paths
+from focusfl.engines.step_sizes import in_words, slows, tabled
 from focusfl.files import write
 from focusfl.models import save_model
 from focusfl.tree import Tree
@@ -140,6 +141,7 @@ def _row(
     from focusfl.engines.result import Result
     from focusfl.experiment.study import RunName, Seconds, make_run
     from focusfl.experiment.summary import summarise
+    from focusfl.experiment.verdict import Expected
     from focusfl.theory.prediction import Prediction
 
     known = bool({"distance", "grad_norm"} & set(metrics))
@@ -147,16 +149,18 @@ def _row(
     judged = metrics if known else {**metrics, "grad_norm": ones}
     result = Result(
         x=None, metrics=dict(judged), trajectory=None,
-        diverged_at=end["round"] if end["diverged"] else None, lr=job.lr,
+        diverged_at=end["round"] if end["diverged"] else None, lr=_lr(job, end),
         why_lr=job.about.get("why_lr"), server=state.get("server"),
-        clients=state.get("clients"),
+        clients=state.get("clients"), weights=state.get("weights"),
+        schedule=in_words(job.lr),
     )  # fmt: skip
     name = RunName(
         SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
         job.about.get("seed", 0),
     )  # fmt: skip
-    summary, took = summarise(result), Seconds(seconds)
-    row = make_run(name, result, summary, Prediction(), len(job.sites), took).row
+    ahead = Expected(slowed=slows(job.lr, end["round"]))
+    summary, took = summarise(result, ahead), Seconds(seconds)
+    row = make_run(name, result, summary, Prediction(), job.total_weight, took).row
     if not known:
         why = "neither the server nor the sites have found a distance or a gradient"
         row |= {"error": np.nan, "verdict": "unclear", "reason": why}
@@ -166,6 +170,14 @@ def _row(
         "model": FOR_OTHERS, "rounds": end["round"], "grad_norm_of": of,
         "counted": end["counted"],
     }  # fmt: skip
+
+
+def _lr(job: Job, end: Mapping[str, Any]) -> float:
+    """The step as a study names it; of a schedule, else the largest that was used."""
+    if not callable(job.lr):
+        return job.lr
+    steps = tabled(job.lr, job.rounds).steps[: max(1, end["round"])]
+    return float(job.about.get("lr", steps.max()))
 
 
 def _manifest(
@@ -222,4 +234,7 @@ def _settings(job: Job) -> dict[str, Any]:
         "minimum", "target", "patience", "evaluate_every",
     )  # fmt: skip
     own = {name: getattr(job, name) for name in names}
+    own["lr"] = in_words(job.lr) or job.lr
+    if job.weights is not None:
+        own["weights"] = dict(job.weights)
     return {**own, "sites": list(job.sites), "algorithm": repr(job.algorithm)}

@@ -4,6 +4,7 @@ import inspect
 import json
 import shutil
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -11,7 +12,9 @@ from focusfl.checks import check_count
 from focusfl.core import Algorithm
 from focusfl.deploy import SCENARIO
 from focusfl.engines.protocol import files
+from focusfl.engines.served import eval_data_of, evaluate
 from focusfl.engines.spec import choose_lr
+from focusfl.engines.step_sizes import in_words
 from focusfl.experiment import config
 from focusfl.experiment.toml import Source
 from focusfl.participation import Full
@@ -45,12 +48,26 @@ class Deployed(NamedTuple):
     def sites(self) -> tuple[str, ...]:
         return tuple(f"site-{i}" for i in range(self.problem.num_clients))
 
+    @property
+    def weights(self) -> dict[str, float] | None:
+        """How much each site counts; None: all alike."""
+        weights = self.problem.weights
+        if weights is None:
+            return None
+        each = [float(weight) for weight in weights]
+        return dict(zip(self.sites, each, strict=True))
+
     def __str__(self) -> str:
         return (
             f"{self.name} of {self.study.name} on {len(self.sites)} SuperNodes, "
-            f"{self.study.rounds} rounds, lr {self.lr:.3g}, {self.local_steps} local "
+            f"{self.study.rounds} rounds, {self._step}, {self.local_steps} local "
             f"steps, seed {self.seed}; whoever is online takes part"
         )
+
+    @property
+    def _step(self) -> str:
+        words = in_words(self.study.lr_of(self.name, self.lr))
+        return f"lr {self.lr:.3g}" if words is None else f"lr {words}"
 
     def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
@@ -58,13 +75,18 @@ class Deployed(NamedTuple):
 
         study, problem = self.study, self.problem
         return Job(
-            self.algorithm, problem.x0, self.sites, study.rounds, self.lr, folder,
+            self.algorithm, problem.x0, self.sites, study.rounds,
+            study.lr_of(self.name, self.lr), folder,
             job=study.name, local_steps=self.local_steps,
-            on_empty=study.on_empty,
-            evaluate=lambda x: problem.objective.evaluate(x, problem.eval_data),
+            on_empty=study.on_empty, weights=self.weights,
+            evaluate=partial(
+                evaluate, problem.objective, study.metrics,
+                eval_data=eval_data_of(problem, study.metrics),
+            ),
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
                 "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,
+                "lr": self.lr,
             },
         )  # fmt: skip
 

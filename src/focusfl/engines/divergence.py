@@ -8,7 +8,7 @@ import numpy as np
 
 from focusfl.engines.result import Result
 
-BLOWN_UP = 1e8  # a relative distance past this, times the first one, is divergence
+BLOWN_UP = 1e8  # past this, times what it was at first, a distance or norm has diverged
 
 
 class Diverged(ArithmeticError):

@@ -3,6 +3,7 @@
 Slow and plain, on any array library. What `simulate` does must equal this.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, C, Round, S
+from focusfl.engines import served
 from focusfl.engines.client_round import (
     batch_stream,
     client_round,
@@ -21,15 +23,17 @@ from focusfl.engines.divergence import finish, limit_of, number, sane
 from focusfl.engines.rest import warn
 from focusfl.engines.result import Result, costs
 from focusfl.engines.spec import (
+    LearningRate,
+    Metrics,
     OnEmpty,
     Progress,
     Record,
     RunSpec,
-    StepSize,
     check_progress,
     check_throw,
     choose_lr,
 )
+from focusfl.engines.step_sizes import in_words, step_of, used
 from focusfl.engines.stop import Stop, spent_by
 from focusfl.participation import Participation, schedule
 from focusfl.problems import Problem
@@ -50,13 +54,14 @@ def loop(
     participation: Participation,
     *,
     rounds: int,
-    lr: StepSize,
+    lr: LearningRate,
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
+    metrics: Metrics = "mean",
     throw: bool | None = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
@@ -75,16 +80,17 @@ def loop(
     check_progress(progress)
     spec = RunSpec(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
-        on_empty, record, every, stop,
+        on_empty, record, every, stop, metrics,
     ).validated()  # fmt: skip
     stop = spec.stop or Stop()
     _check_array(array)
     coming = states(spec, array)
-    eval_data = tree.map(array, problem.eval_data)
+    objective = problem.objective
+    eval_data = tree.map(array, served.eval_data_of(problem, metrics))
 
     def evaluate(x: Tree) -> Row:
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
-            found = problem.objective.evaluate(x, eval_data)
+            found = served.evaluate(objective, metrics, x, eval_data)
             return {name: number(name, value) for name, value in found.items()}
 
     def due(done: int) -> bool:
@@ -93,17 +99,22 @@ def loop(
     over = spent_by(stop, algorithm, problem.num_clients)
     watch = stop.watch(progress, began)
     state, kept = _followed(coming, evaluate, due, stop, over, watch, record)
-    counts = np.array(kept.counts, int)
+    counts, own = np.array(kept.counts, int), {}
+    if metrics == "per_client":
+        own = served.evaluate_clients(objective, state.server.x, eval_data)
     result = Result(
         x=tree.map(np.asarray, state.server.x),
         metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
         | costs(algorithm, problem.num_clients, counts, local_steps),
         trajectory=_stack(kept.models) if record == "model" else None,
         diverged_at=kept.diverged_at,
-        lr=lr,
+        lr=used(spec.lrs[0], len(counts), kept.diverged_at),
         why_lr=why,
         server=tree.map(np.asarray, state.server),
         clients=_stack(state.clients) if kept.diverged_at is None else None,
+        schedule=in_words(spec.lrs[0]),
+        weights=problem.weights,
+        clients_metrics=tree.map(np.asarray, own),
     )
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)
@@ -171,7 +182,9 @@ def states(
     """
     algorithm, problem = spec.algorithm, spec.problem
     num_clients, objective = problem.num_clients, problem.objective
-    lr, seed = float(spec.lrs[0]), spec.seeds[0]
+    everybody, weights = problem.total_weight, problem.weights
+    each = None if weights is None else np.asarray(weights, float).tolist()
+    lr, seed = spec.lrs[0], spec.seeds[0]
     key = batch_stream(objective, seed)
     grads = [
         grad_fn(objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data))
@@ -193,6 +206,7 @@ def states(
                 algorithm, clients[i], down, grads[i], batches, rd
             )
             steps[i] += rd.local_steps
+            up = up if each is None else tree.scale(each[i], up)
             total = tree.add(total, up)
         if len(ids) or spec.on_empty == "step":
             server = algorithm.update(server, total, rd)
@@ -204,14 +218,15 @@ def states(
     server, client = algorithm.init(tree.map(array, spec.x0))
     state = State(server, [client] * num_clients, [0] * num_clients)
     if algorithm.starts_warm:
-        everybody = Round(-1, 0.0, 1, num_clients, num_clients)
-        state = play(state, range(num_clients), everybody)
+        warm = Round(-1, 0.0, 1, everybody, everybody)
+        state = play(state, range(num_clients), warm)
     yield state, None
     rounds = schedule(spec.participation, num_clients, spec.rounds, seed)
     for index, drawn in enumerate(rounds):
         with np.errstate(all="ignore"):
             ids = drawn.tolist()
-            rd = Round(index, lr, spec.local_steps, num_clients, len(ids))
+            active = math.fsum(each[i] for i in ids) if each else len(ids)
+            rd = Round(index, step_of(lr, index), spec.local_steps, everybody, active)
             state = play(state, ids, rd)
         yield state, len(ids)
 

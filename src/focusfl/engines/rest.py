@@ -44,9 +44,9 @@ def caution(
     )
 
 
-def at_rest_elsewhere(result: Result, num_clients: int) -> str | None:
+def at_rest_elsewhere(result: Result, total_weight: float | int) -> str | None:
     """Say it if the tracker says that a run is over and the gradient says it is not."""
-    tracked = tracker_norm(result.server, num_clients)
+    tracked = tracker_norm(result.server, total_weight)
     slope = result.metrics.get("grad_norm")
     if tracked is None or slope is None or not result.metrics["gradients"].any():
         return None
@@ -70,17 +70,20 @@ def warn(
     if result.diverged_at is not None or solved:
         return
     for words in (
-        at_rest_elsewhere(result, problem.num_clients),
+        at_rest_elsewhere(result, problem.total_weight),
         caution(algorithm, problem, result.lr, local_steps),
     ):
         if words:
             warnings.warn(words, RestWarning, stacklevel=3)
 
 
-def tracker_norm(server: Any, num_clients: int) -> float | None:
-    """|y| / N, what FOCUS takes for the norm of the gradient; None for all others."""
+def tracker_norm(server: Any, total_weight: float | int) -> float | None:
+    """|y| / N, what FOCUS takes for the norm of the gradient; None for all others.
+
+    N is the sum of the weights, where clients have some.
+    """
     if not isinstance(server, focus.Server):
         return None
     squares: list[float] = []
     tree.map(lambda y: squares.append(float(np.vdot(y, y).real)), server.y)
-    return float(np.sqrt(sum(squares))) / num_clients
+    return float(np.sqrt(sum(squares))) / total_weight

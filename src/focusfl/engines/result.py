@@ -1,7 +1,7 @@
 """What a run gives: the model, its metrics round by round, and what it cost."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from focusfl.checks import unknown
 from focusfl.core import Algorithm, C, S
+from focusfl.engines.served import rises
 from focusfl.extras import missing, pandas
 from focusfl.models import read_with_about, save_model
 from focusfl.tree import Tree
@@ -29,10 +30,14 @@ class Result(Generic[S, C]):
     metrics: dict[str, np.ndarray]  # distance, loss, grad_norm, ...; see `costs`
     trajectory: Tree | None  # (rounds + 1, ...) with record="model"
     diverged_at: int | None  # the round that broke it; everything else ends before it
-    lr: float
+    lr: float  # under a schedule, the largest that was used
     why_lr: str | None  # how it was chosen, where it was not given
     server: S
     clients: C | None  # every client's memory, stacked; None if the run diverged
+    schedule: str | None = None  # lr as a function of the round, in words
+    weights: Any = None  # how much each of these counts; None: all alike
+    # With metrics="per_client", what `x` is to each: arrays of shape (clients,).
+    clients_metrics: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def evaluated(self) -> np.ndarray:
@@ -47,13 +52,14 @@ class Result(Generic[S, C]):
         ends = {k: v[-1] for k, v in self.metrics.items() if k not in COSTS and len(v)}
         spent = {k: float(np.sum(v)) for k, v in self.metrics.items() if k in COSTS}
         how = "" if self.diverged_at is None else f", diverged in round {rounds}"
+        step = "lr=" if self.schedule is None else "lr of up to "
         sent, done = (
             spent.get("down", 0) + spent.get("up", 0),
             spent.get("gradients", 0),
         )
         return "\n".join(
             [
-                f"Result after {rounds:,} rounds at lr={self.lr:.4g}{how}",
+                f"Result after {rounds:,} rounds at {step}{self.lr:.4g}{how}",
                 "  " + ", ".join(f"{name} {value:.4g}" for name, value in ends.items()),
                 f"  {sent:,.0f} vectors sent, {done:,.0f} gradients",
             ]
@@ -94,7 +100,7 @@ class Result(Generic[S, C]):
             ax = pyplot.figure().subplots()
         at, values = self.evaluated, self.metrics[metric]
         ax.plot(at, values[at], **options)
-        if np.nanmin(values) > 0 and metric != "accuracy":
+        if np.nanmin(values) > 0 and not rises(metric):
             ax.set_yscale("log")
         ax.set(xlabel="rounds", ylabel=metric.replace("_", " "))
         return ax
@@ -109,7 +115,9 @@ class Result(Generic[S, C]):
             "metrics": {name: list(map(float, v)) for name, v in self.metrics.items()},
             "lr": self.lr,
             "why_lr": self.why_lr,
+            "schedule": self.schedule,
             "diverged_at": self.diverged_at,
+            "clients_metrics": {k: v.tolist() for k, v in self.clients_metrics.items()},
         }
         return save_model(path, self.x, {KEPT: json.dumps(about)})
 
@@ -124,8 +132,13 @@ def load_result(path: str | Path) -> Result:
     if KEPT not in about:
         raise ValueError(f"{path} holds a model and no result; use ff.load_model.")
     kept = json.loads(about[KEPT])
-    metrics = {name: np.array(values) for name, values in kept.pop("metrics").items()}
-    return Result(x, metrics, None, server=None, clients=None, **kept)
+    metrics, own = (
+        {name: np.array(values) for name, values in kept.pop(what, {}).items()}
+        for what in ("metrics", "clients_metrics")
+    )
+    return Result(
+        x, metrics, None, server=None, clients=None, clients_metrics=own, **kept
+    )
 
 
 def costs(

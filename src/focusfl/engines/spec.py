@@ -11,16 +11,21 @@ import numpy as np
 from focusfl import tree
 from focusfl.checks import check_count, check_is, check_one_of, check_seed, shown
 from focusfl.core import Algorithm
+from focusfl.engines.served import Metrics as Metrics
+from focusfl.engines.served import check_served
+from focusfl.engines.step_sizes import Schedule, StepSizes, Table, tabled
 from focusfl.engines.stop import Progress as Progress
 from focusfl.engines.stop import Stop
 from focusfl.participation import Participation
 from focusfl.problems import Problem
+from focusfl.problems.weights import check_weights
 from focusfl.tree import Tree
 
 OnEmpty = Literal["skip", "step"]
 Record = Literal["metrics", "model"]
 ClientState = Literal["auto", "device", "host", "disk"]  # where clients' memory is
 StepSize = float | int | Literal["auto"]
+LearningRate = StepSize | Schedule
 
 STEPS = 2**31  # gradients of one client are counted in 32 bits
 
@@ -36,7 +41,7 @@ class RunSpec:
     problem: Problem
     participation: Participation
     rounds: int
-    lrs: Sequence[float]  # step sizes; a run for each
+    lrs: Sequence[Any]  # step sizes, or functions of the round; a run for each
     local_steps: int = 1  # gradients per participant and round
     x0: Tree | None = None  # the model to start from; problem.x0 if None
     seeds: Sequence[int] = (0,)  # a run at every step for each
@@ -44,6 +49,7 @@ class RunSpec:
     record: Record = "metrics"  # or the model of every round, too
     every: int = 1  # rounds from one evaluation to the next
     stop: Stop | None = field(default_factory=Stop)
+    metrics: Metrics = "mean"  # or what they are to each client, too
 
     @property
     def num_clients(self) -> int:
@@ -65,18 +71,22 @@ class RunSpec:
                 f"rounds times local_steps must be below 2^31; got {self.rounds} and "
                 f"{self.local_steps}."
             )
-        lrs = np.asarray(self.lrs, float)
-        if not np.all((lrs > 0) & np.isfinite(lrs)):
-            raise ValueError(f"lr must be positive and finite; got {lrs.tolist()}.")
+        lrs = [_steps(lr, self.rounds) for lr in self.lrs]
         for seed in self.seeds:
             check_seed("seed", seed)
-        for name, words in (("on_empty", OnEmpty), ("record", Record)):
+        for name, words in (
+            ("on_empty", OnEmpty), ("record", Record), ("metrics", Metrics)
+        ):  # fmt: skip
             check_one_of(name, getattr(self, name), get_args(words))
+        if self.metrics == "per_client":
+            check_served(self.problem)
         stop = Stop() if self.stop is None else self.stop
         check_is("stop", stop, Stop)
         self.participation.check(self.num_clients)
+        if self.problem.weights is not None:
+            check_weights(self.problem.weights, self.num_clients)
         x0 = _start(self.problem, self.x0)
-        return replace(self, lrs=lrs.tolist(), x0=x0, stop=stop)
+        return replace(self, lrs=lrs, x0=x0, stop=stop)
 
 
 @dataclass(frozen=True)
@@ -107,33 +117,50 @@ def check_throw(throw: Any) -> None:
 
 
 def choose_lr(
-    lr: StepSize,
+    lr: LearningRate,
     algorithm: Algorithm,
     problem: Problem,
     participation: Participation,
     local_steps: int,
-) -> tuple[float, str | None]:
-    """Give the step size and, where "auto" has chosen it, how."""
+) -> tuple[Any, str | None]:
+    """Give the step size or schedule and, where "auto" has chosen it, how."""
     if isinstance(lr, str) and lr == "auto":
         from focusfl.theory.auto import auto_lr
 
         return auto_lr(algorithm, problem, participation, local_steps)
     several = " Use sweep() for several." if _several(lr) else ""
     if callable(lr):
-        several = " It is the same in every round."
+        return lr, None
     if several or not _is_number(lr):
-        raise ValueError(f'lr must be one number or "auto"; got {shown(lr)}.{several}')
+        raise ValueError(
+            'lr must be one number, "auto" or a function of the round; got '
+            f"{shown(lr)}.{several}"
+        )
     return float(lr), None
 
 
-def rates_of(lrs: Sequence[float]) -> list[float]:
-    """The step sizes of runs side by side."""
+def rates_of(lrs: Sequence[float | Schedule]) -> list[float | Schedule]:
+    """The step sizes of runs side by side, numbers and functions of the round."""
     rates: list[Any] = list(lrs) if _several(lrs) else [lrs]
-    if not all(map(_is_number, rates)):
-        raise ValueError(f"lrs must be a list of numbers; got {shown(lrs)}.")
+    if not all(callable(rate) or _is_number(rate) for rate in rates):
+        raise ValueError(
+            "lrs must be a list of numbers or functions of the round; got "
+            f"{shown(lrs)}."
+        )
     if not rates:
         raise ValueError("lrs must hold at least one number; got [].")
-    return [float(rate) for rate in rates]
+    return [rate if callable(rate) else float(rate) for rate in rates]
+
+
+def _steps(lr: Any, rounds: int) -> StepSizes:
+    """One run's step sizes, checked."""
+    if callable(lr):
+        return tabled(lr, rounds)
+    if isinstance(lr, Table):
+        return lr
+    if not 0 < lr < np.inf:
+        raise ValueError(f"lr must be positive and finite; got {lr}.")
+    return float(lr)
 
 
 def seeds_of(seed: int | Sequence[int]) -> list[int]:

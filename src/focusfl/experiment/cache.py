@@ -1,14 +1,15 @@
 """The finished runs of a study's folder, by what they follow from."""
 
-import dataclasses
 import hashlib
 import json
 import re
 import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from focusfl import __version__
+from focusfl.engines.step_sizes import tabled
 from focusfl.experiment import results
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
@@ -30,6 +31,7 @@ class ResultCache:
             for name, scenario in study.participation.items()
         }
         self._files: dict[str, Path] = {}  # by key of a run
+        self._tables: dict[tuple, str] = {}  # of schedules, by algorithm and step
         for file in [] if fresh else sorted(self.folder.glob("*.parquet")):
             self._files |= dict.fromkeys(
                 (r["key"] for r in results.read_rows(file)), file
@@ -43,10 +45,21 @@ class ResultCache:
             __version__, package(), self._problem, self._laws[scenario],
             fingerprint(spec.algorithm), spec.noise, study.rounds,
             sorted(part.sha256 for part in study.parts.values()),
-            study.every, study.on_empty, dataclasses.asdict(study.stop),
+            study.every, study.metrics, study.on_empty, asdict(study.stop),
             study.models, *(scenario, name, group.local_steps, lr, seed),
+            self._steps(name, lr),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def _steps(self, name: str, lr: Any) -> str | None:
+        """A name for the steps of a schedule, by their values."""
+        schedule = self.study.schedule_of(name)
+        if not schedule:
+            return None
+        if (name, lr) not in self._tables:
+            steps = tabled(schedule.at(lr), self.study.rounds).steps
+            self._tables[name, lr] = fingerprint(steps)
+        return self._tables[name, lr]
 
     def left(self) -> list[RunGroup]:
         """What is still to run of the study."""
@@ -70,9 +83,12 @@ class ResultCache:
         """Keep the runs of a group, all or none of them."""
         keys = self._keys(group)
         runs = [
-            Run({"key": key, **run.row, "model": self._saved(key, run)}, run.curves)
+            replace(
+                run, row={"key": key, **run.row, "model": self._saved(key, run)},
+                model=None,
+            )
             for key, run in zip(keys, runs, strict=True)
-        ]
+        ]  # fmt: skip
         file = self.folder / f"{_name(keys)}.parquet"
         try:
             results.write_runs(file, runs)

@@ -3,11 +3,14 @@
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from focusfl.algorithms import Focus
 from focusfl.checks import shown, unknown
-from focusfl.engines.spec import ClientState, OnEmpty, StepSize
+from focusfl.engines.served import check_served, eval_data_of, evaluate
+from focusfl.engines.spec import ClientState, Metrics, OnEmpty, StepSize
+from focusfl.engines.step_sizes import Schedule
 from focusfl.engines.stop import Stop
 from focusfl.experiment import toml
 from focusfl.experiment.kinds import Part
@@ -16,6 +19,7 @@ from focusfl.experiment.sections import (
     AlgorithmSpec,
     Grid,
     Scenario,
+    ScheduleSpec,
     Sections,
     grid,
     made_of,
@@ -38,11 +42,13 @@ class Study:
     local_steps: tuple[int, ...]
     seeds: tuple[int, ...]
     every: int
+    metrics: Metrics
     on_empty: OnEmpty
     client_state: ClientState
     devices: int | None
     models: Models
     checkpoint_every: float | None  # seconds; None: runs keep no checkpoints
+    schedule: ScheduleSpec | None
     stop: Stop
     problem: Problem
     participation: dict[str, Scenario]
@@ -59,8 +65,19 @@ class Study:
         """How many local steps an algorithm takes: its own number, or everybody's."""
         return self.algorithms[name].local_steps or self.local_steps
 
+    def schedule_of(self, name: str) -> ScheduleSpec | None:
+        """How an algorithm's steps follow the round: its own way, or everybody's."""
+        return self.algorithms[name].schedule or self.schedule
+
+    def lr_of(self, name: str, lr: float) -> float | Schedule:
+        """One of an algorithm's step sizes as an engine takes it."""
+        schedule = self.schedule_of(name)
+        return schedule.at(lr) if schedule else lr
+
     def one(self, scenario: str, name: str) -> tuple[StepSize, int, int]:
         """Step size, local steps and seed, where only one of each can be used."""
+        if self.schedule_of(name):
+            raise ValueError(f"this takes a constant lr; {name} has a schedule.")
         found = []
         for what, choices in (
             ("lr", self.step_sizes(scenario, name)),
@@ -153,11 +170,13 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         seeds=tuple(range(seeds)) if isinstance(seeds, int)
         else grid(("seeds",), seeds),
         every=said.every,
+        metrics=said.metrics,
         on_empty=said.on_empty,
         client_state=said.client_state,
         devices=said.devices,
         models=said.models,
         checkpoint_every=said.checkpoint_every,
+        schedule=sections.schedule(("schedule",), said.schedule, said.rounds),
         stop=made_of(("stop",), Stop, said.stop),
         problem=problem,
         participation={
@@ -165,7 +184,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
             for key, own in said.participation.items()
         },
         algorithms={
-            key: sections.algorithm(("algorithms", key), own)
+            key: sections.algorithm(("algorithms", key), own, said.rounds)
             for key, own in said.algorithms.items()
         },
         source=table,
@@ -173,6 +192,11 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         parts=sections.parts,
     )  # fmt: skip
     _check_auto(study)
+    if study.metrics == "per_client":
+        try:
+            check_served(problem)
+        except ValueError as error:
+            raise Wrong(("metrics",), str(error)) from None
     return study
 
 
@@ -192,7 +216,13 @@ def _check_auto(study: Study) -> None:
     for scenario, own in study.participation.items():
         for name, spec in study.algorithms.items():
             ours = isinstance(spec.algorithm, Focus)
-            if (ours and known) or "auto" not in study.step_sizes(scenario, name):
+            if "auto" not in study.step_sizes(scenario, name):
+                continue
+            if study.schedule_of(name):
+                at = ("algorithms", name) if spec.schedule else ()
+                words = "is one step for all rounds; with a schedule give a number."
+                raise Wrong((*at, "schedule"), f'lr = "auto" {words}')
+            if ours and known:
                 continue
             above = (
                 (("algorithms", name), spec.lrs),
@@ -215,7 +245,7 @@ def _check_simulated(study: Study) -> None:
     if why := getattr(study.problem, "why_not", ""):
         words = f"[problem]: {why}, which runs of a study need; ff.loop runs it."
         raise Wrong(("problem",), words)
-    known = _metrics(study.problem)
+    known = _metrics(study)
     if not {"distance", "grad_norm", "loss"} & {*known}:
         words = "[problem] must measure a loss, a grad_norm or a distance"
         raise Wrong(("problem",), f"{words}; got {', '.join(known) or 'none'}.")
@@ -229,16 +259,19 @@ def _check_targets(study: Study) -> None:
     stop = study.stop
     if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
         try:
-            stop.targets(dict.fromkeys(_metrics(study.problem), 1.0))
+            stop.targets(dict.fromkeys(_metrics(study), 1.0))
         except ValueError as error:
             raise Wrong(("stop",), f"[stop]: {error}") from None
 
 
-def _metrics(problem: Problem) -> list[str]:
-    """The names of what a problem is evaluated by."""
+def _metrics(study: Study) -> list[str]:
+    """The names of what a model is evaluated by."""
     import jax
 
+    problem = study.problem
     with jax.enable_x64(problem.dtype == "float64"):
-        return list(
-            jax.eval_shape(problem.objective.evaluate, problem.x0, problem.eval_data)
-        )
+        found = jax.eval_shape(
+            partial(evaluate, problem.objective, study.metrics), problem.x0,
+            eval_data_of(problem, study.metrics),
+        )  # fmt: skip
+    return list(found)

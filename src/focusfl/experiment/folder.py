@@ -19,12 +19,8 @@ from focusfl.experiment.environment import environment
 from focusfl.experiment.results import Run
 from focusfl.experiment.study import Watch
 from focusfl.experiment.workers import run_all
+from focusfl.files import take_lock
 from focusfl.participation import Participation, schedule
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 PAIRS = 2_000_000  # of round and client that are kept for pictures of participation
 
@@ -101,14 +97,11 @@ def alone(folder: Path) -> Iterator[None]:
     runs = folder / RUNS
     runs.mkdir(parents=True, exist_ok=True)
     with open(runs / ".lock", "w") as lock:
-        try:
-            if fcntl:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not take_lock(lock.fileno()):
             raise ValueError(
                 f"another focusfl is running a study in {folder}; wait for it, or name "
                 "another folder with --out."
-            ) from None
+            )
         for part in runs.glob(".part-*"):  # of one that was killed while it wrote
             part.unlink(missing_ok=True)
         yield

@@ -21,6 +21,7 @@ GROUPS = {
     "problem": "focusfl.problems",
     "participation": "focusfl.participation",
     "algorithms": "focusfl.algorithms",
+    "schedule": "focusfl.schedules",
 }
 
 

@@ -3,19 +3,23 @@
 manifest.json            the study, the machine, and a row for every run
 results.parquet          every curve, tidy: a row per run and evaluated round
 participation.parquet    who took part: a row per scenario, round and client
+clients.parquet          with metrics = "per_client", what the last model of every run
+                         is to each client: a row per run and client
 runs/HASH.parquet        runs that were finished together, by their content
 models/RUN.safetensors   its last model, or those of all rounds
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from focusfl.checks import unknown
+from focusfl.experiment.tables import IDENTITY as IDENTITY
+from focusfl.experiment.tables import Columns, columns_of, tidy
 from focusfl.extras import pandas
 from focusfl.files import renamed
 from focusfl.models import read_model
@@ -23,18 +27,15 @@ from focusfl.tree import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 FORMAT = 3  # 2 had other words; 1 repeated metrics that were not evaluated
-MANIFEST, CURVES, PARTICIPATION = (
-    "manifest.json", "results.parquet", "participation.parquet",
+MANIFEST, CURVES, PARTICIPATION, CLIENTS = (
+    "manifest.json", "results.parquet", "participation.parquet", "clients.parquet",
 )  # fmt: skip
-IDENTITY = ("participation", "algorithm", "lr", "local_steps", "seed")  # of a run
 AXES = ("round", "vectors_sent", "gradients", "seconds")  # all but the first summed up
 LOSS = "loss"  # of the measures below, the one that says nothing of the optimum
 _ABOUT = b"focusfl"  # where a file of runs keeps their rows
 
-Columns = Mapping[str, np.ndarray]
 Participants = tuple[np.ndarray, np.ndarray]  # rounds and clients, one entry for each
 
 
@@ -45,6 +46,7 @@ class Run:
     row: dict[str, Any]
     curves: Columns  # AXES, then the metrics; one entry per evaluated round, x0 first
     model: Any = None  # the last one, or those of all rounds; until it has been written
+    clients: Columns = field(default_factory=dict)  # what it is to each; see CLIENTS
 
     @property
     def metrics(self) -> list[str]:
@@ -85,21 +87,14 @@ def measured(curves: Columns) -> tuple[str, np.ndarray]:
 
 
 def write_runs(path: Path, runs: list[Run]) -> None:
-    """Keep finished runs: one file, there whole or not at all."""
-    import pyarrow as pa
+    """Keep finished runs: one file, there whole or not at all.
+
+    What models are to clients is beside it, written first.
+    """
     import pyarrow.parquet as pq
 
-    tables = []
-    for run in runs:
-        whole, length = _table(run.curves), len(run.curves["round"])
-        for place, name in enumerate(IDENTITY):
-            value = pa.repeat(run.row[name], length)
-            text = isinstance(run.row[name], str)
-            whole = whole.add_column(
-                place, name, value.dictionary_encode() if text else value
-            )
-        tables.append(whole)
-    table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    _write_clients(_clients_of(path), runs)
+    table = tidy([(run.row, run.curves) for run in runs])
     points = [len(run.curves["round"]) for run in runs]
     about = {"format": FORMAT, "rows": [run.row for run in runs], "points": points}
     table = table.replace_schema_metadata({_ABOUT: json.dumps(about)})
@@ -111,14 +106,47 @@ def read_runs(path: Path) -> list[Run]:
     """Read back what `write_runs` wrote."""
     import pyarrow.parquet as pq
 
-    about, curves = _about(path), _columns(pq.read_table(path))
+    about, curves = _about(path), columns_of(pq.read_table(path))
     runs, start = [], 0
     for row, points in zip(about["rows"], about["points"], strict=True):
         stop = start + points
         own = {k: v[start:stop] for k, v in curves.items() if k not in IDENTITY}
         runs.append(Run(row, {k: v for k, v in own.items() if _told(v)}))
         start = stop
-    return runs
+    if not (beside := _clients_of(path)).is_file():
+        return runs
+    theirs = columns_of(pq.read_table(beside))
+    parts = np.split(np.arange(len(theirs["client"])), len(runs))
+    drop = (*IDENTITY, "client")
+    return [
+        replace(run, clients={k: v[at] for k, v in theirs.items() if k not in drop})
+        for run, at in zip(runs, parts, strict=True)
+    ]
+
+
+def _clients_of(path: Path) -> Path:
+    """Where the clients of these runs are told."""
+    return (
+        path.with_name(CLIENTS) if path.name == CURVES else path.with_suffix(".clients")
+    )
+
+
+def _write_clients(path: Path, runs: list[Run]) -> None:
+    """Write what the last models are to each client; nothing if nobody has asked."""
+    import pyarrow.parquet as pq
+
+    if not any(run.clients for run in runs):
+        path.unlink(missing_ok=True)  # of an earlier study
+        return
+    table = tidy(
+        [
+            (run.row, {"client": np.arange(len(next(iter(run.clients.values())))),
+                       **run.clients})
+            for run in runs
+        ]
+    )  # fmt: skip
+    with renamed(path) as part:
+        pq.write_table(table, part, compression="zstd")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -182,7 +210,7 @@ def read(folder: Path) -> Results:
     import pyarrow.parquet as pq
 
     manifest, runs = _manifest(folder), read_runs(folder / CURVES)
-    present = _columns(pq.read_table(folder / PARTICIPATION))
+    present = columns_of(pq.read_table(folder / PARTICIPATION))
     participants = {}
     for scenario in manifest["scenarios"]:
         here = present["participation"] == scenario
@@ -250,18 +278,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
             f"reads {FORMAT}. Run the study again."
         )
     return manifest
-
-
-def _table(columns: Columns) -> "pa.Table":
-    import pyarrow as pa
-
-    return pa.table({name: np.asarray(values) for name, values in columns.items()})
-
-
-def _columns(table: "pa.Table") -> dict[str, np.ndarray]:
-    return {
-        name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names
-    }
 
 
 def _told(values: np.ndarray) -> bool:

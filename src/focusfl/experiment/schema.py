@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import unknown
-from focusfl.engines.spec import ClientState
+from focusfl.core import Algorithm
+from focusfl.engines.spec import ClientState, Metrics
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
+from focusfl.schedules import SCHEDULES
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Few = Annotated[int, Field(ge=1, le=100_000)]
@@ -64,6 +66,7 @@ class Settings(Strict):
     seed: Seed | None = said(None, "of participation and batches")
     seeds: Few | list[Seed] | None = said(None, "how many, from 0, or which")
     every: Count = said(1, "rounds from one evaluation to the next")
+    metrics: Metrics = said("mean", "or also what a model is to each client")
     on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
     client_state: ClientState = said("auto", "where clients' memory is")
     devices: Count | None = said(None, "how many to spread clients over")
@@ -71,6 +74,7 @@ class Settings(Strict):
     checkpoint_every: Positive | None = said(
         None, "seconds between checkpoints, which runs that were killed go on from"
     )
+    schedule: dict[str, Any] | None = said(None, "how steps follow the round")
     stop: Stop = Field(default_factory=Stop)
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)
@@ -176,10 +180,21 @@ def algorithm(kind: str, made_by: Callable) -> type[Strict]:
     own = {
         "lr": (StepSizes | None, None),
         "local_steps": (Counts | None, None),
+        "schedule": (dict[str, Any] | None, None),
         "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
         "as_published": (bool, False),
     }
     return _model(kind, made_by, own)
+
+
+@cache
+def inner(kind: str, made_by: Callable) -> type[Strict]:
+    return _model(kind, made_by, {})
+
+
+@cache
+def schedule(kind: str, made_by: Callable) -> type[Strict]:
+    return _model(kind, made_by, {}, without=("lr",), optional=("rounds",))
 
 
 @cache
@@ -200,6 +215,8 @@ def _model(
         if p.name not in without:
             needed = p.default is p.empty and p.name not in optional
             default = ... if needed else None if p.default is p.empty else p.default
+            if p.annotation is Algorithm:  # said as a table
+                default = None
             allowed = _allowed(p.annotation)
             fields[p.name] = (
                 _or_none(allowed) if default is None else allowed,
@@ -224,7 +241,7 @@ def _allowed(annotation: Any) -> Any:
     found: list[Any] = []
     for part in parts:
         kind = part if part in (int, float, bool, str, list, NoneType) else list
-        found.append(str if part is Path else kind)
+        found.append({Path: str, Algorithm: dict}.get(part, kind))
     if float in found:
         found = [kind for kind in found if kind is not int]
     whole: Any = found[0]
@@ -265,7 +282,9 @@ def json_schema() -> dict[str, Any]:
         "participation", [scenario(*one) for one in PARTICIPATION.items()]
     )
     players = named("algorithms", [algorithm(*one) for one in ALGORITHMS.items()])
+    kinds = named("schedule", [schedule(*one) for one in SCHEDULES.items()])
     schema["properties"]["problem"] = {"anyOf": [*problems, YOUR_OWN]}
+    schema["properties"]["schedule"] = {"anyOf": [*kinds, YOUR_OWN]}
     for section, refs in (("participation", scenarios), ("algorithms", players)):
         schema["properties"][section] = {
             "type": "object",

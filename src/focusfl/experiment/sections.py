@@ -11,15 +11,17 @@ from pydantic import BaseModel
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
-from focusfl.checks import unknown
+from focusfl.checks import shown, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.spec import StepSize
+from focusfl.engines.step_sizes import Schedule, tabled
 from focusfl.experiment import schema
 from focusfl.experiment.kinds import Part, find, part_of
 from focusfl.experiment.schema import Wrong, validate
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, Participation, by_rarity
 from focusfl.problems import PROBLEMS, Problem
+from focusfl.schedules import SCHEDULES
 
 Grid = tuple[StepSize, ...]
 
@@ -32,6 +34,7 @@ class AlgorithmSpec:
     lrs: Grid
     local_steps: tuple[int, ...]
     noise: float  # of the gradients it sees
+    schedule: "ScheduleSpec | None"  # of its own, if it wants one
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,17 @@ class Scenario:
 
     participation: Participation
     lrs: Grid
+
+
+class ScheduleSpec(NamedTuple):
+    """How steps follow the round, whatever their size."""
+
+    made_by: Callable[..., Schedule]
+    given: Mapping[str, Any]
+
+    def at(self, lr: float) -> Schedule:
+        """The schedule of one step size."""
+        return self.made_by(lr=lr, **self.given)
 
 
 class Sections(NamedTuple):
@@ -70,17 +84,59 @@ class Sections(NamedTuple):
             raise Wrong((*path, "data"), f"{_name(path)}: {words}") from None
         return {"data": str(self.folder / name)}
 
-    def algorithm(self, path: Path_, table: dict[str, Any]) -> AlgorithmSpec:
+    def schedule(self, path: Path_, table: Any, rounds: int) -> ScheduleSpec | None:
+        """How steps follow the round, if they do; `rounds` are the study's."""
+        if table is None:
+            return None
+        if "kind" not in table:
+            known = ", ".join(sorted(SCHEDULES))
+            raise Wrong(path, f"{_name(path)} must name its kind: one of {known}.")
+        said, made_by = self._said(path, table, SCHEDULES, schema.schedule, "schedule")
+        names = schema.parameters(made_by)
+        if "lr" not in names:
+            words = f"{_name(path)}: {said.kind} must take lr, the step size."
+            raise Wrong(path, words)
+        given = {k: getattr(said, k) for k in said.model_fields_set if k in names}
+        if "rounds" in names:
+            given.setdefault("rounds", rounds)
+        tried = made_of(path, made_by, said, {**given, "lr": 1.0})
+        try:
+            if not callable(tried):
+                raise ValueError(f"it must make a function; got {shown(tried)}.")
+            tabled(tried, rounds)
+        except ValueError as error:
+            raise Wrong(path, f"{_name(path)}, for a step of 1: {error}") from None
+        return ScheduleSpec(made_by, given)
+
+    def algorithm(
+        self, path: Path_, table: dict[str, Any], rounds: int
+    ) -> AlgorithmSpec:
         """One of those that are compared."""
         published = table.get("as_published") is True
         kinds: Mapping[str, Callable] = AS_PUBLISHED if published else ALGORITHMS
         said, made_by = self._said(path, table, kinds, schema.algorithm)
+        made = made_of(path, made_by, said, self._inner(path, made_by, said))
         return AlgorithmSpec(
-            self._checked(path, made_of(path, made_by, said), Algorithm),
+            self._checked(path, made, Algorithm),
             grid((*path, "lr"), said.lr),
             grid((*path, "local_steps"), said.local_steps),
             said.noise,
+            self.schedule((*path, "schedule"), said.schedule, rounds),
         )
+
+    def _inner(self, path: Path_, made_by: Callable, said: Any) -> dict[str, Algorithm]:
+        """The algorithms that one is made of, by the names it has for them."""
+        found = {}
+        for name, parameter in schema.parameters(made_by).items():
+            table, at = getattr(said, name), (*path, name)
+            if parameter.annotation is not Algorithm or table is None:
+                continue
+            if "kind" not in table:
+                raise Wrong(at, f'{_name(at)} needs a kind, as in {{kind = "focus"}}.')
+            own, inner = self._said(at, table, ALGORITHMS, schema.inner)
+            made = made_of(at, inner, own, self._inner(at, inner, own))
+            found[name] = self._checked(at, made, Algorithm)
+        return found
 
     def scenario(
         self, path: Path_, table: dict[str, Any], problem: Problem
@@ -100,15 +156,16 @@ class Sections(NamedTuple):
         return Scenario(model, grid((*path, "lr"), said.lr))
 
     def _said(
-        self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable
-    ) -> tuple[Any, Callable]:
+        self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable,
+        section: str | None = None,
+    ) -> tuple[Any, Callable]:  # fmt: skip
         """Check a section by its kind, which is its name if it says none."""
         kind = table.get("kind", path[-1])
         at = (*path, "kind") if "kind" in table else path
         if not isinstance(kind, str):
             raise Wrong(at, unknown(f"kind in {_name(path)}", kind, ours))
         try:
-            found = find(path[0], kind, ours, self.folder)
+            found = find(section or path[0], kind, ours, self.folder)
         except ValueError as error:
             raise Wrong(at, f"{_name(path)}: {error}") from None
         if found.part:

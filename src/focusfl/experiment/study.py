@@ -12,6 +12,7 @@ import numpy as np
 from focusfl.engines.rest import at_rest_elsewhere, tracker_norm
 from focusfl.engines.result import COSTS, Result
 from focusfl.engines.spec import Progress, StepSize, choose_lr
+from focusfl.engines.step_sizes import slows
 from focusfl.experiment.clock import Clock, compiling
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
@@ -70,10 +71,13 @@ def make_run(
     result: Result,
     summary: Summary,
     theory: Prediction,
-    num_clients: int,
+    total_weight: float | int,
     seconds: Seconds = NO_TIME,
 ) -> Run:
-    """What a study keeps of a result: a row of the table, and curves by round."""
+    """What a study keeps of a result: a row of the table, and curves by round.
+
+    `total_weight` is that of all clients: N where all are alike.
+    """
     metrics = result.metrics
     totals = {
         "vectors_sent": np.cumsum(metrics["down"] + metrics["up"]),
@@ -86,6 +90,7 @@ def make_run(
         "algorithm": name.algorithm,
         "lr": result.lr,
         "why_lr": result.why_lr,
+        "schedule": result.schedule,
         "local_steps": name.local_steps,
         "seed": name.seed,
         "rounds": rounds,
@@ -94,7 +99,7 @@ def make_run(
         **{total: float(values[-1]) for total, values in totals.items()},
         "tracking_gap": tracking_gap(result),
         "grad_norm": None if gradient is None else float(gradient[-1]),
-        "tracker_norm": tracker_norm(result.server, num_clients),
+        "tracker_norm": tracker_norm(result.server, total_weight),
         "seconds": round(seconds.all, 4),
         "compile_seconds": round(seconds.compiling, 4),
         "theory": theory._asdict(),
@@ -108,7 +113,8 @@ def make_run(
         **{k: v for k, v in metrics.items() if k not in COSTS},
     }
     model = result.x if result.trajectory is None else result.trajectory
-    return Run(row, {k: values[evaluated] for k, values in curves.items()}, model)
+    kept = {k: values[evaluated] for k, values in curves.items()}
+    return Run(row, kept, model, result.clients_metrics)
 
 
 def run_groups(study: Study) -> list[RunGroup]:
@@ -158,20 +164,23 @@ def run_group(
     share = len(results)
     seconds = Seconds(clock.seconds() / share, (compiling() - compiled) / share)
     known = [
-        predict(
+        Prediction() if study.schedule_of(group.algorithm)  # theory is of one step
+        else predict(
             spec.algorithm, problem, law, lr=lr, local_steps=group.local_steps,
             noise=spec.noise,
         )
         for lr, _ in chosen
     ]  # fmt: skip
+    slowed = [slows(study.lr_of(group.algorithm, lr), study.rounds) for lr, _ in chosen]
     each = [(seed, k) for seed in group.seeds for k in range(len(chosen))]
     runs = []
     for (seed, k), whole in zip(each, results, strict=True):
         name = RunName(group.participation, group.algorithm, group.local_steps, seed)
-        result = replace(whole, why_lr=chosen[k][1])
-        summary = _summary(study, result, known[k], problem)
+        result = replace(whole, lr=chosen[k][0], why_lr=chosen[k][1])
+        ahead = expected(known[k], problem)._replace(slowed=slowed[k])
+        summary = _summary(study, result, ahead, problem)
         runs.append(
-            make_run(name, result, summary, known[k], problem.num_clients, seconds)
+            make_run(name, result, summary, known[k], problem.total_weight, seconds)
         )
     return runs
 
@@ -188,12 +197,13 @@ def _sweep(
             study.algorithms[group.algorithm].algorithm,
             problem_of(study, group.algorithm),
             study.participation[group.participation].participation,
-            lrs=[float(lr) for lr in group.lrs],
+            lrs=[study.lr_of(group.algorithm, float(lr)) for lr in group.lrs],
             rounds=study.rounds,
             local_steps=group.local_steps,
             seed=group.seeds,
             on_empty=study.on_empty,
             every=study.every,
+            metrics=study.metrics,
             record="model" if study.models == "all" else "metrics",
             throw=None,  # a verdict says it
             progress=tell,
@@ -217,11 +227,11 @@ def _sweep(
 
 
 def _summary(
-    study: Study, result: Result, known: Prediction, problem: Problem
+    study: Study, result: Result, ahead: Expected, problem: Problem
 ) -> Summary:
     """Sum a run up, and say it if its tracker rests while the gradient does not."""
-    found = summarise(result, expected(known, problem), study.stop.tolerance)
-    false = at_rest_elsewhere(result, problem.num_clients)
+    found = summarise(result, ahead, study.stop.tolerance)
+    false = at_rest_elsewhere(result, problem.total_weight)
     if false and result.diverged_at is None:
         return found._replace(verdict="biased", reason=false)
     return found

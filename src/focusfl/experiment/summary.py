@@ -89,11 +89,12 @@ def fitted_rate(
 def tracking_gap(result: Result) -> float | None:
     """How far y is from the sum of all stored gradients, beside the sum of their norms.
 
-    Only FOCUS keeps both; exact arithmetic would give 0.
+    Each by its client's weight. Only FOCUS keeps both; exact arithmetic would give 0.
     """
     if not isinstance(result.server, focus.Server) or result.clients is None:
         return None
     square, norms = 0.0, np.zeros(())
+    weights = None if result.weights is None else np.asarray(result.weights)
 
     def add(y: Any, grads: Any) -> None:
         nonlocal square, norms
@@ -102,6 +103,8 @@ def tracking_gap(result: Result) -> float | None:
         for first in range(0, len(grads), at_once):  # there may be too many for memory
             some = np.asarray(grads[first : first + at_once], float)
             some = some.reshape(len(some), -1)
+            if weights is not None:
+                some = weights[first : first + at_once, None] * some
             left -= some.sum(0)
             squares.append((some**2).sum(1))
         square += float((left**2).sum())

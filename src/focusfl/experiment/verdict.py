@@ -43,6 +43,7 @@ class Expected(NamedTuple):
     bias: float | None = None  # where theory says that it ends; None: it does not say
     noisy: bool = False  # whether gradients are drawn
     rate: float | None = None  # factor per round, where theory has one
+    slowed: bool = False  # whether steps became much smaller: that too ends a fall
 
 
 NOTHING = Expected()
@@ -148,7 +149,9 @@ def _still_falling(
     if lost < SETTLED and expected.bias != 0:
         return _flat(trend, first, expected)
     factor = float(np.exp(trend.slope))
-    if expected.bias:
+    if expected.slowed:
+        end = ", with steps that become smaller: not a pace to count on"
+    elif expected.bias:
         end = f"; theory puts its end at {expected.bias:.0e}"
     else:
         away = np.log(EXACT / trend.level) / trend.slope
@@ -160,6 +163,12 @@ def _still_falling(
 
 def _flat(trend: Trend, first: float, expected: Expected) -> Verdict:
     level, bias = trend.level, expected.bias
+    if expected.slowed:
+        return Verdict(
+            "unclear",
+            f"stands at {level:.0e} while its steps became small: that may be the end "
+            "of the schedule, not of the fall",
+        )
     if trend.high > WIDE * trend.low and not expected.noisy and not bias:
         return Verdict(
             "oscillating",

@@ -14,7 +14,12 @@ Gradients = Callable[[Stacked], Stacked]  # row i is the gradient of f_i at row 
 def coefficients(
     problem: Problem,
 ) -> tuple[Float[np.ndarray, "clients dim dim"], Float[np.ndarray, "clients dim"]]:
-    """H and h of a problem with f_i(x) = x·H_i x / 2 - h_i·x."""
+    """H and h of a problem with f_i(x) = x·H_i x / 2 - h_i·x, all of equal weight."""
+    if problem.weights is not None:
+        raise ValueError(
+            "matrix forms are for clients of equal weight; this problem's clients have "
+            'weights. Use weights="equal".'
+        )
     try:
         return problem.data["H"], problem.data["h"]
     except (IndexError, KeyError, TypeError):

@@ -14,6 +14,7 @@ from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.pytorch.problem import NotTranslated, TorchProblem, from_torch
 from focusfl.problems.quadratic import LeastSquares, Quadratic
 from focusfl.problems.robust import Robust, robust
+from focusfl.problems.sets import PerSample
 from focusfl.problems.synthetic import random_quadratic, ridge
 from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
 from focusfl.problems.vision import cifar10
@@ -48,6 +49,7 @@ __all__ = [
     "NotTranslated",
     "Noisy",
     "Objective",
+    "PerSample",
     "Problem",
     "Quadratic",
     "Robust",

@@ -26,6 +26,12 @@ class Calls:
     def __call__(self, x: Tree, samples: Tree) -> Any:
         return self.function(self.rebuild(x), samples)
 
+    @property
+    def each(self) -> "Calls | None":
+        """The same of each sample, where the function is a `PerSample`."""
+        each = getattr(self.function, "each", None)
+        return each and Calls(each, self.rebuild)
+
 
 def from_flax(
     module: Any,

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from focusfl.checks import check_positive
 from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem, mask_of, rows_of
+from focusfl.problems.weights import Weights, mean_of, shares_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,20 @@ class PartialLikelihood(Objective):
         return (data["w"] * logs).sum(-1) - data["died"] @ x
 
     def evaluate(self, x, eval_data):
-        grad = self.grad(x, eval_data, None).mean(0)
+        grad, loss = self.grad(x, eval_data, None), self.loss(x, eval_data)
+        if "share" in eval_data:
+            grad, loss = eval_data["share"] @ grad, eval_data["share"] @ loss
+        else:
+            grad, loss = grad.mean(0), loss.mean()
         error = x - eval_data["optimum"]
         return {
             "distance": (error @ error) ** 0.5 / eval_data["unit"],
-            "loss": self.loss(x, eval_data).mean() + self.penalty * (x @ x) / 2,
+            "loss": loss + self.penalty * (x @ x) / 2,
             "grad_norm": (grad @ grad) ** 0.5,
         }
+
+    def evaluate_clients(self, x, client_eval_data):
+        return {"loss": self.loss(x, client_eval_data) + self.penalty * (x @ x) / 2}
 
     def at_risk(self, x, data):
         """Everybody's hazard, and its sum for every death, both over exp(top)."""
@@ -65,6 +73,7 @@ class Cox(Problem):
     """F is the negative log partial likelihood, per death, plus penalty |x|^2 / 2.
 
     A client counts by its deaths: f_i is its own part times clients / all deaths.
+    `weights` are on top of that.
     Clients may have rows to spare: `mask` says where there is one, by default
     everywhere, and time is kept as -1 where there is none. `focusfl.data.stack` pads
     and makes the mask.
@@ -75,6 +84,7 @@ class Cox(Problem):
     event: Bool[np.ndarray, "clients rows"]  # whether it was death
     penalty: float = 0.01  # factor of |x|^2 / 2
     mask: Bool[np.ndarray, "clients rows"] | None = None  # where there is a row
+    weights: Weights = None  # of clients: "equal", or numbers
 
     def __post_init__(self):
         A, time = rows_of("time", self.A, self.time)
@@ -94,7 +104,14 @@ class Cox(Problem):
         if not event.any():
             raise ValueError("event must be true for somebody; got no event at all.")
         check_positive("penalty", self.penalty)
+        if isinstance(self.weights, str) and self.weights == "samples":
+            raise ValueError(
+                'weights must be "equal" or a number for each client; got "samples", '
+                "and clients of Cox count by their deaths already."
+            )
+        weights = weights_of(self.weights, len(A))
         checked = {"A": A, "time": time, "event": event, "mask": mask}
+        checked["weights"] = weights
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -122,10 +139,17 @@ class Cox(Problem):
             "died": weight * (self.event[..., None] * self.A).sum(1),
         }
 
+    @property
+    def client_eval_data(self):
+        return self.data
+
     def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
         hazard, total, _ = self.objective.at_risk(x, self.data)
         A, risk, w = (self.data[name] for name in ("A", "risk", "w"))
         pull = hazard * _product(w / total, risk)
+        if self.weights is not None:
+            times = self.num_clients * shares_of(self.weights)[:, None]
+            pull, w = times * pull, times * w
         centre = (risk * hazard[:, None, :] / total[..., None]) @ A  # one per death
         spread = np.einsum("cr,crd,cre->de", pull, A, A)
         spread -= np.einsum("cr,crd,cre->de", w, centre, centre)
@@ -136,14 +160,17 @@ class Cox(Problem):
         """x*, by Newton's method until rounding stops it."""
 
         def grad(x):
-            return self.objective.grad(x, self.data, None).mean(0)
+            return mean_of(self.weights, self.objective.grad(x, self.data, None))
 
         return newton(grad, self._hessian, self.x0)
 
     @cached_property
     def eval_data(self):
         unit = np.float64(np.linalg.norm(self.optimum) or 1.0)
-        return {**self.data, "optimum": self.optimum, "unit": unit}
+        found = {**self.data, "optimum": self.optimum, "unit": unit}
+        if self.weights is not None:
+            found["share"] = shares_of(self.weights)
+        return found
 
     @property
     def x0(self):
@@ -165,7 +192,7 @@ class Cox(Problem):
     @property
     def L_F(self) -> float:
         """A smoothness of F, likewise."""
-        return float(self._bounds.mean())
+        return float(mean_of(self.weights, self._bounds))
 
     @property
     def mu(self) -> float:

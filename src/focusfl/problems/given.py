@@ -1,11 +1,13 @@
 """Models, samples and functions as a user gives them: checked before anything runs."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from focusfl.checks import check_finite, numeric, shown
+from focusfl.checks import check_count, check_finite, check_one_of, numeric, shown
+from focusfl.data import STREAMS
 from focusfl.tree import Tree
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -18,10 +20,30 @@ def check_dtype(name: str, dtype: Any) -> None:
         raise ValueError(f"{name} must be one of {', '.join(FLOATS)}; got {got!r}.")
 
 
+def check_options(
+    batch_size: int | None, stream: str, dtype: str, compute_dtype: str | None
+) -> None:
+    """Raise unless these say how a model is kept and how clients walk their data."""
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    check_one_of("stream", stream, STREAMS)
+    check_dtype("dtype", dtype)
+    if compute_dtype is not None:
+        check_dtype("compute_dtype", compute_dtype)
+
+
 def check_function(name: str, value: Any) -> None:
     """Raise unless value can be called from jax."""
     if _of_torch(value) or not callable(value):
         raise ValueError(f"{name} must be a function{_instead(value)}.")
+
+
+def takes_key(loss_fn: Callable) -> bool:
+    """Whether a loss takes a key."""
+    try:
+        return "key" in inspect.signature(loss_fn).parameters
+    except (TypeError, ValueError):  # written in C: nobody knows
+        return False
 
 
 def arrays(name: str, given: Tree) -> Tree:
@@ -43,56 +65,78 @@ def arrays(name: str, given: Tree) -> Tree:
 
 def everybody(client_data: Any) -> list[Tree]:
     """Check the samples of all clients: the same names, the same shape of a sample."""
+    return _sets("client_data", client_data)
+
+
+def eval_sets(client_eval_data: Any, client_data: list[Tree]) -> list[Tree]:
+    """Check what each client is evaluated on: one set for each, like its own data."""
+    name = "client_eval_data"
+    if len(_listed(name, client_eval_data)) != len(client_data):
+        raise ValueError(
+            f"{name} must have a set of samples for each of {len(client_data)} "
+            f"clients; got {len(client_eval_data)}."
+        )
+    return _sets(name, client_eval_data, client_data[0])
+
+
+def _listed(name: str, given: Any) -> Any:
+    """Raise unless this is a list with something for each client."""
+    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+        raise ValueError(
+            f"{name} must be a list with the samples of each client; got "
+            f"{shown(given)}."
+        )
+    if not len(given):
+        raise ValueError(f"{name} must hold the data of at least one client.")
+    return given
+
+
+def _sets(name: str, given: Any, like: Tree = None) -> list[Tree]:
+    """Check a list of clients' samples against each other, or against others."""
     import jax
 
-    if not isinstance(client_data, Sequence | np.ndarray) or isinstance(
-        client_data, str
-    ):
-        raise ValueError(
-            "client_data must be a list with the samples of each client; got "
-            f"{shown(client_data)}."
-        )
-    if not len(client_data):
-        raise ValueError("client_data must hold the data of at least one client.")
-    checked = [_samples(i, samples) for i, samples in enumerate(client_data)]
-    first: Any = jax.tree.structure(checked[0])
+    of = "" if like is None else f" of {name}"
+    checked = [
+        _samples(f"client {i}{of}", one) for i, one in enumerate(_listed(name, given))
+    ]
+    model, whose = (checked[0], "client 0") if like is None else (like, "client_data")
+    first: Any = jax.tree.structure(model)
     for i, samples in enumerate(checked):
         if jax.tree.structure(samples) != first:
             raise ValueError(
-                f"client {i} must have the same arrays as client 0, "
-                f"{_names(checked[0])}; got {_names(samples)}."
+                f"client {i}{of} must have the same arrays as {whose}, "
+                f"{_names(model)}; got {_names(samples)}."
             )
         for (path, one), other in zip(
-            jax.tree.leaves_with_path(samples),
-            jax.tree.leaves(checked[0]),
-            strict=True,
+            jax.tree.leaves_with_path(samples), jax.tree.leaves(model), strict=True
         ):
             if (one.shape[1:], one.dtype.kind) != (other.shape[1:], other.dtype.kind):
                 raise ValueError(
-                    f"client {i}, data{jax.tree_util.keystr(path)}: a sample must "
-                    f"be of shape {other.shape[1:]} and like {other.dtype}, as client "
-                    f"0's; got {one.shape[1:]} of {one.dtype}."
+                    f"client {i}{of}, data{jax.tree_util.keystr(path)}: a sample must "
+                    f"be of shape {other.shape[1:]} and like {other.dtype}, as "
+                    f"{whose}'s; got {one.shape[1:]} of {one.dtype}."
                 )
     return checked
 
 
-def _samples(i: int, given: Tree) -> Tree:
+def _samples(who: str, given: Tree) -> Tree:
     import jax
 
     if not all(np.size(leaf) for leaf in jax.tree.leaves(given)):
-        raise ValueError(f"client {i} has no data; leave it out.")
-    samples = arrays(f"client {i}, data", given)
+        advice = "give it some samples" if "eval" in who else "leave it out"
+        raise ValueError(f"{who} has no data; {advice}.")
+    samples = arrays(f"{who}, data", given)
     lengths = set()
     for leaf in jax.tree.leaves(samples):
         if not leaf.ndim:
             raise ValueError(
-                f"client {i} must have arrays with samples along their first axis; got "
+                f"{who} must have arrays with samples along their first axis; got "
                 f"{shown(leaf[()])}. Make an array of a list."
             )
         lengths.add(len(leaf))
     if len(lengths) > 1:
         raise ValueError(
-            f"client {i}: its arrays must have one length; got {sorted(lengths)}."
+            f"{who}: its arrays must have one length; got {sorted(lengths)}."
         )
     return samples
 
@@ -112,9 +156,9 @@ def check_loss(loss_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
         )
 
 
-def check_metrics(metrics_fn: Callable, x: Tree, eval_data: Tree) -> None:
+def check_metrics(metrics_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
     """Raise unless metrics are single numbers by name; nothing is computed."""
-    found = _shapes("metrics_fn", "eval_data", metrics_fn, x, eval_data)
+    found = _shapes("metrics_fn", what, metrics_fn, x, samples)
     if not isinstance(found, Mapping) or not found:
         raise ValueError(
             f"metrics_fn must give a dict of numbers by name; got {_form(found)}."
@@ -124,6 +168,35 @@ def check_metrics(metrics_fn: Callable, x: Tree, eval_data: Tree) -> None:
             raise ValueError(
                 f"metrics_fn must give a single number for {name!r}; got "
                 f"{_form(value)}. Name each number of several."
+            )
+
+
+def check_losses(
+    each: Callable[[Tree], np.ndarray], pooled: Tree, lengths: list[int], size: int
+) -> None:
+    """Raise if a sample with the smallest or largest of whole numbers has no loss.
+
+    They are labels outside of the classes, if any is. All samples would take long.
+    """
+    import jax
+
+    ends = {
+        int(find(leaf)) // (leaf.size // len(leaf))
+        for leaf in jax.tree.leaves(pooled)
+        for find in (np.argmin, np.argmax)
+        if leaf.dtype.kind in "iu"
+    }
+    batches = np.resize(sorted(ends), (-(-len(ends) // size), size))
+    for places in batches.astype(int):
+        values = each(jax.tree.map(lambda a, at=places: a[at], pooled))
+        if not np.isfinite(values).all():
+            wrong = int(np.argmin(np.isfinite(values)))
+            starts = np.cumsum([0, *lengths])
+            client = int(np.searchsorted(starts, places[wrong], "right")) - 1
+            raise ValueError(
+                f"loss_fn must be finite at params; got {values[wrong]} for sample "
+                f"{places[wrong] - starts[client]} of client {client}. Are all labels "
+                "those of a class?"
             )
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Shaped
 from focusfl.checks import check_positive
 from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem, aligned, mask_of, rows_of
+from focusfl.problems.weights import Weights, shares_of, weights_of
 
 AT_ONCE = 1 << 16  # rows weighted together: all at once would be a copy of the data
 
@@ -28,15 +29,23 @@ class LogisticLoss(Objective):
 
     def evaluate(self, x, eval_data):
         grad = self.grad(x, eval_data, None)
-        margin = self._margins(x, eval_data)
-        xp = margin.__array_namespace__()
-        loss = (abs(eval_data["wb"]) * xp.logaddexp(0 * margin, -margin)).sum()
+        loss = self._losses(x, eval_data).sum()
         error = x - eval_data["optimum"]
         return {
             "distance": (error @ error) ** 0.5 / eval_data["unit"],
             "loss": loss + self.penalty * (x @ x) / 2,
             "grad_norm": (grad @ grad) ** 0.5,
         }
+
+    def evaluate_clients(self, x, client_eval_data):
+        losses = self._losses(x, client_eval_data).sum(-1)
+        return {"loss": losses + self.penalty * (x @ x) / 2}
+
+    def _losses(self, x, data):
+        """Every row's loss, with its weight."""
+        margin = self._margins(x, data)
+        xp = margin.__array_namespace__()
+        return abs(data["wb"]) * xp.logaddexp(0 * margin, -margin)
 
     def _slopes(self, x, data):
         """The derivative of every row's loss by its a·x."""
@@ -63,6 +72,7 @@ class Logistic(Problem):
     b: Shaped[np.ndarray, "clients rows"]  # labels
     penalty: float = 0.01  # factor of |x|^2 / 2
     mask: Bool[np.ndarray, "clients rows"] | None = None  # where there is a row
+    weights: Weights = None  # of clients: "samples", "equal" or numbers
 
     def __post_init__(self):
         A, b = rows_of("b", self.A, self.b)
@@ -70,9 +80,10 @@ class Logistic(Problem):
         # Positive, or there may be no minimiser.
         check_positive("penalty", self.penalty)
         b = np.where(mask, signs("b", b, mask), 0.0)
-        object.__setattr__(self, "A", aligned(A))
-        object.__setattr__(self, "b", b)
-        object.__setattr__(self, "mask", mask)
+        weights = weights_of(self.weights, len(b), mask.sum(1))
+        checked = {"A": aligned(A), "b": b, "mask": mask, "weights": weights}
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @property
     def num_clients(self):
@@ -87,12 +98,20 @@ class Logistic(Problem):
         real = self.b != 0
         return {"A": self.A, "wb": self.b / real.sum(1, keepdims=True)}
 
+    @property
+    def client_eval_data(self):
+        return self.data
+
     @cached_property
     def _pooled(self):
         """Everybody's rows as one client's; its f is F."""
         dim = self.A.shape[2]
-        wb = self.data["wb"].ravel() / self.num_clients
-        return {"A": self.A.reshape(-1, dim), "wb": wb}
+        wb = self.data["wb"]
+        if self.weights is None:
+            wb = wb / self.num_clients
+        else:
+            wb = shares_of(self.weights)[:, None] * wb
+        return {"A": self.A.reshape(-1, dim), "wb": wb.ravel()}
 
     def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
         A, wb = self._pooled["A"], self._pooled["wb"]

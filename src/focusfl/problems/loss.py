@@ -1,21 +1,21 @@
 """Any model written in jax: a loss per sample, and everybody's samples."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from focusfl import data as room
 from focusfl import keys
-from focusfl.checks import check_count, check_flag, check_one_of
+from focusfl.checks import check_flag
 from focusfl.deprecated import renamed_argument
-from focusfl.problems import given
+from focusfl.problems import given, sets
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.shuffle import shuffled
+from focusfl.problems.weights import Weights, weights_of
 from focusfl.tree import Tree
 
 LossFn = Callable[..., Any]  # (model, samples[, key]) -> the loss of each sample
@@ -45,7 +45,9 @@ class MeanLoss(Objective):
         with jax.enable_x64(first.dtype == "float64"):
             # Stay in the library of the model; numpy makes scalars of 0-d arrays.
             if isinstance(first, np.ndarray | np.generic):
-                return jax.tree.map(np.asarray, _compiled(self)(x, data, batch))
+                return jax.tree.map(
+                    np.asarray, _compiled(self, "_grad")(x, data, batch)
+                )
             return self._grad(x, data, batch)
 
     def _grad(self, x, data, batch):
@@ -96,25 +98,52 @@ class MeanLoss(Objective):
                 return self._fast(self.metrics_fn)(x, eval_data)
             return {"loss": self._fast(self.loss_fn)(x, eval_data).mean()}
 
-    def check(self, x: Tree, samples: Tree, eval_data: Tree) -> None:
-        """Raise unless the functions fit the model and the samples."""
+    def evaluate_clients(self, x, client_eval_data):
+        import jax
+
+        first = jax.tree.leaves(x)[0]
+        with jax.enable_x64(first.dtype == "float64"):
+            if isinstance(first, np.ndarray | np.generic):
+                found = _compiled(self, "_evaluate_clients")(x, client_eval_data)
+                return jax.tree.map(np.asarray, found)
+            return self._evaluate_clients(x, client_eval_data)
+
+    def _evaluate_clients(self, x, client_eval_data):
+        if self.each_metric is None:
+            return sets.evaluate_sets(self.evaluate, x, client_eval_data)
+        each = self._fast(self.each_metric)
+        return sets.evaluate_samples(each, self._lower(x), client_eval_data)
+
+    @property
+    def each_metric(self) -> MetricsFn | None:
+        """The metrics of each sample, if those of several are their means."""
+        if self.metrics_fn is None:
+            return lambda x, samples: {"loss": self.loss_fn(x, samples)}
+        return getattr(self.metrics_fn, "each", None)
+
+    def check(self, x: Tree, samples: Tree) -> None:
+        """Raise unless the functions fit the model and the samples of a client."""
         import jax
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
             x = jax.eval_shape(self._lower, x)
-            batch, eval_data = (
-                given.shapes(samples, self.batch_size),
-                given.shapes(eval_data),
-            )
+            batch = given.shapes(samples, self.batch_size)
             if self.augment is not None:
                 given.check_augment(self.augment, batch)
                 key = jax.random.key(0)
                 batch = jax.eval_shape(self.augment, key, batch)
             given.check_loss(self.loss_fn, x, batch, "a batch")
+
+    def check_evaluation(self, x: Tree, samples: Tree, what: str) -> None:
+        """Raise unless a model can be evaluated on such samples."""
+        import jax
+
+        with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
+            x, samples = jax.eval_shape(self._lower, x), given.shapes(samples)
             if self.metrics_fn is not None:
-                given.check_metrics(self.metrics_fn, x, eval_data)
+                given.check_metrics(self.metrics_fn, x, samples, what)
             else:
-                given.check_loss(self.loss_fn, x, eval_data, "eval_data")
+                given.check_loss(self.loss_fn, x, samples, what)
 
     def each(self, x: Tree, samples: Tree) -> np.ndarray:
         """The loss of every sample of a batch."""
@@ -151,6 +180,8 @@ class LossProblem(Problem):
     evaluated_on: Tree
     params: Tree
     dtype: str = "float32"
+    weights: Float[np.ndarray, " clients"] | None = None
+    clients_evaluated_on: list[Tree] | None = None  # their own samples if None
 
     @property
     def num_clients(self):
@@ -168,6 +199,14 @@ class LossProblem(Problem):
     def eval_data(self):
         return self.evaluated_on
 
+    @cached_property
+    def client_eval_data(self):
+        own = self.clients_evaluated_on
+        if own is None:
+            own = sets.unstacked(self.samples, self.lengths)
+        sets.check(self.mean_loss.check_evaluation, self.params, own)
+        return sets.laid_out(own, self.mean_loss.each_metric is not None)
+
     @property
     def x0(self):
         return self.params
@@ -181,12 +220,14 @@ def from_loss(
     *,
     batch_size: int | None,
     eval_data: Tree,
+    client_eval_data: Sequence[Tree] | None = None,
     metrics_fn: MetricsFn | None = None,
     stream: str = "epochs",
     augment: Augment | None = None,
     dtype: str = "float32",
     compute_dtype: str | None = None,
     fast_convolutions: bool = True,
+    weights: Weights = None,
 ) -> LossProblem:
     """Make a problem of any jax model.
 
@@ -197,6 +238,8 @@ def from_loss(
         client_data: one tree of arrays per client, samples along the first axis.
         batch_size: samples of a gradient; all that a client has if None.
         eval_data: a tree of samples to evaluate on.
+        client_eval_data: for metrics="per_client", samples to evaluate on for each
+            client; those of client_data if None.
         metrics_fn: (params, eval_data) -> scalars; the mean loss if None.
         stream: how a client walks its data: epochs, fixed_order or with_replacement.
         augment: (key, samples) -> samples, changed at random before a gradient.
@@ -204,6 +247,7 @@ def from_loss(
         compute_dtype: that `loss_fn` and `metrics_fn` get it in, such as bfloat16.
         fast_convolutions: whether convolutions and pools are rewritten as products of
             matrices, the same but for rounding and far faster for many clients.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If a client has no data or less than a batch, if trees differ, or if
@@ -211,17 +255,18 @@ def from_loss(
     """
     import jax
 
-    check_options(1 if batch_size is None else batch_size, stream, dtype, compute_dtype)
+    given.check_options(batch_size, stream, dtype, compute_dtype)
     for name, function in {
         "loss_fn": loss_fn, "metrics_fn": metrics_fn, "augment": augment
     }.items():  # fmt: skip
         if function is not None or name == "loss_fn":
             given.check_function(name, function)
-    client_data, eval_data = (
-        given.everybody(client_data),
-        given.arrays("eval_data", eval_data),
-    )
-    lengths = [len(jax.tree.leaves(samples)[0]) for samples in client_data]
+    client_data = given.everybody(client_data)
+    eval_data = given.arrays("eval_data", eval_data)
+    if client_eval_data is not None:
+        client_eval_data = given.eval_sets(client_eval_data, client_data)
+    lengths = [sets.length(samples) for samples in client_data]
+    counted = weights_of(weights, len(lengths), lengths)
     least = int(np.argmin(lengths))
     if batch_size is None:
         batch_size, stream = max(lengths), "fixed_order"  # others' batches are short
@@ -234,66 +279,24 @@ def from_loss(
     check_flag("fast_convolutions", fast_convolutions)
     loss = MeanLoss(
         loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype,
-        fast_convolutions, draws(loss_fn),
+        fast_convolutions, given.takes_key(loss_fn),
     )  # fmt: skip
-    loss.check(x0, client_data[0], eval_data)
+    loss.check(x0, client_data[0])
+    loss.check_evaluation(x0, eval_data, "eval_data")
+    sets.check(loss.check_evaluation, x0, client_eval_data or ())
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
-    _check_labels(loss, x0, pooled, lengths)
+    given.check_losses(partial(loss.each, x0), pooled, lengths, batch_size)
     leaves, structure = jax.tree.flatten(pooled)
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
-    return LossProblem(loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype)
+    return LossProblem(
+        loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype, counted,
+        client_eval_data,
+    )  # fmt: skip
 
 
-def draws(loss_fn: LossFn) -> bool:
-    """Whether a loss takes a key."""
-    try:
-        return "key" in inspect.signature(loss_fn).parameters
-    except (TypeError, ValueError):  # written in C: nobody knows
-        return False
-
-
-def _check_labels(loss: MeanLoss, x: Tree, pooled: Tree, lengths: list[int]) -> None:
-    """Raise if a sample with the smallest or largest of whole numbers has no loss.
-
-    They are labels outside of the classes, if any is. All samples would take long.
-    """
+@lru_cache(maxsize=16)
+def _compiled(objective: MeanLoss, method: str) -> Callable:
     import jax
 
-    ends = {
-        int(find(leaf)) // (leaf.size // len(leaf))
-        for leaf in jax.tree.leaves(pooled)
-        for find in (np.argmin, np.argmax)
-        if leaf.dtype.kind in "iu"
-    }
-    size = loss.batch_size
-    batches = np.resize(sorted(ends), (-(-len(ends) // size), size))
-    for places in batches.astype(int):
-        values = loss.each(x, jax.tree.map(lambda a, at=places: a[at], pooled))
-        if not np.isfinite(values).all():
-            wrong = int(np.argmin(np.isfinite(values)))
-            starts = np.cumsum([0, *lengths])
-            client = int(np.searchsorted(starts, places[wrong], "right")) - 1
-            raise ValueError(
-                f"loss_fn must be finite at params; got {values[wrong]} for sample "
-                f"{places[wrong] - starts[client]} of client {client}. Are all labels "
-                "those of a class?"
-            )
-
-
-def check_options(
-    batch_size: int, stream: str, dtype: str, compute_dtype: str | None
-) -> None:
-    """Raise unless these say how a model is kept and how clients walk their data."""
-    check_count("batch_size", batch_size)
-    check_one_of("stream", stream, room.STREAMS)
-    given.check_dtype("dtype", dtype)
-    if compute_dtype is not None:
-        given.check_dtype("compute_dtype", compute_dtype)
-
-
-@lru_cache(maxsize=8)
-def _compiled(objective: MeanLoss) -> Callable:
-    import jax
-
-    return jax.jit(objective._grad)
+    return jax.jit(getattr(objective, method))

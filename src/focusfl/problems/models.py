@@ -13,6 +13,7 @@ from focusfl.checks import check_count, shown
 from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
 from focusfl.problems.loss import LossProblem, from_loss
+from focusfl.problems.sets import PerSample
 from focusfl.tree import Tree
 
 
@@ -64,10 +65,18 @@ def mlp(
         given.arrays("eval_data", eval_data),
     )
     check_labels(client_data, eval_data, classes)
+    if (own := options.get("client_eval_data")) is not None:
+        own = given.eval_sets(own, client_data)
+        check_labels(own, eval_data, classes, " of client_eval_data")
     wide = int(np.prod(np.shape(eval_data["x"])[1:]))
     params = dense_params([wide, *hidden, classes], seed)
     return from_loss(
-        _loss, params, client_data, eval_data=eval_data, metrics_fn=_metrics, **options
+        _loss,
+        params,
+        client_data,
+        eval_data=eval_data,
+        metrics_fn=PerSample(_each),
+        **options,
     )
 
 
@@ -80,9 +89,11 @@ def check_widths(name: str, widths: Any, least: int = 0) -> None:
         check_count(f"{name} widths", width)
 
 
-def check_labels(client_data: Sequence[Tree], eval_data: Tree, classes: int) -> None:
+def check_labels(
+    client_data: Sequence[Tree], eval_data: Tree, classes: int, of: str = ""
+) -> None:
     """Raise unless all have x like eval_data's, and labels y from 0 to classes - 1."""
-    everybody = {f"client {i}": samples for i, samples in enumerate(client_data)}
+    everybody = {f"client {i}{of}": samples for i, samples in enumerate(client_data)}
     for who, samples in {"eval_data": eval_data, **everybody}.items():
         if not isinstance(samples, Mapping) or not {"x", "y"} <= samples.keys():
             got = ", ".join(samples) if isinstance(samples, Mapping) else shown(samples)
@@ -156,6 +167,6 @@ def _loss(params: Tree, samples: Tree) -> Any:
     return cross_entropy(dense(params, samples["x"]), samples["y"])
 
 
-def _metrics(params: Tree, eval_data: Tree) -> dict[str, Any]:
-    scores, y = dense(params, eval_data["x"]), eval_data["y"]
-    return {"accuracy": accuracy(scores, y), "loss": cross_entropy(scores, y).mean()}
+def _each(params: Tree, samples: Tree) -> dict[str, Any]:
+    scores, y = dense(params, samples["x"]), samples["y"]
+    return {"accuracy": scores.argmax(1) == y, "loss": cross_entropy(scores, y)}

@@ -13,10 +13,12 @@ import numpy as np
 from focusfl.checks import check_count, check_one_of, check_share
 from focusfl.data import SPLITS
 from focusfl.problems.dealt import CLIENTS, TEST_SHARE, Deal, dealt
-from focusfl.problems.loss import LossProblem, check_options, from_loss
+from focusfl.problems.given import check_options
+from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import check_widths, cross_entropy, dense, dense_params
+from focusfl.problems.vision import ImageMetrics, cnn_params
 from focusfl.problems.vision import cnn as convolved
-from focusfl.problems.vision import cnn_params, metrics_of
+from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
 Model = Callable[[Tree, Any], Any]  # (params, x) -> scores
@@ -51,13 +53,14 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """Accuracy and loss."""
+class Each:
+    """Accuracy and loss of every sample."""
 
     scores: Scores
 
-    def __call__(self, params: Tree, eval_data: Tree) -> dict[str, Any]:
-        return metrics_of(self.scores, params, eval_data)
+    def __call__(self, params: Tree, samples: Tree) -> dict[str, Any]:
+        scores, y = self.scores(params, samples), samples["y"]
+        return {"accuracy": scores.argmax(1) == y, "loss": cross_entropy(scores, y)}
 
 
 def digits(
@@ -70,6 +73,7 @@ def digits(
     stream: str = "epochs",
     compute_dtype: str | None = None,
     seed: int = 0,
+    weights: Weights = None,
 ) -> LossProblem:
     """Handwritten digits, 1,797 images of 8 x 8 pixels, by a small network.
 
@@ -86,6 +90,7 @@ def digits(
         stream: how a client walks its data: epochs, fixed_order or with_replacement.
         compute_dtype: that the model is computed in, such as bfloat16.
         seed: of who has what, of what is held out and of the weights to start from.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If scikit-learn is missing, or a word or number is not known.
@@ -99,7 +104,7 @@ def digits(
     check_one_of("split", split, SPLITS)
     check_count("num_clients", num_clients)
     check_share("test_share", test_share, whole=False)
-    options = _options(batch_size, stream, compute_dtype)
+    options = _options(batch_size, stream, compute_dtype, weights)
     deal = Deal(num_clients, split, alpha, test_share, seed)
     return _problem(*models[model], "digits", deal, options)
 
@@ -116,6 +121,7 @@ def mlp_on(
     compute_dtype: str | None = None,
     seed: int = 0,
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> LossProblem:
     """Dense layers with relu between them, on a data set or a file of one's own.
 
@@ -135,13 +141,14 @@ def mlp_on(
         compute_dtype: that the model is computed in, such as bfloat16.
         seed: of who has what, of what is held out and of the weights to start from.
         data_dir: folder of CIFAR-10; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If the data are not there or do not fit, or a word or number is not
             known.
     """
     check_widths("hidden", hidden)
-    options = _options(batch_size, stream, compute_dtype)
+    options = _options(batch_size, stream, compute_dtype, weights)
     deal = Deal(num_clients, split, alpha, test_share, seed)
     return _problem(dense, _dense(hidden, seed), data, deal, options, data_dir)
 
@@ -159,6 +166,7 @@ def cnn(
     compute_dtype: str | None = None,
     seed: int = 0,
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> LossProblem:
     """The paper's small CNN on images of any size, or a file of one's own.
 
@@ -179,6 +187,7 @@ def cnn(
         compute_dtype: that the model is computed in, such as bfloat16.
         seed: of who has what, of what is held out and of the weights to start from.
         data_dir: folder of CIFAR-10; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If the data are not there or do not fit, or a word or number is not
@@ -186,7 +195,7 @@ def cnn(
     """
     check_widths("channels", channels, least=1)
     check_count("hidden", hidden)
-    options = _options(batch_size, stream, compute_dtype)
+    options = _options(batch_size, stream, compute_dtype, weights)
     deal = Deal(num_clients, split, alpha, test_share, seed)
 
     def start(shape: tuple[int, ...], classes: int) -> Tree:
@@ -201,9 +210,14 @@ def _dense(hidden: Sequence[int], seed: int) -> Start:
     )
 
 
-def _options(batch_size: int, stream: str, compute_dtype: str | None) -> dict[str, Any]:
+def _options(
+    batch_size: int, stream: str, compute_dtype: str | None, weights: Weights
+) -> dict[str, Any]:
     check_options(batch_size, stream, "float32", compute_dtype)
-    return {"batch_size": batch_size, "stream": stream, "compute_dtype": compute_dtype}
+    return {
+        "batch_size": batch_size, "stream": stream, "compute_dtype": compute_dtype,
+        "weights": weights,
+    }  # fmt: skip
 
 
 def _problem(
@@ -213,6 +227,7 @@ def _problem(
     deal: Deal,
     options: dict[str, Any],
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> LossProblem:
     """Deal a data set out, and put a model on it."""
     found = dealt(name, deal, data_dir)
@@ -220,5 +235,5 @@ def _problem(
     scores = Scores(model, found.mean, found.std)
     return from_loss(
         Loss(scores), params, found.clients, eval_data=found.tests,
-        metrics_fn=Metrics(scores), **options,
+        metrics_fn=ImageMetrics(Each(scores)), **options,
     )  # fmt: skip

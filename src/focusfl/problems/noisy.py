@@ -37,6 +37,9 @@ class NoisyObjective(Objective):
     def evaluate(self, x, eval_data):
         return self.exact.evaluate(x, eval_data)
 
+    def evaluate_clients(self, x, client_eval_data):
+        return self.exact.evaluate_clients(x, client_eval_data)
+
 
 @dataclass(frozen=True, eq=False)
 class Noisy(Problem):
@@ -55,6 +58,10 @@ class Noisy(Problem):
         return self.exact.num_clients
 
     @property
+    def weights(self):
+        return self.exact.weights
+
+    @property
     def objective(self):
         return NoisyObjective(self.exact.objective, self.scale)
 
@@ -65,6 +72,10 @@ class Noisy(Problem):
     @property
     def eval_data(self):
         return self.exact.eval_data
+
+    @property
+    def client_eval_data(self):
+        return self.exact.client_eval_data
 
     @property
     def x0(self):

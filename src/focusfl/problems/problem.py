@@ -1,6 +1,7 @@
-"""What is minimised: F(x) = (1/N) sum of f_i(x), client i holding f_i."""
+"""What is minimised: F(x), the mean of f_i(x) over clients, client i holding f_i."""
 
 import abc
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,8 +31,8 @@ class Objective(abc.ABC):
     def to_local(self, down: Tree, data: Tree) -> Tree:
         """What comes from the server, in the coordinates this client works in.
 
-        Any orthogonal map will do: algorithms only combine trees linearly and cannot
-        tell. Almost always: the same coordinates.
+        Any orthogonal map will do: on clients algorithms only combine trees linearly
+        and look at norms, and cannot tell. Almost always: the same coordinates.
         """
         del data
         return down
@@ -44,6 +45,13 @@ class Objective(abc.ABC):
     @abc.abstractmethod
     def evaluate(self, x: Tree, eval_data: Tree) -> dict[str, Any]:
         """Describe x by scalars: loss, grad_norm, distance if x* is known."""
+
+    def evaluate_clients(self, x: Tree, client_eval_data: Tree) -> dict[str, Any]:
+        """Describe x by what it is to each client: arrays of shape (clients,).
+
+        Only metrics="per_client" asks for it.
+        """
+        raise NotImplementedError
 
 
 def aligned(a: np.ndarray) -> np.ndarray:
@@ -97,10 +105,20 @@ class Problem(abc.ABC):
     """An objective and everybody's data."""
 
     dtype = "float64"  # of the model; convex problems need it to show exactness
+    # How much each client counts in F, (clients,): one of weight 2 is two clients that
+    # always come together. None: all alike. `evaluate` is of the same F.
+    weights: Any = None
 
     @property
     @abc.abstractmethod
     def num_clients(self) -> int: ...
+
+    @property
+    def total_weight(self) -> float | int:
+        """The sum of the weights; N where all are alike."""
+        if self.weights is None:
+            return self.num_clients
+        return math.fsum(self.weights)
 
     @property
     @abc.abstractmethod
@@ -120,6 +138,11 @@ class Problem(abc.ABC):
     @abc.abstractmethod
     def eval_data(self) -> Tree:
         """What `evaluate` may look at."""
+
+    @property
+    def client_eval_data(self) -> Tree:
+        """What `evaluate_clients` may look at; None where it is not written."""
+        return None
 
     @property
     @abc.abstractmethod

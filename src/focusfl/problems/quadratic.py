@@ -10,6 +10,7 @@ from jaxtyping import Float
 from focusfl import tree
 from focusfl.checks import check_not_negative, reals
 from focusfl.problems.problem import Objective, Problem, rows_of
+from focusfl.problems.weights import Weights, mean_of, shares_of, weights_of
 
 Matrix = Float[np.ndarray, "dim dim"]
 Vector = Float[np.ndarray, " dim"]
@@ -126,6 +127,10 @@ class Gram(Objective):
             "grad_norm": (grad @ grad) ** 0.5,
         }
 
+    def evaluate_clients(self, x, client_eval_data):
+        H, h, c = (client_eval_data[name] for name in ("H", "h", "c"))
+        return {"loss": (H @ x / 2 - h) @ x + c}
+
 
 @dataclass(frozen=True)
 class Rows(Gram):
@@ -136,6 +141,10 @@ class Rows(Gram):
     def grad(self, x, data, batch):
         del batch
         return 2 * ((data["A"] @ x - data["b"]) @ data["A"] + self.penalty * x)
+
+    def evaluate_clients(self, x, client_eval_data):
+        missed = client_eval_data["A"] @ x - client_eval_data["b"]
+        return {"loss": (missed**2).sum(-1) + self.penalty * (x @ x)}
 
 
 @dataclass(frozen=True)
@@ -167,6 +176,7 @@ class Quadratic(_Quadratics):
     H: Float[np.ndarray, "clients dim dim"]  # symmetric
     h: Float[np.ndarray, "clients dim"]  # linear terms
     c: Float[np.ndarray, " clients"] | None = None  # constants; none if None
+    weights: Weights = None  # of clients: "equal", or numbers
 
     def __post_init__(self):
         H = reals("H", self.H, ("client", "row", "column"))
@@ -186,7 +196,8 @@ class Quadratic(_Quadratics):
         c = np.zeros(len(H)) if self.c is None else reals("c", self.c, ("client",))
         if c.shape != h.shape[:1]:
             raise ValueError(f"c must have shape {h.shape[:1]}; got {c.shape}.")
-        for name, value in {"H": H, "h": h, "c": c}.items():
+        weights = weights_of(self.weights, len(H))
+        for name, value in {"H": H, "h": h, "c": c, "weights": weights}.items():
             object.__setattr__(self, name, value)
         self._mean_spectrum  # noqa: B018  raises when F has no single minimiser
 
@@ -202,9 +213,15 @@ class Quadratic(_Quadratics):
     def data(self):
         return {"H": self.H, "h": self.h}
 
+    @property
+    def client_eval_data(self):
+        return {**self.data, "c": self.c}
+
     @cached_property
     def mean(self):
-        return self.H.mean(0), self.h.mean(0), float(np.asarray(self.c).mean())
+        each = self.H, self.h, np.asarray(self.c)
+        hessian, linear, constant = (mean_of(self.weights, a) for a in each)
+        return hessian, linear, float(constant)
 
     @cached_property
     def spectrum(self):
@@ -223,12 +240,14 @@ class LeastSquares(_Quadratics):
     A: Float[np.ndarray, "clients rows dim"]  # features
     b: Float[np.ndarray, "clients rows"]  # answers
     penalty: float = 0.0  # factor of |x|^2
+    weights: Weights = None  # of clients: "samples", "equal" or numbers
 
     def __post_init__(self):
         A, b = rows_of("b", self.A, self.b)
         check_not_negative("penalty", self.penalty)
-        object.__setattr__(self, "A", A)
-        object.__setattr__(self, "b", b)
+        weights = weights_of(self.weights, len(b), [b.shape[1]] * len(b))
+        for name, value in {"A": A, "b": b, "weights": weights}.items():
+            object.__setattr__(self, name, value)
         self._mean_spectrum  # noqa: B018  raises when F has no single minimiser
 
     @property
@@ -253,10 +272,20 @@ class LeastSquares(_Quadratics):
         ridge = 2 * self.penalty * np.eye(self.A.shape[2])
         return {"H": 2 * At @ self.A + ridge, "h": 2 * (At @ self.b[..., None])[..., 0]}
 
+    @property
+    def client_eval_data(self):
+        if self.through_rows:
+            return self.data
+        return {**self.data, "c": (self.b**2).sum(1)}
+
     @cached_property
     def mean(self):
         clients, _, dim = self.A.shape
-        A, b = self.A.reshape(-1, dim), self.b.reshape(-1)
+        A, b = self.A, self.b
+        if self.weights is not None:  # a row's square is as much as its client's weight
+            root = np.sqrt(clients * shares_of(self.weights))[:, None]
+            A, b = root[..., None] * A, root * b
+        A, b = A.reshape(-1, dim), b.reshape(-1)
         hessian = 2 * (A.T @ A / clients + self.penalty * np.eye(dim))
         return hessian, 2 * A.T @ b / clients, float(b @ b / clients)
 

@@ -10,6 +10,7 @@ from focusfl import keys
 from focusfl.checks import check_count, check_fits, check_not_negative, check_share
 from focusfl.problems.problem import Objective, Problem, rows_of
 from focusfl.problems.synthetic import FEWER
+from focusfl.problems.weights import Weights, shares_of, weights_of
 
 ROBUST_L = 2.0  # |phi''| <= phi''(0) for phi(t) = t^2 / (1 + t^2)
 
@@ -25,11 +26,17 @@ class Bounded(Objective):
 
     def evaluate(self, x, eval_data):
         t = eval_data["A"] @ x - eval_data["b"]
-        grad = self.grad(x, eval_data, None)
-        return {
-            "loss": (t**2 / (1 + t**2)).sum() / t.shape[0],
-            "grad_norm": (grad @ grad) ** 0.5,
-        }
+        if "w" in eval_data:  # of every row
+            grad = (eval_data["w"] * 2 * t / (1 + t**2) ** 2) @ eval_data["A"]
+            loss = (eval_data["w"] * t**2 / (1 + t**2)).sum()
+        else:
+            grad = self.grad(x, eval_data, None)
+            loss = (t**2 / (1 + t**2)).sum() / t.shape[0]
+        return {"loss": loss, "grad_norm": (grad @ grad) ** 0.5}
+
+    def evaluate_clients(self, x, client_eval_data):
+        t = client_eval_data["A"] @ x - client_eval_data["b"]
+        return {"loss": (t**2 / (1 + t**2)).mean(-1)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +50,13 @@ class Robust(Problem):
 
     A: Float[np.ndarray, "clients rows dim"]  # features
     b: Float[np.ndarray, "clients rows"]  # answers
+    weights: Weights = None  # of clients: "samples", "equal" or numbers
 
     def __post_init__(self):
         A, b = rows_of("b", self.A, self.b)
-        object.__setattr__(self, "A", A)
-        object.__setattr__(self, "b", b)
+        weights = weights_of(self.weights, len(b), [b.shape[1]] * len(b))
+        for name, value in {"A": A, "b": b, "weights": weights}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def num_clients(self):
@@ -62,8 +71,16 @@ class Robust(Problem):
         return {"A": self.A, "b": self.b}
 
     @property
+    def client_eval_data(self):
+        return self.data
+
+    @property
     def eval_data(self):
-        return {"A": self.A.reshape(-1, self.A.shape[2]), "b": self.b.reshape(-1)}
+        pooled = {"A": self.A.reshape(-1, self.A.shape[2]), "b": self.b.reshape(-1)}
+        if self.weights is not None:
+            rows = self.b.shape[1]
+            pooled["w"] = np.repeat(shares_of(self.weights) / rows, rows)
+        return pooled
 
     @property
     def x0(self):
@@ -80,7 +97,9 @@ class Robust(Problem):
     @cached_property
     def L_F(self) -> float:
         """The smoothness of F."""
-        A = self.eval_data["A"]
+        A, w = self.eval_data["A"], self.eval_data.get("w")
+        if w is not None:
+            return ROBUST_L * float(np.linalg.norm(np.sqrt(w)[:, None] * A, 2)) ** 2
         return ROBUST_L * float(np.linalg.norm(A, 2)) ** 2 / len(A)
 
 
@@ -92,6 +111,7 @@ def robust(
     outliers: float = 0.2,
     noise: float = 0.1,
     seed: int = 0,
+    weights: Weights = None,
 ) -> Robust:
     """Draw a regression where client i has a model of its own and some rows lie.
 
@@ -103,6 +123,7 @@ def robust(
         outliers: share of answers that are off by a normal of size 10, 0 to 1.
         noise: standard deviation of what is added to all answers.
         seed: of all that is drawn.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If a number is out of its range.
@@ -120,4 +141,5 @@ def robust(
     own = common + heterogeneity * rng.standard_normal((num_clients, dim))
     b = (A @ own[..., None])[..., 0] + noise * rng.standard_normal((num_clients, rows))
     lies = rng.random((num_clients, rows)) < outliers
-    return Robust(A, b + lies * 10 * rng.standard_normal((num_clients, rows)))
+    b = b + lies * 10 * rng.standard_normal((num_clients, rows))
+    return Robust(A, b, weights)

@@ -11,6 +11,7 @@ from focusfl.checks import (
     check_share,
 )
 from focusfl.problems.quadratic import LeastSquares, Quadratic
+from focusfl.problems.weights import Weights
 
 FEWER = "fewer clients or a smaller dim"
 
@@ -24,6 +25,7 @@ def ridge(
     noise: float = 0.1,
     smallest_row: float = 1.0,
     seed: int = 0,
+    weights: Weights = None,
 ) -> LeastSquares:
     """Draw the ridge regression of the paper's text: a sum over rows, not a mean.
 
@@ -40,6 +42,7 @@ def ridge(
         noise: standard deviation of what is added to b.
         smallest_row: factors of rows are drawn from here to 1; 1 leaves them alone.
         seed: of all that is drawn.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If a count is below 1, or a size is negative.
@@ -59,7 +62,7 @@ def ridge(
     common = rng.standard_normal(dim)
     own = common + heterogeneity * rng.standard_normal((num_clients, dim))
     b = (A @ own[..., None])[..., 0] + noise * rng.standard_normal((num_clients, rows))
-    return LeastSquares(A, b, penalty)
+    return LeastSquares(A, b, penalty, weights)
 
 
 def random_quadratic(
@@ -69,6 +72,7 @@ def random_quadratic(
     L: float = 4.0,
     heterogeneity: float = 1.0,
     seed: int = 0,
+    weights: Weights = None,
 ) -> Quadratic:
     """Draw quadratics with eigenvalues uniform in [mu, L] and eigenvectors at random.
 
@@ -82,6 +86,7 @@ def random_quadratic(
         heterogeneity: how far clients' own minimisers are from the common point, per
             entry.
         seed: of all that is drawn.
+        weights: of clients: "equal", or a number for each.
 
     Raises:
         ValueError: Unless 0 < mu <= L.
@@ -101,4 +106,5 @@ def random_quadratic(
     H = basis @ (values * basis.swapaxes(1, 2))
     own = rng.standard_normal(dim)
     own = own + heterogeneity * rng.standard_normal((num_clients, dim))
-    return Quadratic((H + H.swapaxes(1, 2)) / 2, (H @ own[..., None])[..., 0])
+    h = (H @ own[..., None])[..., 0]
+    return Quadratic((H + H.swapaxes(1, 2)) / 2, h, weights=weights)

@@ -8,6 +8,7 @@ from focusfl import data
 from focusfl.checks import check_count, check_one_of, check_positive
 from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
+from focusfl.problems.weights import Weights
 
 TEST_SHARE = 0.25  # of every hospital's patients
 
@@ -21,6 +22,7 @@ def libsvm(
     penalty: float = 0.01,
     seed: int = 0,
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> Logistic:
     """Deal a9a, w8a, mushrooms or phishing out to clients.
 
@@ -33,6 +35,7 @@ def libsvm(
         penalty: factor of |x|^2 / 2.
         seed: of the split and of the rows taken.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If the data are not there, or a name or number is not known.
@@ -53,7 +56,8 @@ def libsvm(
             )
         taken = data.iid(len(y), max(1, len(y) // rows), seed)[0][:rows]
         x, y = x[taken], y[taken]
-    return logistic(x, y, data.deal(y, split, num_clients, alpha, seed), penalty)
+    parts = data.deal(y, split, num_clients, alpha, seed)
+    return logistic(x, y, parts, penalty, weights)
 
 
 def heart_disease(
@@ -62,6 +66,7 @@ def heart_disease(
     part: str = "all",
     seed: int = 0,
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> Logistic:
     """Four hospitals, each with its own patients: who has a heart disease?
 
@@ -72,6 +77,7 @@ def heart_disease(
         part: "all" patients, "train" or "test".
         seed: draws those for tests: a quarter of every hospital's, ill and well alike.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If the data are not there, or a word is not known.
@@ -80,7 +86,8 @@ def heart_disease(
     taken, x = _part(part, table.x, 2 * table.center + (table.y > 0), seed)
     ones = np.ones((len(x), 1))  # an intercept, penalised like the rest
     x, y = np.concatenate([x, ones], axis=1), 2 * table.y - 1
-    return logistic(x[taken], y[taken], data.natural(table.center[taken]), penalty)
+    parts = data.natural(table.center[taken])
+    return logistic(x[taken], y[taken], parts, penalty, weights)
 
 
 def tcga_brca(
@@ -88,6 +95,7 @@ def tcga_brca(
     part: str = "all",
     seed: int = 0,
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> Cox:
     """Six regions, each with its own patients: who lives how long with breast cancer?
 
@@ -98,6 +106,7 @@ def tcga_brca(
         part: "all" patients, "train" or "test".
         seed: draws the patients for tests.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "equal", or a number for each.
 
     Raises:
         ValueError: If the data are not there, or a word is not known.
@@ -107,7 +116,7 @@ def tcga_brca(
     parts = data.natural(table.region[taken])
     stacked: Any = data.stack(parts, x[taken], table.time[taken], table.event[taken])
     A, time, event = stacked.arrays
-    return Cox(A, time, event, penalty, stacked.mask)
+    return Cox(A, time, event, penalty, stacked.mask, weights)
 
 
 def _part(part: str, x: np.ndarray, groups: np.ndarray, seed: int):
@@ -118,8 +127,10 @@ def _part(part: str, x: np.ndarray, groups: np.ndarray, seed: int):
     return parts[part], data.standardise(x, x if part == "all" else x[~test])
 
 
-def logistic(x: np.ndarray, y: np.ndarray, parts: list, penalty: float) -> Logistic:
+def logistic(
+    x: np.ndarray, y: np.ndarray, parts: list, penalty: float, weights: Weights = None
+) -> Logistic:
     """Logistic regression on rows dealt out by index; labels are +1 and -1."""
     stacked: Any = data.stack(parts, x, y)
     A, b = stacked.arrays
-    return Logistic(A, b, penalty, stacked.mask)
+    return Logistic(A, b, penalty, stacked.mask, weights)

@@ -1,14 +1,18 @@
 """The paper's image experiment: CIFAR-10, a small CNN, labels dealt out unevenly."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from focusfl import data, keys
 from focusfl.checks import check_flag
-from focusfl.problems.loss import LossProblem, check_options, from_loss
-from focusfl.problems.models import accuracy, cross_entropy
+from focusfl.problems.given import check_options
+from focusfl.problems.loss import LossProblem, from_loss
+from focusfl.problems.models import cross_entropy
+from focusfl.problems.sets import PerSample, length
+from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of each channel
@@ -109,37 +113,33 @@ def image_loss(params: Tree, samples: Tree) -> Any:
     return cross_entropy(_scores(params, samples), samples["y"])
 
 
-def image_metrics(params: Tree, eval_data: Tree) -> dict[str, Any]:
+class ImageMetrics(PerSample):
     """Accuracy and loss, some images at a time."""
-    return metrics_of(_scores, params, eval_data)
+
+    def __call__(self, x: Tree, samples: Tree) -> dict[str, Any]:
+        import jax
+
+        some, count = partial(super().__call__, x), length(samples)
+        full = count - count % AT_ONCE
+        rest = jax.tree.map(lambda a: a[full:], samples)
+        if not full:
+            return some(rest)
+        parts = jax.tree.map(
+            lambda a: a[:full].reshape(-1, AT_ONCE, *a.shape[1:]), samples
+        )
+        means = jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
+        if full == count:
+            return means
+        share = full / count
+        return jax.tree.map(lambda a, b: share * a + (1 - share) * b, means, some(rest))
 
 
-def metrics_of(
-    scores_of: Callable[[Tree, Tree], Any], params: Tree, eval_data: Tree
-) -> dict[str, Any]:
-    """Accuracy and loss of what scores samples, some of them at a time."""
-    import jax
+def _each(params: Tree, samples: Tree) -> dict[str, Any]:
+    scores, y = _scores(params, samples), samples["y"]
+    return {"accuracy": scores.argmax(1) == y, "loss": cross_entropy(scores, y)}
 
-    def some(samples):
-        scores, y = scores_of(params, samples), samples["y"]
-        return {
-            "accuracy": accuracy(scores, y),
-            "loss": cross_entropy(scores, y).mean(),
-        }
 
-    count = len(eval_data["y"])
-    full = count - count % AT_ONCE
-    rest = jax.tree.map(lambda a: a[full:], eval_data)
-    if not full:
-        return some(rest)
-    parts = jax.tree.map(
-        lambda a: a[:full].reshape(-1, AT_ONCE, *a.shape[1:]), eval_data
-    )
-    means = jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
-    if full == count:
-        return means
-    share = full / count
-    return jax.tree.map(lambda a, b: share * a + (1 - share) * b, means, some(rest))
+image_metrics = ImageMetrics(_each)
 
 
 def _scores(params: Tree, samples: Tree) -> Any:
@@ -156,6 +156,7 @@ def cifar10(
     compute_dtype: str | None = None,
     seed: int = 66,
     data_dir: str | None = None,
+    weights: Weights = None,
 ) -> LossProblem:
     """CIFAR-10 by a small CNN: classes dealt out unevenly, as in the paper.
 
@@ -168,6 +169,7 @@ def cifar10(
         compute_dtype: that the model is computed in, such as bfloat16.
         seed: of who has which images, and of the weights to start from.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If the data are not there, or a number or word is not known.
@@ -189,4 +191,5 @@ def cifar10(
         stream=stream,
         augment=crop_and_flip if augment else None,
         compute_dtype=compute_dtype,
+        weights=weights,
     )

@@ -44,6 +44,11 @@ class Waves(Objective):
             "grad_norm": (grad @ grad) ** 0.5,
         }
 
+    def evaluate_clients(self, x, client_eval_data):
+        t = client_eval_data["A"] @ x - client_eval_data["b"]
+        heights = t**2 + 3 * t.__array_namespace__().sin(t) ** 2
+        return {"loss": client_eval_data["w"] @ heights + client_eval_data["c"] @ x}
+
 
 @dataclass(frozen=True, eq=False)
 class Wavy(Problem):
@@ -103,6 +108,10 @@ class Wavy(Problem):
         n = self.num_clients
         A, b = (np.broadcast_to(a, (n, *a.shape)) for a in (self.A, self.b))
         return {"A": A, "b": b, "w": self.w, "c": self.c}
+
+    @property
+    def client_eval_data(self):
+        return {"A": self.A, "b": self.b, "w": self.w, "c": self.c}
 
     @cached_property
     def optimum(self) -> Float[np.ndarray, " dim"]:

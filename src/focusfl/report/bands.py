@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from focusfl.engines.served import in_words, rises
 from focusfl.experiment.results import AXES, Columns, Run
 from focusfl.report.groups import GAP
 from focusfl.report.numbers import quartiles
@@ -23,7 +24,6 @@ AXIS_LABELS = dict(
     )
 )
 SHORT = {"distance": "distance", "grad_norm": "gradient norm", GAP: "F − F*"}
-RISING = "accuracy"  # more of it is better; of all else, less
 SMALLEST = 1e-17  # what is below is rounding, and zero has no logarithm
 
 Curve = Float[np.ndarray, " rounds"]
@@ -53,7 +53,7 @@ def band(runs: list[Run], metric: str) -> Band | None:
     if not known:
         return None
     rounds = _shared_rounds([curves["round"] for _, curves in known])
-    worst = -np.inf if metric == RISING else np.inf
+    worst = -np.inf if rises(metric) else np.inf
     values = np.empty((len(known), len(rounds)))
     for row, (run, curves) in zip(values, known, strict=True):
         at = np.searchsorted(curves["round"], rounds, side="right") - 1
@@ -92,8 +92,8 @@ def _evaluated(run: Run, metric: str) -> tuple[Run, Columns]:
 def relative(bands: list[Band], metric: str, axis: str) -> list[Band]:
     """Bands of one scenario against the best of them.
 
-    The loss: above the lowest reached. The accuracy: minus the best at the same place
-    of the axis. All else: divided by the best there.
+    The loss: above the lowest reached. The accuracy and all that rises: minus the best
+    at the same place of the axis. All else: divided by the best there.
     """
     if metric == "loss":
         lowest = min(float(one.low.min()) for one in bands)
@@ -103,7 +103,7 @@ def relative(bands: list[Band], metric: str, axis: str) -> list[Band]:
 
 def _against(one: Band, bands: list[Band], metric: str, axis: str) -> Band:
     there = [np.interp(one.axes[axis], b.axes[axis], b.mid) for b in bands]
-    if metric == RISING:
+    if rises(metric):
         return _changed(one, lambda values: values - np.max(there, axis=0))
     best = np.maximum(np.min(there, axis=0), SMALLEST)
     return _changed(one, lambda values: np.maximum(values, SMALLEST) / best)
@@ -113,8 +113,8 @@ def relative_label(metric: str) -> str:
     """What `relative` gives, in words."""
     if metric == "loss":
         return "loss above the lowest reached"
-    if metric == RISING:
-        return "accuracy minus the best there"
+    if rises(metric):
+        return f"{short(metric)} minus the best there"
     return f"{short(metric)} ÷ the best there"
 
 
@@ -149,7 +149,7 @@ def thinned(one: Band, points: int) -> Band:
 
 def short(metric: str) -> str:
     """A metric, in a word or two."""
-    return SHORT.get(metric, metric.replace("_", " "))
+    return SHORT.get(metric, in_words(metric))
 
 
 def _each(one: Band, change: Callable[[Curve], Curve]) -> Band:

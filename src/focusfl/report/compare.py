@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 from focusfl.experiment.results import Results
 from focusfl.experiment.verdict import EXACT
 from focusfl.report.groups import Group, grouped
-from focusfl.report.numbers import NUMBERS, Spread
+from focusfl.report.numbers import Spread, number
 from focusfl.report.rows import settings
 
-MEASURES = ("error", "accuracy", "rounds_to_target", "vectors_to_target", "seconds")
+MEASURES = (
+    "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
+    "vectors_to_target", "seconds",
+)  # fmt: skip
 JITTER = 0.1  # of the seconds: that much they differ from one time to the next
 ROUNDING = 1e-3  # of all else: another machine adds in another order
 HEADERS = ("participation", "algorithm", "", "A", "B", "B / A", "")
@@ -64,7 +67,7 @@ def lines(changes: list[Change]) -> list[tuple[str, ...]]:
         (
             change.participation,
             change.label,
-            NUMBERS[change.what].title,
+            number(change.what).title,
             _text(change.what, change.before),
             _text(change.what, change.after),
             "–" if change.ratio is None else f"{change.ratio:.3g}",
@@ -121,14 +124,14 @@ def _word(what: str, a: Spread, b: Spread) -> str:
         a, b = (Spread(*(max(value, EXACT) for value in s)) for s in (a, b))
     slack = 1 + (JITTER if what == "seconds" else ROUNDING)
     if b.high * slack < a.low:
-        return "worse" if NUMBERS[what].rising else "better"
+        return "worse" if number(what).rising else "better"
     if b.low > a.high * slack:
-        return "better" if NUMBERS[what].rising else "worse"
+        return "better" if number(what).rising else "worse"
     return "same"
 
 
 def _text(what: str, spread: Spread) -> str:
-    low, mid, high = (NUMBERS[what].text(value) for value in spread)
+    low, mid, high = (number(what).text(value) for value in spread)
     return mid if low == high else f"{mid} ({low}–{high})"
 
 

@@ -11,11 +11,14 @@ from focusfl.experiment.results import AXES, IDENTITY, Results
 from focusfl.experiment.verdict import EXACT
 from focusfl.report.bands import metrics_of
 from focusfl.report.groups import grouped
-from focusfl.report.numbers import NUMBERS, Spread
+from focusfl.report.numbers import Spread, number
 from focusfl.report.rows import Column, columns
 
 KINDS = ("curves", "table")
-BEST = ("error", "accuracy", "rounds_to_target", "vectors_to_target", "seconds")
+BEST = (
+    "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
+    "vectors_to_target", "seconds",
+)  # fmt: skip
 LEFT_OUT = (  # of a table that fits on paper
     "reason", "rate", "seconds", "grad_norm", "tracker_norm", "tracking_gap",
 )  # fmt: skip
@@ -110,7 +113,7 @@ def _best(scenario: Column, column: Column) -> set[int]:
     """The rows that are best in their scenario; all that are exact are as good."""
     if column.name not in BEST:
         return set()
-    sign = -1 if NUMBERS[column.name].rising else 1
+    sign = -1 if number(column.name).rising else 1
     found: dict[Any, dict[int, float]] = {}
     for index, (name, cell) in enumerate(
         zip(scenario.cells, column.cells, strict=True)
@@ -129,7 +132,7 @@ def _best(scenario: Column, column: Column) -> set[int]:
 def _cell(column: Column, cell: str | Spread | None, best: bool) -> str:
     if not isinstance(cell, Spread):
         return escaped(column.text(cell))
-    low, mid, high = (NUMBERS[column.name].text(value) for value in cell)
+    low, mid, high = (number(column.name).text(value) for value in cell)
     text = f"{{\\bfseries\\boldmath {escaped(mid)}}}" if best else escaped(mid)
     if low == high:
         return text

@@ -9,7 +9,7 @@ import numpy as np
 from focusfl.experiment.results import Results, Run
 from focusfl.report import verdicts
 from focusfl.report.names import label, looks, markers
-from focusfl.report.numbers import NUMBERS, Spread, quartiles, short
+from focusfl.report.numbers import Spread, number, quartiles, short
 
 LINES = (
     "-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.5)),
@@ -38,8 +38,8 @@ class Group:
         return self.runs[0].row
 
     def numbers(self, what: str) -> np.ndarray:
-        """One of NUMBERS, for every run."""
-        return np.array([NUMBERS[what].of(run) for run in self.runs], float)
+        """One of NUMBERS, or of clients' metrics, for every run."""
+        return np.array([number(what).of(run) for run in self.runs], float)
 
     def spread(self, what: str) -> Spread | None:
         """Quartiles of one of NUMBERS; None where no run knows it."""
@@ -141,7 +141,7 @@ def _with_gap(run: Run, lowest: float | None) -> Run:
         return run
     # Closer than the last digit of F* no difference can be told, nor its sign.
     gap = np.maximum(run.curves["loss"] - lowest, np.spacing(abs(lowest)))
-    return Run(run.row, {**run.curves, GAP: gap})
+    return replace(run, curves={**run.curves, GAP: gap})
 
 
 def _key(row: Mapping[str, Any]) -> tuple:

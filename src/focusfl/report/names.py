@@ -19,6 +19,8 @@ COLOURS = (
 ORDER = (
     "focus", "fedavg", "scaffold", "mifa", "fedau", "fedawe", "fedvarp", "scaffnew",
     "local_sgd", "proxskip",
+    "server_opt", "fedadam", "fedavgm", "fedyogi", "fedadagrad",
+    "fedprox", "client_opt",  # dashed
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours
@@ -33,8 +35,8 @@ def label(name: str) -> str:
 
 
 def colour(name: str) -> str:
-    """The colour of an algorithm of the library."""
-    return COLOURS[ORDER.index(name)]
+    """The colour of an algorithm of the library; from the eleventh on it is dashed."""
+    return COLOURS[ORDER.index(name) % len(COLOURS)]
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:

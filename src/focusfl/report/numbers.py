@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from focusfl.engines.served import in_words, rises
 from focusfl.experiment.results import LOSS, Run
 from focusfl.experiment.summary import TARGET
 
@@ -64,8 +65,11 @@ def _error(run: Run) -> float:
     return np.inf if run.row["diverged_at"] is not None else run.row["error"]
 
 
-def _accuracy(run: Run) -> float:
-    return float(run.curves["accuracy"][-1]) if "accuracy" in run.curves else np.nan
+def _at_end(metric: str) -> Callable[[Run], float]:
+    def number(run: Run) -> float:
+        return float(run.curves[metric][-1]) if metric in run.curves else np.nan
+
+    return number
 
 
 def _to_target(axis: str) -> Callable[[Run], float]:
@@ -91,7 +95,7 @@ NUMBERS = {
     "lr": Number("lr", _in_row("lr"), short),
     "local_steps": Number("local steps", _in_row("local_steps"), _COUNT),
     "error": Number("error", _error, sci, never="∞"),
-    "accuracy": Number("accuracy", _accuracy, "{:.4f}".format, rising=True),
+    "accuracy": Number("accuracy", _at_end("accuracy"), "{:.4f}".format, rising=True),
     "rounds_to_target": Number(f"rounds to {GOAL}", _to_target("round"), _COUNT),
     "vectors_to_target": Number(
         f"vectors to {GOAL}", _to_target("vectors_sent"), _COUNT
@@ -102,3 +106,17 @@ NUMBERS = {
     "tracker_norm": Number("‖y‖/N", _in_row("tracker_norm"), sci),
     "tracking_gap": Number("tracking gap", _in_row("tracking_gap"), sci),
 }
+
+
+def number(name: str) -> Number:
+    """One of NUMBERS, or what a metric of clients' own has come to."""
+    if name in NUMBERS:
+        return NUMBERS[name]
+    rising = rises(name)
+    form = "{:.4f}".format if rising else short
+    return Number(in_words(name), _at_end(name), form, rising)
+
+
+def is_of_clients(name: str) -> bool:
+    """Whether a metric is one that metrics="per_client" adds."""
+    return "/" in name

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from focusfl.engines.served import rises
 from focusfl.experiment.results import Results
 from focusfl.report import bands
 from focusfl.report.bands import Band
@@ -270,7 +271,7 @@ def _theory(
 
 def _heights(panel: "Axes", shown: list[Band], metric: str, relative: bool) -> None:
     """Logarithms where there are any; what has blown up is cut off."""
-    if metric == bands.RISING or any(band.mid.min() < 0 for band in shown):
+    if rises(metric) or any(band.mid.min() < 0 for band in shown):
         return
     panel.set_yscale("log")
     low, high = panel.get_ylim()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from focusfl.report.groups import Group
 from focusfl.report.names import label
-from focusfl.report.numbers import NUMBERS, Spread
+from focusfl.report.numbers import NUMBERS, Spread, is_of_clients, number
 
 SETTINGS = ("lr", "local_steps")  # told where they vary
 
@@ -19,13 +19,13 @@ class Column(NamedTuple):
 
     @property
     def numeric(self) -> bool:
-        return self.name in NUMBERS
+        return self.name in NUMBERS or is_of_clients(self.name)
 
     def text(self, cell: str | Spread | None) -> str:
         """A cell, to be read: of several seeds the median."""
         if isinstance(cell, str):
             return label(cell) if self.name == "algorithm" else cell
-        return "–" if cell is None else NUMBERS[self.name].text(cell.mid)
+        return "–" if cell is None else number(self.name).text(cell.mid)
 
 
 def columns(groups: list[Group]) -> list[Column]:
@@ -36,13 +36,21 @@ def columns(groups: list[Group]) -> list[Column]:
         Column("verdict", "verdict", [one.verdict() for one in groups]),
         Column("reason", "why", [one.reason() for one in groups]),
     ]
-    for name, number in NUMBERS.items():
+    for name in _names(groups):
         cells = [one.spread(name) for one in groups]
         known = {cell for cell in cells if cell is not None}
         if len(known) > (name in SETTINGS):
-            title = groups[0].row["measure"] if name == "error" else number.title
+            title = groups[0].row["measure"] if name == "error" else number(name).title
             found.append(Column(name, title, cells))
     return found
+
+
+def _names(groups: list[Group]) -> list[str]:
+    """NUMBERS, and after the accuracy those of clients' own."""
+    runs = [run for one in groups for run in one.runs]
+    own = filter(is_of_clients, dict.fromkeys(n for run in runs for n in run.metrics))
+    names, place = list(NUMBERS), list(NUMBERS).index("accuracy") + 1
+    return [*names[:place], *own, *names[place:]]
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from focusfl.report.rows import columns
 
 COLUMNS = (  # of a table that fits in 80 columns; the page has them all
     "participation", "algorithm", "verdict", "lr", "local_steps", "error", "accuracy",
-    "rounds_to_target",
+    "accuracy/worst", "loss/worst", "rounds_to_target",
 )  # fmt: skip
 
 
@@ -21,6 +21,7 @@ def save_report(found: Results) -> list[Path]:
     folder = found.folder
     return [
         folder / results.CURVES,
+        *[file for file in [folder / results.CLIENTS] if file.is_file()],
         folder / results.MANIFEST,
         write(folder / "index.html", html.page([found])),
         *figure.saved(folder, {"figure": lambda: plots.plot([found])}),

@@ -18,6 +18,7 @@ from focusfl.participation import Participation, Replay, schedule
 from focusfl.participation.model import Ids, ids_of
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.problems.quadratic import EIGEN_DIM
+from focusfl.problems.weights import mean_of
 from focusfl.theory.constants import Constants, Quadratics, constants, exact
 from focusfl.theory.limits import eigen
 
@@ -70,7 +71,7 @@ def auto_lr(
             'lr="auto" needs rounds in which somebody takes part; under '
             f"{type(participation).__name__} nobody ever does. Give lr as a number."
         )
-    guess = closed_form(known, p)
+    guess = closed_form(known, p, problem.weights)
     if isinstance(problem, Quadratic | LeastSquares):
         rounds = _affordable(problem, float(p.sum()))
         if rounds >= FEWEST and p.min() > 0:  # else the optimum is out of reach
@@ -81,26 +82,36 @@ def auto_lr(
     return guess
 
 
-def closed_form(known: Constants, p: Float[np.ndarray, " clients"]) -> Choice:
+def closed_form(
+    known: Constants,
+    p: Float[np.ndarray, " clients"],
+    weights: Float[np.ndarray, " clients"] | None = None,
+) -> Choice:
     """Choose from the constants and the chances to take part alone.
 
     A round moves x by lr N times a mean of gradients: no step past 1/(N L_F). Those of
     the rarest client are 1/min p rounds old, and past min p / L they feed back. And
     there is no use in outrunning the memory: lr N mu_F > mean p / 2 is for nothing.
     Without a mu_F the first bound is cautious and takes mean p for it.
+
+    With weights N is their sum, and p_i / w_i and the weighted mean stand for p: what a
+    client feeds back is as much as it weighs.
     """
-    least, mean = float(p[p > 0].min()), float(p.mean())  # who never comes is not old
-    smooth, outrun = 1 / (known.N * known.L_F), math.inf
+    w = np.ones_like(p) if weights is None else np.asarray(weights, float)
+    there = p > 0  # who never comes is not old
+    least, mean = float((p / w)[there].min()), float(mean_of(weights, p))
+    smooth, outrun = 1 / (known.total * known.L_F), math.inf
     if known.mu_F:
-        outrun = mean / (2 * known.N * known.mu_F)
+        outrun = mean / (2 * known.total * known.mu_F)
         form = "min(1/(N L_F), min p/L, mean p/(2 N mu_F))"
     else:
         smooth *= mean
         form = "min(mean p/(N L_F), min p/L)"
     why = (
-        f"the closed form {form} with N = {known.N}, L_F = {known.L_F:.3g}, L = "
+        f"the closed form {form} with N = {known.total:g}, L_F = {known.L_F:.3g}, L = "
         f"{known.L:.3g}, min p = {least:.3g}, mean p = {mean:.3g}"
     )
+    why += ", p and N by weight" if weights is not None else ""
     why += f", mu_F = {known.mu_F:.3g}." if known.mu_F else "."
     return Choice(min(smooth, least / known.L, outrun), why)
 
@@ -110,7 +121,7 @@ class Course(NamedTuple):
 
     values: Float[np.ndarray, "clients dim"]
     enter: Float[np.ndarray, "clients dim dim"]  # model -> eigenbasis
-    leave: Float[np.ndarray, "clients dim dim"]
+    leave: Float[np.ndarray, "clients dim dim"]  # and times the client's weight
     h: Float[np.ndarray, "clients dim"]
     optimum: Float[np.ndarray, " dim"]
     unit: float  # what errors are relative to
@@ -136,8 +147,11 @@ def _course(
     unit, x0 = float(problem.eval_data["unit"]), np.asarray(problem.x0)
     if np.linalg.norm(x0 - problem.optimum) <= TARGET * unit:
         x0 = x0 + unit  # a run that begins at its end shows nothing
+    leave = vectors
+    if problem.weights is not None:
+        leave = np.asarray(problem.weights)[:, None, None] * vectors
     return Course(
-        values, vectors.swapaxes(1, 2), vectors, h,
+        values, vectors.swapaxes(1, 2), leave, h,
         problem.optimum, unit, x0,
         _sets(participation, problem.num_clients, rounds), local_steps, warm,
     )  # fmt: skip

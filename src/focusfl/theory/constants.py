@@ -16,6 +16,13 @@ class Constants(NamedTuple):
     mu_F: float | None  # strong convexity of F
     N: int
     beta: float | None = None  # F has |grad F|^2 >= 2 beta (F - F*)
+    weight: float | None = None  # of all clients together; None: all alike, N
+
+    @property
+    def total(self) -> float | int:
+        """The sum of all weights: what FOCUS moves x by is lr times this, and a mean of
+        gradients."""
+        return self.N if self.weight is None else self.weight
 
 
 def constants(problem: Problem) -> Constants:
@@ -42,12 +49,22 @@ def constants(problem: Problem) -> Constants:
         N=problem.num_clients,
         # Strong convexity implies the PL condition with the same constant.
         beta=beta if beta is not None else mu_F if mu_F is not None else mu,
+        weight=None if problem.weights is None else float(problem.total_weight),
     )
 
 
 def exact(problem: Problem) -> Problem:
     """Give the problem under the noise: what is minimised is the same."""
     return exact(problem.exact) if isinstance(problem, Noisy) else problem
+
+
+def check_alike(weight: float | None, what: str) -> None:
+    """Raise if clients have weights, which what is asked for has no room for."""
+    if weight is not None:
+        raise ValueError(
+            f"{what} is known for clients of equal weight only; this problem's clients "
+            f'have weights, {weight:.6g} together. Use weights="equal".'
+        )
 
 
 def check_quadratic(problem: Problem, what: str) -> Quadratics:

@@ -7,12 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.checks import check_count, check_positive
-from focusfl.participation import Participation
+from focusfl.participation import Bernoulli, Participation
 from focusfl.participation.model import PerClient
 from focusfl.problems import LeastSquares, Problem
 from focusfl.problems.quadratic import Diagonal
 from focusfl.theory.constants import Quadratics, check_quadratic
 
+TINY = 1e-18  # what is left out of an integral, at most
 MANY_STEPS = 100  # local steps for which a problem gladly turns to its eigenbasis
 
 Vector = Float[np.ndarray, " dim"]
@@ -24,7 +25,7 @@ def fedavg_fixed_point(
     local_steps: int,
     weights: list | PerClient | None = None,
 ) -> Vector:
-    """Solve x = sum of w_i GD_i(x), GD_i being local steps on f_i; w_i = 1/N if None.
+    """Solve x = sum of w_i GD_i(x), GD_i being local steps on f_i; w as in F if None.
 
     With everybody there FedAvg ends here; MIFA and FedVARP do whoever takes part.
 
@@ -32,10 +33,10 @@ def fedavg_fixed_point(
         problem: quadratic.
         lr: step size.
         local_steps: gradients per participant and round.
-        weights: of clients; 1/N each if None.
+        weights: of clients; as in F, 1/N each or its own, if None.
     """
     problem = check_quadratic(problem, "the fixed point")
-    w = _weights(weights, problem.num_clients)
+    w = _weights(weights, problem)
     values, vectors, h = eigen(problem)
     check_positive("lr", lr)
     check_count("local_steps", local_steps)
@@ -59,8 +60,39 @@ def fedavg_limit(
         lr: step size.
         local_steps: gradients per participant and round.
     """
-    q = participation.marginals(problem.num_clients).q
+    q = mean_shares(problem, participation)
+    if q is None:
+        raise ValueError(
+            "the limit of FedAvg with weights is known where everybody takes part or "
+            f"tosses a coin; got {type(participation).__name__}. Use Full or Bernoulli."
+        )
     return fedavg_fixed_point(problem, lr, local_steps, q / q.sum())
+
+
+def mean_shares(problem: Problem, participation: Participation) -> PerClient | None:
+    """E[w_i 1{i in S} / sum of w over S], which is q where all weights are alike; None
+    where there is no formula for it.
+
+    Of coins, w_i p_i times the integral over s > 0 of exp(-s w_i) and the product over
+    the others of 1 - p_j + p_j exp(-s w_j). In t = log s the integrand is analytic and
+    dies out at both ends: sums over equal steps converge faster than any power.
+    """
+    known, weights = participation.marginals(problem.num_clients), problem.weights
+    if weights is None:
+        return known.q
+    w = np.asarray(weights, float)
+    if (known.p == 1).all():
+        return w / w.sum()
+    if not isinstance(participation, Bernoulli):
+        return None
+    step, out = 0.05, np.zeros(len(w))
+    with np.errstate(divide="ignore"):  # of 1 - p = 0
+        absent, present = np.log1p(-known.p), np.log(known.p)
+    for t in np.arange(np.log(TINY / w.sum()), np.log(-np.log(TINY) / w.min()), step):
+        s = np.exp(t)
+        logs = np.logaddexp(absent, present - s * w)
+        out += step * s * np.exp(-s * w + logs.sum() - logs)
+    return w * known.p * out
 
 
 def fedau_weights(
@@ -93,13 +125,15 @@ def fedau_limit(
         cutoff: of FedAU.
     """
     w = fedau_weights(participation, problem.num_clients, cutoff)
+    if problem.weights is not None:
+        w = w * np.asarray(problem.weights)
     return fedavg_fixed_point(problem, lr, local_steps, w)
 
 
 def weighted_optimum(problem: Problem, weights: list | PerClient | None) -> Vector:
     """The minimiser of the sum of w_i f_i; x* if None."""
     problem = check_quadratic(problem, "the weighted optimum")
-    w = _weights(weights, problem.num_clients)
+    w = _weights(weights, problem)
     H, h = hessians(problem)
     return np.linalg.solve(np.tensordot(w, H, 1), w @ h)
 
@@ -119,10 +153,10 @@ def first_order_bias(
         problem: quadratic.
         lr: step size.
         local_steps: gradients per participant and round.
-        weights: of clients; 1/N each if None.
+        weights: of clients; as in F, 1/N each or its own, if None.
     """
     problem = check_quadratic(problem, "the bias")
-    w = _weights(weights, problem.num_clients)
+    w = _weights(weights, problem)
     H, h = hessians(problem)
     grads = H @ weighted_optimum(problem, w) - h
     drift = np.einsum("n,nij,nj->i", w, H, grads)
@@ -147,7 +181,11 @@ def noise_floor(
     check_positive("lr", lr)
     p = participation.marginals(problem.num_clients).p
     trace = np.trace(np.linalg.inv(problem.mean[0]))
-    return float(lr * scale**2 / 2 * trace * np.mean(2 / p - 1))
+    again = np.mean(2 / p - 1)
+    if problem.weights is not None:  # noise has a variance: weights come in squared
+        w = np.asarray(problem.weights)
+        again = (w**2 * (2 / p - 1)).sum() / w.sum()
+    return float(lr * scale**2 / 2 * trace * again)
 
 
 def hessians(
@@ -177,10 +215,11 @@ def eigen(
     return values, vectors, np.einsum("nij,ni->nj", vectors, h)
 
 
-def _weights(weights: list | PerClient | None, num_clients: int) -> PerClient:
-    if weights is None:
+def _weights(weights: list | PerClient | None, problem: Problem) -> PerClient:
+    num_clients = problem.num_clients
+    if weights is None and problem.weights is None:
         return np.full(num_clients, 1 / num_clients)
-    w = np.asarray(weights, float)
+    w = np.asarray(problem.weights if weights is None else weights, float)
     if w.shape != (num_clients,) or not np.all(w >= 0) or not w.sum() > 0:
         raise ValueError(
             f"weights must be {num_clients} numbers, none negative, not all 0; "

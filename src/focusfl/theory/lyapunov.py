@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm
 from focusfl.engines.reference import states
 from focusfl.engines.spec import RunSpec
 from focusfl.participation import Participation
 from focusfl.problems import Problem
-from focusfl.theory.constants import constants, exact
+from focusfl.theory.constants import check_alike, constants, exact
 from focusfl.tree import Tree
 
 PerRound = Float[np.ndarray, " rounds_and_one"]
@@ -63,12 +63,14 @@ def lyapunov(
     """
     problem = exact(problem)
     known = constants(problem)
+    check_alike(known.weight, "Psi")
     if not known.mu:
         raise ValueError(
             "Psi needs strongly convex f_i, mu > 0; "
             f"{type(problem).__name__} has mu = {known.mu}."
         )
     check_count("runs", runs)
+    check_positive("lr", lr)
     optimum = np.asarray(problem.eval_data["optimum"])
     rows = np.zeros((3, rounds + 1))
     start = problem.x0 if x0 is None else np.asarray(x0, float)

@@ -13,6 +13,8 @@ from focusfl.algorithms import (
     ProxSkip,
     Scaffnew,
 )
+from focusfl.algorithms.wrapped import innermost
+from focusfl.checks import check_positive
 from focusfl.core import Algorithm
 from focusfl.participation import Cyclic, Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
@@ -46,10 +48,11 @@ def predict(
         algorithm: the one that runs.
         problem: what is minimised.
         participation: the law of who takes part.
-        lr: step size.
+        lr: step size, a number: nothing is known of schedules.
         local_steps: gradients per participant and round.
         noise: standard deviation in every entry of every gradient.
     """
+    check_positive("lr", lr)
     plain, kind = exact(problem), type(algorithm)
     rate = _rate(plain, participation, lr) if kind is Focus else None
     safe = rests_at_optimum(algorithm, plain, participation, lr, local_steps)
@@ -63,6 +66,8 @@ def predict(
     if bias == 0:
         return Prediction(rate, bias)
     if isinstance(algorithm, FedAvg):
+        if limits.mean_shares(plain, participation) is None:
+            return Prediction(rate)
         end = limits.fedavg_limit(plain, participation, lr, local_steps)
     elif isinstance(algorithm, FedAU):
         end = limits.fedau_limit(
@@ -91,7 +96,8 @@ def rests_at_optimum(
     smooth, convex = (getattr(problem, name, None) for name in ("L", "mu"))
     if not smooth or convex is None:
         return False
-    if isinstance(algorithm, Scaffnew | ProxSkip) and isinstance(participation, Cyclic):
+    inner = innermost(algorithm)
+    if isinstance(inner, Scaffnew | ProxSkip) and isinstance(participation, Cyclic):
         return False
     everybody = participation.marginals(problem.num_clients).p.min() > 0
     return everybody and lr < algorithm.exact_below(smooth, local_steps)
@@ -102,7 +108,6 @@ def _rate(problem: Problem, participation: Participation, lr: float) -> float | 
     strong, smooth = (getattr(problem, name, None) for name in ("mu_F", "L_F"))
     if not strong or not smooth:
         return None
-    num_clients = problem.num_clients
-    longest = 1 / participation.marginals(num_clients).p.min()
-    small = lr * num_clients * smooth * longest <= SMALL
-    return float(1 - lr * num_clients * strong) if small else None
+    longest = 1 / participation.marginals(problem.num_clients).p.min()
+    step = lr * problem.total_weight
+    return float(1 - step * strong) if step * smooth * longest <= SMALL else None

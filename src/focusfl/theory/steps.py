@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from focusfl.checks import check_count, check_positive
 from focusfl.participation import Marginals
-from focusfl.theory.constants import Constants
+from focusfl.theory.constants import Constants, check_alike
 
 Regime = Literal["strongly convex", "PL", "non-convex"]
 Reading = Literal["as printed", "as repaired", "with the dropped terms"]
@@ -58,6 +58,7 @@ def step_sizes(
 ) -> list[StepSize]:
     """Give the step of every regime the problem is known to be in, in every reading."""
     check_count("local_steps", local_steps)
+    check_alike(known.weight, "the step of Theorem 1")
     L, N, more = known.L, known.N, local_steps - 1
     p, q = float(marginals.p.min()), float(marginals.q.min())
 
@@ -124,11 +125,14 @@ class Rate(NamedTuple):
 
 
 def rates(known: Constants, lr: float) -> list[Rate]:
-    """Predict what a round of FOCUS multiplies errors by, in the regimes that hold."""
+    """Predict what a round of FOCUS multiplies errors by, in the regimes that hold.
+
+    Theorem 1 says nothing of clients with weights.
+    """
     check_positive("lr", lr)
-    step = lr * known.N  # what a round moves along the gradient of F
-    out = []
-    if known.mu:
+    step = lr * known.total  # what a round moves along the gradient of F
+    out, alike = [], known.weight is None
+    if known.mu and alike:
         out.append(
             Rate(
                 1 - step * known.mu / 2,
@@ -144,7 +148,7 @@ def rates(known: Constants, lr: float) -> list[Rate]:
                 "gradient descent on F at small lr, 1 - lr N mu_F",
             )
         )
-    if known.beta:
+    if known.beta and alike:
         out += [
             Rate(
                 1 - step * known.beta, "F - F*, as printed", "Theorem 1, 1 - lr beta N"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POINTS = 1000  # at most, of a curve
 # Of a run's row; all else in it is what came out.
-GIVEN = (*IDENTITY, "why_lr", "rounds", "measure", "key")
+GIVEN = (*IDENTITY, "why_lr", "schedule", "rounds", "measure", "key")
 
 Facts = Mapping[str, bool | int | float | str]
 

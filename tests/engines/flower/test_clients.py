@@ -21,8 +21,8 @@ from focusfl.engines.flower import (
 )
 from focusfl.engines.flower.evaluation import metrics_of
 from focusfl.engines.flower.events import describe
+from focusfl.engines.flower.identity import identify
 from focusfl.engines.flower.server import run
-from focusfl.engines.flower.site import identify
 from focusfl.problems import Objective, Problem
 
 

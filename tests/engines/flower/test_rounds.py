@@ -3,7 +3,9 @@
 Real processes are in tests/deploy.
 """
 
+import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower import Work, client_app
 from focusfl.engines.flower.server import run
+from focusfl.problems import Quadratic
 
 
 @pytest.mark.parametrize("name", sorted(ff.ALGORITHMS))
@@ -41,6 +44,24 @@ def test_every_algorithm_over_flower_equals_simulate(name, tmp_path):
     )  # fmt: skip
     with reopened(tmp_path, algorithm) as protocol:
         assert gap(protocol.x, expected.x) < 1e-12
+
+
+def test_sites_that_count_differently_end_at_the_weighted_optimum(tmp_path):
+    """And what sites and server say of the gradient is of the weighted mean."""
+    weights = dict(zip(SITES, [0.1, 4.0, 1.0, 2.9], strict=True))
+    uneven = Quadratic(PROBLEM.H, PROBLEM.h, weights=[*weights.values()])
+    this = replace(job(tmp_path, rounds=4, weights=weights, lr=0.1), evaluate=None)
+    run(Loopback(nodes(tmp_path)), this)
+    (end,) = events(tmp_path, "end")
+    with this.open_protocol() as protocol:
+        found = uneven.objective.evaluate(protocol.x, uneven.eval_data)
+        norm = np.linalg.norm(protocol.server.y) / 8
+    assert end["grad_norm"] == pytest.approx(found["grad_norm"], rel=1e-9)
+    assert end["tracker_norm"] == pytest.approx(norm, rel=1e-12)
+    run(Loopback(nodes(tmp_path)), replace(this, rounds=80))
+    with this.open_protocol() as protocol:
+        assert gap(protocol.x, uneven.optimum) < 1e-12
+    assert gap(PROBLEM.optimum, uneven.optimum) > 0.1
 
 
 def test_a_straggler_three_rounds_behind_never_blocks_and_never_breaks(tmp_path):
@@ -241,6 +262,24 @@ def test_sites_evaluate_and_the_server_averages(tmp_path):
     assert found[0]["sites"] == 4 and found[0]["size"] == (0 + 2 + 6 + 12) / 10
 
 
+def test_sites_tell_whom_the_model_serves_worst(tmp_path):
+    def work(context):
+        number = context.node_config["partition-id"]
+        found = {"accuracy": number / 4, "loss": 1.0 * number, "size": 1.0}
+        return Work(lambda x, batch: x, evaluate=lambda x: found)
+
+    how = {"rounds": 2, "evaluate_every": 2, "deadline": 5.0, "metrics": "per_client"}
+    only_sites = replace(job(tmp_path, **how), evaluate=None)
+    run(Loopback(nodes(tmp_path, work=work)), only_sites)
+    found = events(tmp_path, "evaluation")[-1]
+    assert found["accuracy"] == 0.375 and found["accuracy/worst"] == 0.0
+    assert found["loss/worst"] == found["loss/worst_tenth"] == 3.0  # of four sites
+    assert found["loss/spread"] == pytest.approx(np.std([0, 1, 2, 3]))
+    assert "size/worst" not in found  # nobody knows which end that is
+    curves = ff.load_results(tmp_path / "server" / "test")
+    assert curves["accuracy/worst"].tolist() == [0.0, 0.0]
+
+
 def test_settings_of_the_app_change_the_job(tmp_path):
     said = {"rounds": 7, "lr": 1, "local-steps": 3, "copies": True, "on-empty": "step"}
     changed = job(tmp_path).configured({**said, "mine": "x"}, own=["mine"])
@@ -265,6 +304,7 @@ def test_settings_of_the_app_change_the_job(tmp_path):
         ({"evaluate-evry": 3}, "Did you mean 'evaluate-every'"),
         ({"evaluate-every": -1}, "evaluate_every must be .* at least 0; got -1"),
         ({"wrap": "x"}, "unknown setting"),
+        ({"metrics": "each"}, "metrics .* must be 'mean' or 'per_client'"),
         ({"sites": ""}, "sites must be different names"),
         ({"job": "a/b"}, "job must be a name"),
     ],
@@ -293,3 +333,20 @@ def test_an_answer_of_an_earlier_epoch_does_not_cancel_what_was_asked_since(tmp_
     asked = [kind for kind, node, _ in grid.asked if node == 100].count("train")
     counted = sum("site-0" in event["counted"] for event in events(tmp_path, "round"))
     assert counted >= asked - 2  # the old one, and one under way at the end
+
+
+def test_a_schedule_over_flower_equals_simulate(tmp_path):
+    lr = ff.schedules.Cosine(0.2, rounds=12, warmup=3)
+    run(Loopback(nodes(tmp_path)), job(tmp_path, rounds=12, lr=lr))
+    expected = ff.simulate(
+        ff.Focus(), PROBLEM, ff.participation.Full(), rounds=12, lr=lr
+    )
+    with reopened(tmp_path, lr=lr) as protocol:
+        assert gap(protocol.x, expected.x) < 1e-12
+    (row,) = json.loads((tmp_path / "server/test/manifest.json").read_text())["runs"]
+    assert row["lr"] == 0.2 and row["schedule"] == repr(lr)
+
+
+def test_a_job_whose_schedule_gives_no_step_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="it is 0.0 in round 12"):
+        job(tmp_path, rounds=13, lr=ff.schedules.Cosine(0.2, rounds=12))

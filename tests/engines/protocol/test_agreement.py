@@ -34,6 +34,8 @@ def deploy(
     names = [f"site-{i}" for i in range(num_clients)]
     sites = [Site(algorithm, folder, "job", name) for name in names]
     x0 = problem.x0 if x0 is None else x0
+    if problem.weights is not None:
+        options["weights"] = dict(zip(names, problem.weights.tolist(), strict=True))
 
     def grad(i):
         data = tree.map(lambda leaf: np.asarray(leaf[i]), problem.data)
@@ -80,9 +82,12 @@ def stacked(trees):
 
 
 @every_algorithm
-@pytest.mark.parametrize("restart", [False, True], ids=["", "restarted"])
+@pytest.mark.parametrize("restart", [False, True], ids=["", "restarted, weighted"])
 def test_it_equals_loop(algorithm, restart, folder, as_a_user):
     problem, masks, x0 = quadratic(), some_masks(rounds=25), np.linspace(-1, 1, 5)
+    if restart:
+        weights = [0.3, 2, 1, 0.5, 1.7, 0.01]
+        problem = Quadratic(problem.H, problem.h, weights=weights)
     masks[-2] = True  # so that everybody has been seen
     server, memories = deploy(
         algorithm, problem, masks, folder, restart=restart, local_steps=3, x0=x0

@@ -165,7 +165,7 @@ def test_lost_disks_are_noticed_and_the_optimum_reached_all_the_same(copies, job
     losses = 0
     while protocol.round < 250:
         if protocol.round in (40, 41, 42, 100):
-            sites[1]._path.unlink(missing_ok=True)
+            sites[1].disk.path.unlink(missing_ok=True)
         for i in range(N):
             receipt = protocol.receive(
                 NAMES[i], sites[i].answer(protocol.request(NAMES[i]), grad(i))

@@ -37,11 +37,12 @@ happenings = st.lists(
     min_size=15,
     max_size=60,
 )
+weights = st.sampled_from([None, (0.7, 1000.0, 3.14)])
 
 
-def live_through(algorithm, copies, events):
+def live_through(algorithm, copies, weights, events):
     with scratch() as folder:
-        world = World(algorithm, folder, copies=copies)
+        world = World(algorithm, folder, copies=copies, weights=weights)
         try:
             world.check()
             for event, k in events:
@@ -63,18 +64,18 @@ def sequences(examples):
 
 @pytest.mark.parametrize("algorithm", STATEFUL, ids=repr)
 @sequences(15)
-@given(copies=st.booleans(), events=happenings)
+@given(copies=st.booleans(), weights=weights, events=happenings)
 def test_the_server_holds_what_was_counted_whatever_happens(
-    algorithm, copies, events, as_a_user
+    algorithm, copies, weights, events, as_a_user
 ):
-    live_through(algorithm, copies, events)
+    live_through(algorithm, copies, weights, events)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", STATEFUL, ids=repr)
 @sequences(600)
-@given(copies=st.booleans(), events=happenings)
+@given(copies=st.booleans(), weights=weights, events=happenings)
 def test_the_server_holds_what_was_counted_at_length(
-    algorithm, copies, events, as_a_user
+    algorithm, copies, weights, events, as_a_user
 ):
-    live_through(algorithm, copies, events)
+    live_through(algorithm, copies, weights, events)

@@ -58,7 +58,7 @@ def test_a_rename_that_did_not_reach_the_disk_is_as_if_it_never_was(folder, as_a
     world = World(ff.Focus(), folder)
     try:
         rounds(world, 4)
-        for path, point in [(world.protocol._path, 5), (world.sites[0]._path, 6)]:
+        for path, point in [(world.protocol._path, 5), (world.sites[0].disk.path, 6)]:
             before = path.read_bytes()
             world.ask(0)
             if path == world.protocol._path:
@@ -113,7 +113,7 @@ def test_state_files_and_checkpoints_are_at_most_three_models_per_client(
                 reply = site.answer(protocol.request(site.site), lambda x, b: 0.3 * x)
                 assert protocol.receive(site.site, reply).applied
                 protocol.close_round()
-                assert site._path.stat().st_size < 3.05 * model.nbytes
+                assert site.disk.path.stat().st_size < 3.05 * model.nbytes
                 most = 3.05 * model.nbytes * num_clients
                 assert protocol._path.stat().st_size < most
 
@@ -127,7 +127,7 @@ def test_copies_cost_one_model_per_client(folder):
             site = Site(ff.Focus(), folder, "job", name)
             protocol.receive(name, site.answer(protocol.request(name), lambda x, b: x))
             protocol.close_round()
-            assert site._path.stat().st_size < 3.05 * model.nbytes
+            assert site.disk.path.stat().st_size < 3.05 * model.nbytes
     assert protocol._path.stat().st_size < (2 + 2 + 0.05) * model.nbytes
 
 
@@ -136,9 +136,9 @@ def test_a_damaged_state_counts_as_lost_and_a_damaged_checkpoint_is_an_error(
 ):
     world = World(ff.Focus(), folder)
     rounds(world, 3)
-    path = world.sites[0]._path
+    path = world.sites[0].disk.path
     whole = path.read_bytes()
-    grad = world.sites[0]._load().pending.memory.grad.tobytes()
+    grad = world.sites[0].disk.load().pending.memory.grad.tobytes()
     changed = whole.replace(grad, bytes([grad[0] ^ 1]) + grad[1:])
     for damaged in (whole[: whole.index(grad) + 3], b"", whole[:40], changed):
         path.write_bytes(damaged)
@@ -161,7 +161,7 @@ def test_a_damaged_answer_is_not_sent_again(folder):
     rounds(world, 2)
     request = world.protocol.request("site-0")
     world.sites[0].answer(request, world.grads[0])
-    path = world.sites[0]._path
+    path = world.sites[0].disk.path
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(Refused, match="damaged"):
         world.sites[0].answer(request, world.grads[0])

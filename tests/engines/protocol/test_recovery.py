@@ -96,10 +96,10 @@ def test_the_goodbye_of_focus_is_minus_its_gradient(start):
 def test_where_one_push_cannot_take_it_all_back_goodbye_says_so(algorithm, start):
     job = start(algorithm)
     job.play(range(N), 3)
-    disk = job.sites[3]._path.read_bytes()
+    disk = job.sites[3].disk.path.read_bytes()
     with pytest.raises(ValueError, match="has no goodbye"):
         job.sites[3].goodbye(job.protocol.request("site-3"))
-    assert job.sites[3]._path.read_bytes() == disk
+    assert job.sites[3].disk.path.read_bytes() == disk
 
 
 @pytest.mark.parametrize("copies", [True, False], ids=["copies", "epochs"])
@@ -160,7 +160,7 @@ def test_a_copy_of_an_earlier_push_is_never_sent_back(start):
     job.protocol.close()
     job = start(ff.Focus(), copies=False)
     job.play(range(N), 2)
-    job.sites[0]._path.unlink()
+    job.sites[0].disk.path.unlink()
     for status in ("lost", "lost"):  # asked once more, it still has nothing to go on
         reply = job.sites[0].answer(job.protocol.request("site-0"), grad(0))
         assert job.protocol.receive("site-0", reply).status == status
@@ -185,7 +185,7 @@ def test_a_late_push_comes_back_from_its_copy(folder):
     assert world.events["lost"] == 1
     world.play(0)
     world.check()
-    assert world.sites[0]._load().acked.memory.rounds == 1
+    assert world.sites[0].disk.load().acked.memory.rounds == 1
     world.protocol.close()
 
 
@@ -206,7 +206,7 @@ def test_an_acknowledgement_names_the_push_and_not_its_number_alone(start):
     request = job.protocol.request("site-0")
     first = job.sites[0].answer(request, grad(0))
     assert job.protocol.receive("site-0", first).applied
-    job.sites[0]._path.unlink()
+    job.sites[0].disk.path.unlink()
     job.sites[0].answer(request, lambda x, batch: grad(0)(x, batch) + 1e-3)
     job.protocol.close_round()
     receipt = job.protocol.receive(
@@ -245,7 +245,7 @@ def test_gradients_are_counted_when_they_are_and_through_a_lost_disk(start):
     answer()  # lost
     assert job.protocol.receive("site-0", answer()).applied
     job.protocol.close_round()
-    job.sites[0]._path.unlink()
+    job.sites[0].disk.path.unlink()
     assert job.protocol.receive("site-0", answer()).status == "lost"
     job.protocol.close_round()
     assert job.protocol.receive("site-0", answer()).applied

@@ -5,6 +5,7 @@ memory moves, and only then.
 """
 
 import copy
+import math
 
 from focusfl import tree
 from focusfl.core import Algorithm, Batch, Round
@@ -13,10 +14,10 @@ from focusfl.core import Algorithm, Batch, Round
 class Oracle:
     """The server and the memory of every client, as if nothing could get lost."""
 
-    def __init__(self, algorithm: Algorithm, x0, grads, lr, local_steps):
+    def __init__(self, algorithm: Algorithm, x0, grads, lr, local_steps, weights=None):
         self.algorithm, self.grads = algorithm, grads
         self.lr, self.local_steps = lr, local_steps
-        self.num_clients = len(grads)
+        self.num_clients, self.weights = len(grads), weights
         self.numbers = [0] * self.num_clients
         self.asked = {}  # what went out under a number, for ever
         self.begin(x0)
@@ -36,8 +37,13 @@ class Oracle:
         warm = self.index < 0
         return Round(
             self.index, 0.0 if warm else self.lr, 1 if warm else self.local_steps,
-            self.num_clients, num_active,
+            self.weight_of(range(self.num_clients)), num_active,
         )  # fmt: skip
+
+    def weight_of(self, ids):
+        if self.weights is None:
+            return len(ids)
+        return math.fsum(self.weights[i] for i in ids)
 
     def ask(self, seq):
         self.asked[seq] = self.algorithm.broadcast(self.server), self.rd()
@@ -53,6 +59,8 @@ class Oracle:
         client, up = self.algorithm.push(client, down, local, rd)
         if gradient is None:
             self.numbers[i] += rd.local_steps
+        if self.weights is not None:
+            up = tree.scale(self.weights[i], up)
         self.pushed[i] = client
         self.memory = [*self.memory[:i], client, *self.memory[i + 1 :]]
         total = tree.zeros(up) if self.total is None else self.total
@@ -61,7 +69,7 @@ class Oracle:
         self.contributed = self.contributed | {i}
 
     def close(self):
-        rd = self.rd(len(self.counted))
+        rd = self.rd(self.weight_of(self.counted))
         if self.counted:
             self.server = self.algorithm.update(self.server, self.total, rd)
         answer = self.algorithm.broadcast(self.server)

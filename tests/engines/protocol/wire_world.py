@@ -86,15 +86,20 @@ def noisy_grads(problem):
 class World:
     """One job, and all that may happen to it."""
 
-    def __init__(self, algorithm, folder, num_clients=3, local_steps=2, copies=False):
+    def __init__(
+        self, algorithm, folder, num_clients=3, local_steps=2, copies=False,
+        weights=None,
+    ):  # fmt: skip
         self.algorithm, self.folder, self.copies = algorithm, folder, copies
+        self.weights = weights
         self.local_steps = local_steps
         self.x0 = np.linspace(-1, 1, DIM)
         problem = quadratic(num_clients, DIM)
         self.grads = noisy_grads(problem)
         self.names = [f"site-{i}" for i in range(num_clients)]
         self.sites = [Site(algorithm, folder, "job", name) for name in self.names]
-        self.oracle = Oracle(algorithm, self.x0, self.grads, LR, local_steps)
+        lr = self.lr = LR if weights is None else LR / max(weights)
+        self.oracle = Oracle(algorithm, self.x0, self.grads, lr, local_steps, weights)
         self.requests = []  # (client, message) on their way
         self.replies = []
         self.lost_at = {}  # the last number given out when a client's disk was lost
@@ -105,8 +110,9 @@ class World:
 
     def open(self):
         return ProtocolServer(
-            self.algorithm, self.x0, self.names, self.folder, job="job", lr=LR,
+            self.algorithm, self.x0, self.names, self.folder, job="job", lr=self.lr,
             local_steps=self.local_steps, copies=self.copies,
+            weights=self.weights and dict(zip(self.names, self.weights, strict=True)),
         )  # fmt: skip
 
     # Ordinary events.
@@ -204,12 +210,12 @@ class World:
 
     def wipe(self, i):
         """Client i loses its disk."""
-        self.sites[i]._path.unlink(missing_ok=True)
+        self.sites[i].disk.path.unlink(missing_ok=True)
         self.lost_at[i] = self.protocol.ledger.clock
 
     def rewind(self, i):
         """Client i gets back what was on its disk at an earlier time."""
-        path = self.sites[i]._path
+        path = self.sites[i].disk.path
         now = path.read_bytes() if path.exists() else None
         before, self.backups[i] = self.backups.get(i), now
         if before is not None:
@@ -291,14 +297,14 @@ class World:
         if oracle.counted:
             assert same(ledger.total, oracle.total)
         assert len(ledger.kept) <= len(self.sites)
-        memories = []
+        memories, weights = [], []
         for i, site in enumerate(self.sites):
             entry = ledger.entries[site.site]
             assert (entry.applied > 0) == (i in oracle.contributed)
             assert entry.grads_done == oracle.numbers[i]
             if not entry.applied:
                 continue
-            state = site._load()
+            state = site.disk.load()
             held = [state.acked, state.pending] if state else []
             held = [s for s in held if (s.seq, s.digest) == entry[:2]]
             if not held:
@@ -307,6 +313,7 @@ class World:
                 continue
             (snapshot,) = held
             memories.append(snapshot.memory)
+            weights.append(self.weights[i] if self.weights else 1)
             if snapshot is state.pending:
                 assert same(snapshot.memory, oracle.pushed[i])
             else:
@@ -316,4 +323,5 @@ class World:
         ):
             y = tree.add(ledger.server.y, ledger.total["y"])
             held = ledger.server._replace(y=y)
-            assert tracking_gap(held, memories, len(self.sites)) < 1e-12
+            gap = tracking_gap(held, memories, len(self.sites), weights)
+            assert gap < 1e-12 * max(self.weights or [1])

@@ -204,7 +204,7 @@ def test_data_come_as_tensors_arrays_pairs_and_dicts_with_several_inputs(problem
         return F.cross_entropy(out[0], y[0]) + out[1].square().mean()
 
     made = make(Two(), loss, both, eval_data=None)
-    assert made.mean_loss.metrics_fn.count == sum(len(y) for _, y in CLIENTS)
+    assert len(made.eval_data["y"]["0"]) == sum(len(y) for _, y in CLIENTS)
     ff.simulate(ff.Focus(), made, WHO, **RUN)
 
 
@@ -242,6 +242,40 @@ def test_what_cannot_be_translated_runs_in_the_reference_engine(why, as_a_user):
     assert done.metrics["loss"][-1] < done.metrics["loss"][0]
     tensors = ff.loop(ff.Focus(), made, WHO, **RUN, array=torch.asarray)
     assert gap(tensors.x, done.x) < 1e-6
+    for array in (np.asarray, torch.asarray):
+        found = ff.loop(ff.Focus(), made, WHO, **SERVED, array=array)
+        assert_served(made, found, UNKNOWN[why], CLIENTS)
+
+
+SERVED = RUN | {"metrics": "per_client"}
+TESTS = [draw(count, 20 + count) for count in (5, 3, 7)]
+
+
+def assert_served(made, found, module, sets):
+    """Every client's accuracy and loss are those that PyTorch finds."""
+    module.load_state_dict(made.to_torch(found.x))
+    for i, (x, y) in enumerate(sets):
+        out = module.eval()(x)
+        right = (out.argmax(1) == y).double().mean().item()
+        assert found.clients_metrics["accuracy"][i] == pytest.approx(right)
+        loss = F.cross_entropy(out, y).item()
+        assert found.clients_metrics["loss"][i] == pytest.approx(loss, rel=1e-5)
+
+
+def test_clients_are_served_as_pytorch_finds():
+    def metrics(out, y):
+        return {"accuracy": (out.argmax(1) == y).float().mean()}
+
+    known, unknown = (
+        make(client_eval_data=TESTS, metrics=own) for own in (None, metrics)
+    )
+    assert set(known.client_eval_data) == {"samples", "owner", "counts"}  # of means
+    assert set(unknown.client_eval_data) == {"sets", "place"}  # of who knows what
+    for made in (known, unknown):
+        found = ff.simulate(ff.Focus(), made, WHO, **SERVED)
+        assert_served(made, found, mlp(), TESTS)
+    with pytest.raises(ValueError, match="of 3 clients; got 2"):
+        make(client_eval_data=TESTS[:2])
 
 
 def test_pytorch_itself_gives_the_gradients_of_the_translation(problem):

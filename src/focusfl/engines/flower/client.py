@@ -10,8 +10,8 @@ from flwr.clientapp import ClientApp
 
 from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.engines.flower import evaluation
+from focusfl.engines.flower.identity import Identity, identify
 from focusfl.engines.flower.records import pack, unpack
-from focusfl.engines.flower.site import Identity, identify
 from focusfl.engines.protocol import Site
 from focusfl.tree import Tree
 

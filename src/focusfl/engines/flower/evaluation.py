@@ -10,10 +10,11 @@ from flwr.app import MetricRecord, RecordDict
 from focusfl import tree
 from focusfl.engines.flower.records import pack, unpack
 from focusfl.engines.protocol import Refused, Wired
-from focusfl.engines.protocol.client import alike
 from focusfl.engines.protocol.format import check_leaves, encode, header, leaves
 from focusfl.engines.protocol.format import pack as packed
 from focusfl.engines.protocol.format import unpack as trees
+from focusfl.engines.protocol.site import alike
+from focusfl.engines.served import Metrics, known, told
 from focusfl.tree import Tree
 
 EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
@@ -48,12 +49,17 @@ def answer(
 class Evaluation:
     """An evaluation on the sites that is under way."""
 
-    def __init__(self, job: str, round: int, sites: Collection[str], like: Tree):
+    def __init__(
+        self, job: str, round: int, sites: Collection[str], like: Tree,
+        weights: Mapping[str, float | int] | None = None,
+        metrics: Metrics = "mean",
+    ):  # fmt: skip
         self.round, self.awaited = round, set(sites)
         self.of: list[str] = []  # who has given a gradient
         self.answered = 0  # how many have said anything
         self._job, self._metrics = job, list[dict[str, float]]()
-        self._total = tree.zeros(like)
+        self._total, self._per_site = tree.zeros(like), metrics == "per_client"
+        self._weights = weights or dict.fromkeys(sites, 1)
 
     def take(self, site: str, content: RecordDict | None) -> None:
         """Count what a site has found; nothing if it cannot be."""
@@ -68,15 +74,22 @@ class Evaluation:
         gradient = gradient_of(content, self._job, self._total)
         self.answered += bool(found) or gradient is not None
         if gradient is not None:
-            self._total = tree.add(self._total, gradient)
+            self._total = tree.axpy(self._weights[site], gradient, self._total)
             self.of.append(site)
 
     def found(self) -> dict[str, float]:
-        """Means over the sites, and the norm of the mean gradient."""
+        """Means over the sites, what they are to the worst of them if that is asked
+        for, and the norm of the mean gradient, by their weights."""
         mean = mean_of(self._metrics) if self._metrics else {}
+        own = {
+            name: np.array([one[name] for one in self._metrics])
+            for name in mean
+            if self._per_site and known(name)  # which end is the worst
+        }
         if self.of:
-            mean["grad_norm"] = norm(self._total) / len(self.of)
-        return mean
+            whole = sum(self._weights[site] for site in self.of)
+            mean["grad_norm"] = norm(self._total) / whole
+        return {name: float(value) for name, value in told(own).items()} | mean
 
 
 def metrics_of(content: RecordDict) -> dict[str, float]:

@@ -1,15 +1,17 @@
 """A training as its server app needs it: what is learned, by whom, in what rounds."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from focusfl.checks import check_count, check_positive, unknown
+from focusfl.checks import check_count, check_one_of, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.rules import check_settings
+from focusfl.engines.step_sizes import tabled
 from focusfl.tree import Tree
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -28,7 +30,7 @@ class Job:
     params: Tree  # the model to start from
     sites: tuple[str, ...]
     rounds: int
-    lr: float
+    lr: float | Callable[[int], float]  # or a function of the round
     folder: str | Path  # of the server's state: with it, a killed app goes on
     job: str = "focusfl"
     local_steps: int = 1
@@ -42,20 +44,27 @@ class Job:
     poll: float = 0.2  # seconds
     evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
     evaluate_every: int = 0  # rounds between evaluations on the sites; 0: none
+    # Of what sites find: their mean, or also the worst site's, the worst tenth's and
+    # the spread, among those that answer.
+    metrics: Literal["mean", "per_client"] = "mean"
     about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
+    weights: Mapping[str, float | int] | None = None  # by site; None: all alike
 
     def __post_init__(self):
         check_settings(
             self.job, self.sites, self.lr, self.local_steps, self.on_empty,
-            self.max_norm,
+            self.max_norm, self.weights,
         )  # fmt: skip
         for name in ("rounds", "minimum"):
             check_count(name, getattr(self, name))
+        if callable(self.lr):
+            tabled(self.lr, self.rounds)  # raises where it gives no step
         if self.evaluate_every < 0:
             raise ValueError(
                 f"evaluate_every must be a whole number of at least 0; got "
                 f"{self.evaluate_every!r}."
             )
+        check_one_of("metrics", self.metrics, ("mean", "per_client"))
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         most = len(self.sites)
@@ -70,12 +79,19 @@ class Job:
         """The folder of this job alone; its owner's alone too."""
         return Path(self.folder).expanduser() / self.job
 
+    @property
+    def total_weight(self) -> float | int:
+        """The sum of all weights; the number of sites where all are alike."""
+        if self.weights is None:
+            return len(self.sites)
+        return math.fsum(self.weights.values())
+
     def open_protocol(self) -> ProtocolServer:
         """The server's side of the protocol, from where it was left."""
         return ProtocolServer(
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
-            max_norm=self.max_norm, copies=self.copies,
+            max_norm=self.max_norm, copies=self.copies, weights=self.weights,
         )  # fmt: skip
 
     def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":

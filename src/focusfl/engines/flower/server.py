@@ -11,6 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from focusfl.algorithms import focus
+from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
 from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
@@ -19,7 +20,6 @@ from focusfl.engines.flower.records import unpack
 from focusfl.engines.protocol import ProtocolServer
 
 LOOK = 5  # polls between two looks at who is online
-BLOWN_UP = 1e8  # a model past this, times the first one, has diverged: as in a study
 LAST = 10  # rounds that say how long those to come will take
 
 
@@ -149,7 +149,7 @@ class _Server:
 
     @property
     def diverged(self) -> bool:
-        """Whether the model is so large that sites cannot go on from it."""
+        """Whether the model is so large, beside the first, that sites cannot go on."""
         limit = BLOWN_UP * max(1.0, evaluation.norm(self.job.params))
         return not evaluation.norm(self.protocol.x) <= limit
 
@@ -186,7 +186,8 @@ class _Server:
     def measured(self) -> dict[str, float]:
         """What is known of the model: its metrics, and the norm of every tracker.
 
-        That of FOCUS divided by N: what it takes the gradient for.
+        That of FOCUS divided by N, or the sum of weights: what it takes the gradient
+        for.
         """
         protocol = self.protocol
         found = {
@@ -195,7 +196,7 @@ class _Server:
             if name != "x"
         }
         if isinstance(protocol.server, focus.Server):
-            found["tracker_norm"] = found.pop("|y|") / protocol.num_clients
+            found["tracker_norm"] = found.pop("|y|") / self.job.total_weight
         if self.job.evaluate:
             found |= {k: float(v) for k, v in self.job.evaluate(protocol.x).items()}
         return found
@@ -228,7 +229,9 @@ class _Server:
         self.link.ask(
             ((site, protocol.round, wired) for site in sites), "evaluate", "evaluate"
         )
-        self._test = evaluation.Evaluation(job.job, protocol.round, sites, protocol.x)
+        self._test = evaluation.Evaluation(
+            job.job, protocol.round, sites, protocol.x, job.weights, job.metrics
+        )
 
     def _take(self, reply: Reply) -> None:
         test = self._test

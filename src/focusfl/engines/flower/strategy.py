@@ -91,8 +91,9 @@ class AlgorithmStrategy(Strategy):
         if self._protocol is None or self._link is None:
             return None
         test = evaluation.Evaluation(
-            self._job.job, server_round, self._job.sites, self._protocol.x
-        )
+            self._job.job, server_round, self._job.sites, self._protocol.x,
+            self._job.weights, self._job.metrics,
+        )  # fmt: skip
         for reply in replies:
             site = self._link.site(reply.metadata.src_node_id)
             test.take(site, None if reply.has_error() else reply.content)

@@ -7,9 +7,9 @@ got lost. Needs numpy alone.
 """
 
 from focusfl.deprecated import renamed_names
-from focusfl.engines.protocol.client import Site
 from focusfl.engines.protocol.format import Refused, Wired, header
 from focusfl.engines.protocol.server import ProtocolServer, Receipt
+from focusfl.engines.protocol.site import Site
 from focusfl.engines.protocol.tracking import tracking_gap
 
 __getattr__ = renamed_names(__name__, {"Hub": ProtocolServer, "Verdict": Receipt})

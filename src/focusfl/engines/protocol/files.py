@@ -1,6 +1,5 @@
 """Files that survive a crash at any moment, readable by their owner alone."""
 
-import fcntl
 import json
 import os
 import re
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from focusfl.engines.protocol.format import Refused, Wired
-from focusfl.files import clear_parts, renamed
+from focusfl.files import clear_parts, renamed, take_lock
 
 MAGIC = b"focusfl wire 1\n"
 
@@ -72,9 +71,7 @@ def lock(path: Path, wait: bool = False) -> Iterator[None]:
     """Keep a file to oneself; the lock ends with the process at the latest."""
     beside = path.with_name(path.name + ".lock")  # the file itself is replaced
     with open(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise ValueError(f"{path} is held by another process.") from None
+        if not take_lock(file.fileno(), wait):
+            raise ValueError(f"{path} is held by another process.")
         clear_parts(path)
         yield

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -102,17 +102,16 @@ def header(message: Wired, own: bool = False) -> Header:
     return Header(fields, leaves, digest.decode())
 
 
-def check_fields(fields: Fields, **kinds: type) -> None:
+def check_fields(fields: Fields, **kinds: Any) -> None:
     """Raise Refused unless a header has exactly these fields, of these types."""
     if fields.keys() != kinds.keys():
         got = _short(sorted(fields))
         raise Refused(f"its header has fields {got}, not {sorted(kinds)}.")
     for name, kind in kinds.items():
-        if kind is not type(fields[name]):
-            raise Refused(
-                f"{name} must be {kind.__name__}; got {_short(fields[name])}."
-            )
-        if kind is int and not -1 <= fields[name] < LARGEST_INT:
+        if type(fields[name]) not in (get_args(kind) or (kind,)):
+            words = getattr(kind, "__name__", kind)
+            raise Refused(f"{name} must be {words}; got {_short(fields[name])}.")
+        if type(fields[name]) is int and not -1 <= fields[name] < LARGEST_INT:
             raise Refused(f"{name} is out of range: {_short(fields[name])}.")
 
 

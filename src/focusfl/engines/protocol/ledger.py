@@ -67,6 +67,7 @@ def decode_ledger(
     `new` is the ledger that the job would begin with, `like` a memory of a client.
     """
     head = header(message, own=True)
+    head.fields.setdefault("weights", {})  # before there were any, all were alike
     check_fields(
         head.fields, **{name: type(value) for name, value in identity.items()},
         epoch=int, current=int, round=int, clock=int, counted=list, entries=dict,

@@ -22,7 +22,7 @@ class Request(NamedTuple):
     grads_done: int  # gradients the site has computed up to that push
     lr: float
     local_steps: int
-    num_clients: int
+    num_clients: int | float  # N, or the sum of all weights
     copies: bool  # whether the server wants to keep the site's memory as well
 
     @property
@@ -53,7 +53,7 @@ def read_request(head: Header) -> Request:
     """Check the header of a request."""
     check_fields(head.fields, **_kinds(Request))
     request = Request(**head.fields)
-    if request.local_steps < 1 or request.num_clients < 1:
+    if request.local_steps < 1 or request.num_clients <= 0:
         raise Refused("a round must have clients and local steps; it has none.")
     if request.counted:
         read_round(request.counted)
@@ -72,13 +72,15 @@ def read_reply(head: Header) -> Reply:
 def read_round(scalars: list[Any]) -> Round:
     """Check the scalars of a round that is over."""
     fields = dict(zip(Round._fields, scalars, strict=False))
+    number = int | float  # sums of weights, or counts
     check_fields(
-        fields, index=int, lr=float, local_steps=int, num_clients=int, num_active=int
-    )
+        fields, index=int, lr=float, local_steps=int, num_clients=number,
+        num_active=number,
+    )  # fmt: skip
     if len(scalars) != len(fields):
         raise Refused(f"a round has {len(fields)} scalars; got {len(scalars)}.")
     return Round(**fields)
 
 
-def _kinds(kind: type) -> dict[str, type]:
+def _kinds(kind: type) -> dict[str, Any]:
     return kind.__annotations__

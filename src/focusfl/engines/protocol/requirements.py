@@ -21,7 +21,9 @@ class Requirements(NamedTuple):
     late: bool  # whether a push may count in a later round than it was made for
 
 
-def requirements(algorithm: Algorithm, params: Tree, num_clients: int) -> Requirements:
+def requirements(
+    algorithm: Algorithm, params: Tree, num_clients: float | int
+) -> Requirements:
     """Raise ValueError if an algorithm cannot be deployed; else say what it needs."""
     ones = tree.map(lambda a: 0 * a + 1, params)
     server, _ = algorithm.init(ones)

@@ -1,13 +1,15 @@
 """The constants of a job and the transitions of its ledger: pure functions."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from focusfl import tree
-from focusfl.checks import check_count, check_positive
+from focusfl.checks import check_count, check_positive, shown
 from focusfl.core import Algorithm, Client, Message, Round
 from focusfl.engines.protocol.files import check_name
 from focusfl.engines.protocol.format import Refused, leaves
@@ -22,6 +24,7 @@ from focusfl.engines.protocol.snapshots import (
     retract,
     settle,
 )
+from focusfl.engines.step_sizes import step_at
 from focusfl.tree import Tree
 
 LIFE = 1 << 32  # numbers a server may give out before it dies
@@ -29,7 +32,7 @@ LIFE = 1 << 32  # numbers a server may give out before it dies
 
 def check_settings(
     job: str, sites: Sequence[str], lr: Any, local_steps: int, on_empty: str,
-    max_norm: float | int | None,
+    max_norm: float | int | None, weights: Mapping[str, float | int] | None = None,
 ) -> None:  # fmt: skip
     """Raise ValueError unless a job can be run with these."""
     check_name("job", job)
@@ -44,6 +47,24 @@ def check_settings(
         check_positive("lr", lr)
     if max_norm is not None:
         check_positive("max_norm", max_norm)
+    if weights is not None:
+        _check_weights(weights, sites)
+
+
+def _check_weights(weights: Any, sites: Sequence[str]) -> None:
+    if not isinstance(weights, Mapping) or {*weights} != {*sites}:
+        got = list(weights) if isinstance(weights, Mapping) else weights
+        raise ValueError(
+            f"weights must be a number for every site, {', '.join(sites)}, by name; "
+            f"got {shown(got)}."
+        )
+    for site, weight in weights.items():
+        check_positive(f"the weight of {site}", weight)
+
+
+def steps_of(lr: Any) -> Callable[[int], float]:
+    """The step of every round, checked when it is first asked for."""
+    return cache(partial(step_at, lr))
 
 
 @dataclass(frozen=True)
@@ -58,19 +79,26 @@ class Rules:
     on_empty: str
     copies: bool
     requirements: Requirements
+    weights: Mapping[str, float | int] | None = None  # by site; None: all alike
 
     @property
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the job it is opened for."""
         return {
             "kind": "ledger", "algorithm": repr(self.algorithm), "job": self.job,
-            "sites": list(self.sites),
+            "sites": list(self.sites), "weights": dict(self.weights or {}),
         }  # fmt: skip
+
+    def weight_of(self, sites: Iterable[str]) -> float | int:
+        """How much these sites count together: how many they are, if all are alike."""
+        if self.weights is None:
+            return len([*sites])
+        return math.fsum(self.weights[site] for site in sites)
 
     def rd(self, index: int) -> Round:
         """A round while it is open."""
         lr, steps = (self.lr(index), self.local_steps) if index >= 0 else (0.0, 1)
-        return Round(index, float(lr), steps, len(self.sites), UNKNOWN)
+        return Round(index, float(lr), steps, self.weight_of(self.sites), UNKNOWN)
 
     def begin(self, params: Tree) -> Ledger:
         """Open the ledger: nobody has contributed anything."""
@@ -142,8 +170,16 @@ class Rules:
         up: Message,
         memory: Client | None,
     ) -> Ledger:
-        """Take a push into the open round; raise Refused if the sum is infinite."""
+        """Take a push into the open round; raise Refused if the sum is infinite.
+
+        It is here that a push is multiplied by its site's weight, and nowhere else:
+        what sites remember and send is the same whatever they weigh. So a push weighs
+        the same however often it is sent and in whatever round it counts, and so does
+        the goodbye that takes it back, be it the site's own or one made of a copy.
+        """
         with np.errstate(all="ignore"):
+            if self.weights is not None:
+                up = tree.scale(float(self.weights[reply.site]), up)
             total = tree.add(ledger.total, up)
         if not all(np.isfinite(leaf).all() for leaf in leaves(total)):
             raise Refused("it is so large that the sum of all pushes is infinite.")
@@ -170,7 +206,7 @@ class Rules:
     def close(self, ledger: Ledger) -> Ledger:
         """Update the model and open the next round."""
         server, counted = ledger.server, ledger.counted
-        rd = self.rd(ledger.current)._replace(num_active=len(counted))
+        rd = self.rd(ledger.current)._replace(num_active=self.weight_of(counted))
         if counted or self.on_empty == "step":
             with np.errstate(all="ignore"):  # the caller looks
                 server = self.algorithm.update(server, ledger.total, rd)

@@ -1,7 +1,7 @@
 """The server: requests, what replies count, and what must be on disk by when."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,7 +26,7 @@ from focusfl.engines.protocol.format import (
 from focusfl.engines.protocol.ledger import Ledger, decode_ledger, encode_ledger
 from focusfl.engines.protocol.messages import Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
-from focusfl.engines.protocol.rules import Rules, check_settings
+from focusfl.engines.protocol.rules import Rules, check_settings, steps_of
 from focusfl.engines.protocol.snapshots import newcomer
 from focusfl.engines.protocol.validation import check_norm, validate_reply
 from focusfl.tree import Tree
@@ -66,16 +66,18 @@ class ProtocolServer:
         on_empty: Literal["skip", "step"] = "skip",
         max_norm: float | int | None = None,
         copies: bool = False,
+        weights: Mapping[str, float | int] | None = None,
     ):
-        check_settings(job, sites, lr, local_steps, on_empty, max_norm)
+        check_settings(job, sites, lr, local_steps, on_empty, max_norm, weights)
         params = tree.map(np.asarray, params)
         pack({"params": params})  # raises on what cannot travel
         if not all(leaf.dtype.kind == "f" for leaf in leaves(params)):
             raise ValueError("params must be arrays of floating point numbers.")
         self._rules = Rules(
-            algorithm, job, tuple(sites), lr if callable(lr) else lambda index: lr,
+            algorithm, job, tuple(sites), steps_of(lr),
             int(local_steps), on_empty, copies,
             requirements(algorithm, params, len(sites)),
+            weights and {site: float(w) for site, w in weights.items()},
         )  # fmt: skip
         self._memory = newcomer(algorithm, params).memory
         self._max_norm = max_norm
@@ -283,9 +285,8 @@ class ProtocolServer:
         try:
             wired = encode_ledger(ledger, self._rules.identity)
         except ValueError as error:
-            raise ArithmeticError(
-                f"round {self.round} cannot be closed: {error} Lower lr."
-            ) from None
+            words = f"round {self.round} cannot be closed: {error} Lower lr."
+            raise ArithmeticError(words) from None
         files.save(self._path, wired)
         if ledger.epoch != self.epoch:
             self._requests.clear()

@@ -1,6 +1,7 @@
 """Whether the server holds what its sites say they gave it."""
 
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,25 @@ TRACKED = {
 }
 
 
-def tracking_gap(server: Any, memories: Iterable[Any], num_clients: int) -> float:
+def tracking_gap(
+    server: Any,
+    memories: Iterable[Any],
+    num_clients: float | int,
+    weights: Iterable[float | int] | None = None,
+) -> float:
     """The largest difference between what is tracked and what the sites remember.
 
-    `memories` are those of the pushes counted last; who has none is left out.
+    Args:
+        server: the algorithm's state on the server.
+        memories: those of the pushes counted last; who has none is left out.
+        num_clients: N, or the sum of all weights.
+        weights: of those whose memories these are; None: all alike.
     """
     if type(server) not in TRACKED:
         raise ValueError(f"this server tracks nothing: it keeps {server._fields}.")
     ours, theirs, mean = TRACKED[type(server)]
     total, share = getattr(server, ours), 1 / num_clients if mean else 1.0
-    for memory in memories:
-        total = tree.axpy(-share, getattr(memory, theirs), total)
+    each = repeat(1.0) if weights is None else weights
+    for memory, weight in zip(memories, each, strict=weights is not None):
+        total = tree.axpy(-weight * share, getattr(memory, theirs), total)
     return max(float(np.max(np.abs(a), initial=0)) for a in leaves(total))

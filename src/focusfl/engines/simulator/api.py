@@ -20,16 +20,18 @@ from focusfl.engines.simulator.simulation import Simulation
 from focusfl.engines.spec import (
     ClientState,
     Execution,
+    LearningRate,
+    Metrics,
     OnEmpty,
     Progress,
     Record,
     RunSpec,
-    StepSize,
     check_throw,
     choose_lr,
     rates_of,
     seeds_of,
 )
+from focusfl.engines.step_sizes import Schedule
 from focusfl.engines.stop import Stop
 from focusfl.participation import Participation
 from focusfl.problems import Problem
@@ -42,13 +44,14 @@ def simulate(
     participation: Participation,
     *,
     rounds: int,
-    lr: StepSize,
+    lr: LearningRate,
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
+    metrics: Metrics = "mean",
     throw: bool | None = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
@@ -63,8 +66,15 @@ def simulate(
     A run that diverges is cut before the round that broke it, which `diverged_at`
     names, and warns; with `throw` it raises instead, with None it says nothing. Metrics
     are evaluated `every` so many rounds and after the last, and are NaN in between.
-    With lr="auto" FOCUS gets a step size chosen for this problem and participation;
-    `why_lr` says how.
+    `lr` may be a function of the round, such as one of `ff.schedules` or optax's: it is
+    asked for all rounds before the first. With lr="auto" FOCUS gets a step size chosen
+    for this problem and participation; `why_lr` says how.
+
+    With metrics="per_client" the model is evaluated on each client's own data too, or
+    on the `client_eval_data` of the problem. Of every metric there are then the worst
+    client's, such as "accuracy/worst", the mean over the tenth of clients that have the
+    worst, "accuracy/worst_tenth", and the standard deviation over clients,
+    "accuracy/spread"; `Result.clients_metrics` has everybody's in the end.
 
     `stop` ends a run in the round that reaches a target. `progress` is told of the
     rounds done and the newest metrics between chunks of up to 256 rounds, and ends the
@@ -93,13 +103,14 @@ def simulate(
         problem: what is minimised, and everybody's data.
         participation: the law of who takes part.
         rounds: how many to run.
-        lr: step size, positive, or "auto" for FOCUS.
+        lr: step size, positive; a function of the round; or "auto" for FOCUS.
         local_steps: gradients per participant and round.
         x0: the model to start from, shaped as problem.x0; that if None.
         seed: of participation and batches.
         on_empty: of a round of nobody: "skip" it, or let the server "step" alone.
         record: "metrics" alone, or the "model" of every round too, as a trajectory.
         every: rounds from one evaluation to the next.
+        metrics: "mean", or "per_client": also what the model is to each of them.
         throw: raise Diverged when the run diverges; False warns, None says nothing.
         stop: ends the run in the round that reaches a target.
         progress: called with the rounds done and the metrics by then; true ends it.
@@ -118,7 +129,7 @@ def simulate(
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     spec = RunSpec(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
-        on_empty, record, every, stop,
+        on_empty, record, every, stop, metrics,
     ).validated()  # fmt: skip
     how = Execution(
         progress, checkpoint, checkpoint_every, client_state, state_dir, devices
@@ -134,7 +145,7 @@ def sweep(
     problem: Problem,
     participation: Participation,
     *,
-    lrs: Sequence[float],
+    lrs: Sequence[float | Schedule],
     rounds: int,
     local_steps: int = 1,
     x0: Tree | None = None,
@@ -142,6 +153,7 @@ def sweep(
     on_empty: OnEmpty = "skip",
     record: Record = "metrics",
     every: int = 1,
+    metrics: Metrics = "mean",
     throw: bool | None = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
@@ -160,14 +172,14 @@ def sweep(
     All else is as in `simulate`.
 
     Args:
-        lrs: step sizes, positive; one run each.
+        lrs: step sizes, positive, or functions of the round; one run each.
         seed: of participation and batches; several are as many runs for every step.
         progress: called with the rounds done and the metrics by then; true ends all.
     """
     check_throw(throw)
     spec = RunSpec(
         algorithm, problem, participation, rounds, rates_of(lrs), local_steps, x0,
-        seeds_of(seed), on_empty, record, every, stop,
+        seeds_of(seed), on_empty, record, every, stop, metrics,
     ).validated()  # fmt: skip
     how = Execution(
         progress, checkpoint, checkpoint_every, client_state, state_dir, devices

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from focusfl import __version__
-from focusfl.files import clear_parts, renamed
+from focusfl.files import clear_parts, renamed, take_lock
 from focusfl.tree import Tree
 
 Facts = dict[str, Any]  # name -> number or words; or a digest of what is too long
@@ -116,7 +116,10 @@ def open_checkpoint(
             f"got {folder}: {error.strerror}."
         ) from None
     try:
-        _lock(handle, folder)
+        if not take_lock(handle):
+            raise ValueError(
+                f"another run keeps its checkpoint in {folder}; use another folder."
+            )
         clear_parts(folder / NAME)
         yield Checkpoint(folder, every)
     finally:
@@ -129,19 +132,6 @@ def folder_of(name: str, given: Any) -> Path:
     if not path or not str(given) or "\0" in str(given):
         raise ValueError(f"{name} must be the path of a folder; got {given!r}.")
     return Path(given).expanduser()
-
-
-def _lock(handle: int, folder: Path) -> None:
-    import fcntl  # not on every system
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(
-            f"another run keeps its checkpoint in {folder}; use another folder."
-        ) from None
-    except OSError:
-        pass  # nor on every file system
 
 
 def _here() -> Facts:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from focusfl.core import Algorithm, GradFn, Round
+from focusfl.engines import served
 from focusfl.engines.client_round import client_round, grad_fn, next_batch
 from focusfl.engines.simulator.devices import Devices
 from focusfl.engines.simulator.layout import is_large
@@ -33,6 +34,25 @@ class Program(NamedTuple):
     record: Record
     every: int  # rounds between evaluations
     skips: bool = False  # whether nobody may take part in one run and some in another
+    total_weight: float | None = None  # of all clients; None: their number
+    metrics: served.Metrics = "mean"
+
+    @property
+    def everybody(self) -> float | int:
+        """N, or the sum of all weights."""
+        count = self.devices.num_clients
+        return count if self.total_weight is None else self.total_weight
+
+    def evaluate(self, x: Tree, eval_data: Tree) -> dict[str, Any]:
+        """The metrics of a model."""
+        return served.evaluate(self.objective, self.metrics, x, eval_data)
+
+
+class Theirs(NamedTuple):
+    """What clients have from the beginning; leaves (clients, ...), or of one."""
+
+    data: Tree
+    weight: Any = None  # how much each counts; None: all alike
 
 
 class Memory(NamedTuple):
@@ -52,9 +72,9 @@ class Cohort(NamedTuple):
     clients: Any  # leaves (slots, ...)
     done: Int[Array, " slots"]  # gradients each has computed so far
 
-    def own(self, data: Tree) -> Tree:
+    def own(self, theirs: Theirs) -> Theirs:
         """Data slot by slot."""
-        return data if self.rows is None else take_rows(data, self.rows)
+        return theirs if self.rows is None else take_rows(theirs, self.rows)
 
 
 def run_round(
@@ -63,7 +83,7 @@ def run_round(
     ids: Int[Array, " slots"],
     places: Int[Array, " slots"] | None,
     memory: Memory,
-    data: Tree,
+    theirs: Theirs,
     key: Any,
 ) -> tuple[Any, Any]:
     """One round of the clients named; ids of N and above are empty slots.
@@ -73,46 +93,46 @@ def run_round(
     those of the device.
     """
     server, clients, steps = memory
-    everybody, own = len(ids) == clients_in(data), ids if places is None else places
+    everybody, own = len(ids) == clients_in(theirs), ids if places is None else places
     rows = None if everybody else ids
     if not everybody or places is not None:
         clients = take_rows(clients, own)
     who = program.devices.client_ids(ids)
     is_active = who < program.devices.num_clients
     cohort = Cohort(who, is_active, rows, clients, take_rows(steps, own))
-    mine, total = train_cohort(program, rd, cohort, data, key, server)
+    mine, total = train_cohort(program, rd, cohort, theirs, key, server)
     server = program.algorithm.update(server, program.devices.total(total), rd)
-    return server, settle(program, rd, server, mine, cohort.own(data))
+    return server, settle(program, rd, server, mine, cohort.own(theirs).data)
 
 
 def train_cohort(
-    program: Program, rd: Round, cohort: Cohort, data: Tree, key: Any, server: Any
+    program: Program, rd: Round, cohort: Cohort, theirs: Theirs, key: Any, server: Any
 ) -> tuple[Any, Any]:
     """The new memory of clients after their steps, slot by slot, and the sum of what
-    those who are there push."""
+    those who are there push, each by its weight."""
     if take_turns(server.x):
-        return _train_in_turn(program, rd, cohort, data, key, server)
-    one, theirs = _participant(program, rd, key, server), cohort.own(data)
+        return _train_in_turn(program, rd, cohort, theirs, key, server)
+    one, own = _participant(program, rd, key, server), cohort.own(theirs)
     mine, ups = jax.vmap(one, axis_size=len(cohort.ids))(
-        cohort.clients, theirs, cohort.ids, cohort.done
+        cohort.clients, own.data, cohort.ids, cohort.done
     )
     ups = jax.tree.map(partial(_or_zero, cohort.is_active), ups)
-    return mine, program.objective.sum_to_model(ups, theirs)
+    return mine, program.objective.sum_to_model(_weighed(own.weight, ups), own.data)
 
 
 def _train_in_turn(
-    program: Program, rd: Round, cohort: Cohort, data: Tree, key: Any, server: Any
+    program: Program, rd: Round, cohort: Cohort, theirs: Theirs, key: Any, server: Any
 ) -> tuple[Any, Any]:
     """The same, one after the other: empty slots cost nothing, and there is no more
     than one message at a time."""
     participant = _participant(program, rd, key, server)
 
     def alone(i: Any, clients: Any) -> tuple[Any, Any]:
-        own = take_rows(data, i if cohort.rows is None else cohort.rows[i])
+        own = take_rows(theirs, i if cohort.rows is None else cohort.rows[i])
         client, up = participant(
-            take_rows(clients, i), own, cohort.ids[i], cohort.done[i]
+            take_rows(clients, i), own.data, cohort.ids[i], cohort.done[i]
         )
-        return client, sum_one_to_model(program, up, own)
+        return client, sum_one_to_model(program, _weighed(own.weight, up), own.data)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         (clients, total), i = carry, order[k]
@@ -189,6 +209,18 @@ def take_rows(table: Tree, rows: Int[Array, "*slots"]) -> Tree:
 def clients_in(data: Tree) -> int:
     """Count those whose data this is."""
     return len(jax.tree.leaves(data)[0])
+
+
+def _weighed(weight: Any, ups: Tree) -> Tree:
+    """Messages times their senders' weights, in the dtype they had."""
+    if weight is None:
+        return ups
+
+    def times(a):
+        w = weight.reshape(*weight.shape, *[1] * (a.ndim - weight.ndim))
+        return (w * a).astype(jnp.result_type(a, 1.0))
+
+    return jax.tree.map(times, ups)
 
 
 def _or_zero(active: Bool[Array, " slots"], a: Array) -> Array:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Round
+from focusfl.engines import served
 from focusfl.engines.divergence import sane
 from focusfl.engines.simulator.cohort import Memory, Program, run_round, take_rows
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
@@ -25,7 +26,7 @@ from focusfl.tree import Tree
 # took twice as long to compile, and the CNN's rounds were 7 % faster for it.
 OPTIONS = {"xla_gpu_enable_triton_gemm": False}
 
-Scalar = Float[Array, ""]
+StepSize = Float[Array, "*rounds"]  # noqa: F821  # one for all, or one for each
 
 
 class State(NamedTuple):
@@ -61,7 +62,7 @@ class Log(NamedTuple):
 class Inputs(NamedTuple):
     """What a chunk reads: everybody's data, that of evaluations, the batches' key."""
 
-    data: Tree
+    theirs: Any  # of the kind `Theirs`
     eval_data: Tree
     key: Any
 
@@ -70,7 +71,7 @@ def _chunk(
     program: Program,
     runs: tuple[str, ...],
     state: State,
-    lr: Scalar,
+    lr: StepSize,
     bounds: Bounds,
     inputs: Inputs,
     plan: Plan,
@@ -119,21 +120,23 @@ def _chunk(
     return jax.lax.scan(one, state, plan)
 
 
-def _branches(program: Program, lr: Scalar, inputs: Inputs) -> list[Any]:
+def _branches(program: Program, lr: StepSize, inputs: Inputs) -> list[Any]:
     """What a round may be: of nobody, or of so many slots; (memory, row) -> the server
     and the participants' memory, padded to the most slots."""
-    num_clients, most = program.devices.num_clients, program.slots[-1]
+    most = program.slots[-1]
 
     def nobody(memory: Memory, row: Plan) -> tuple[Any, Any]:
         return memory.server, jax.tree.map(lambda a: a[:most], memory.clients)
 
     def somebody(slots: int, memory: Memory, row: Plan) -> tuple[Any, Any]:
         # Scalars in the dtype of the model: an integer |S| would promote the state.
-        active = row.active.astype(lr.dtype)
-        rd = Round(row.round, lr, program.local_steps, num_clients, active)
+        active = row.active if row.weight is None else row.weight
+        active = active.astype(lr.dtype)
+        step = lr[row.round] if lr.ndim else lr
+        rd = Round(row.round, step, program.local_steps, program.everybody, active)
         ids, places = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
         server, mine = run_round(
-            program, rd, ids, places, memory, inputs.data, inputs.key
+            program, rd, ids, places, memory, inputs.theirs, inputs.key
         )
         return server, jax.tree.map(lambda a: _pad(a, most), mine)
 
@@ -178,7 +181,7 @@ def chunks(program, state, lrs, bounds, inputs, plan):
         axis_name="lrs",
     )
     if seeds:
-        each = Plan._make([None, None, 0, 0, None, 0])
+        each = Plan._make([None, None, 0, 0, None, 0, 0])
         keyed = Inputs(None, None, None if inputs.key is None else 0)
         one = jax.vmap(
             one,
@@ -192,7 +195,7 @@ def chunks(program, state, lrs, bounds, inputs, plan):
 
 def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
     ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *SHARDED)
-    cut = Plan._make([REPLICATED, REPLICATED, REPLICATED, ids, REPLICATED, REPLICATED])
+    cut = Plan._make([*[REPLICATED] * 3, ids, *[REPLICATED] * 3])
     inputs = Inputs(SHARDED, REPLICATED, REPLICATED)
     takes = SPREAD, REPLICATED, REPLICATED, inputs, cut
     return program.devices.each(one, takes, (SPREAD, REPLICATED))
@@ -218,16 +221,20 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Evaluate where it is due; else the last metrics stand."""
     if due is None:
-        return program.objective.evaluate(x, eval_data)
-    return jax.lax.cond(
-        due, lambda: program.objective.evaluate(x, eval_data), lambda: last
-    )
+        return program.evaluate(x, eval_data)
+    return jax.lax.cond(due, lambda: program.evaluate(x, eval_data), lambda: last)
 
 
 @partial(jax.jit, static_argnums=0)
 def evaluate(program: Program, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """The metrics of one model."""
-    return program.objective.evaluate(x, eval_data)
+    return program.evaluate(x, eval_data)
+
+
+@partial(jax.jit, static_argnums=0)
+def evaluate_clients(program: Program, x: Tree, eval_data: Tree) -> dict[str, Any]:
+    """What one model is to each client."""
+    return served.evaluate_clients(program.objective, x, eval_data)
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:

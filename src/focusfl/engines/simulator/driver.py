@@ -13,6 +13,7 @@ from focusfl.engines.simulator.cohort import Program
 from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.layout import PADDING, Plan
 from focusfl.engines.spec import RunSpec
+from focusfl.engines.step_sizes import StepSizes, in_words, used
 from focusfl.engines.stop import Progress
 from focusfl.tree import Tree
 
@@ -111,10 +112,11 @@ class Ended(NamedTuple):
     clients: Any
     met: bool  # whether it reached a target
     evaluate: Callable[[], dict[str, Any]]  # the model it ended with
+    clients_metrics: dict[str, Any]  # what that is to each client, if it is asked for
 
 
 def result_of(
-    spec: RunSpec, lr: float, log: Log, active: np.ndarray, ended: Ended
+    spec: RunSpec, lr: StepSizes, log: Log, active: np.ndarray, ended: Ended
 ) -> Result:
     """Make the result of one run; cut it at the round that broke it, or was enough."""
     whole, length = ended.met or bool(log.alive.all()), int(log.alive.sum())
@@ -129,8 +131,11 @@ def result_of(
         | spent,
         trajectory=model,
         diverged_at=None if whole else length - 1,
-        lr=float(lr),
+        lr=used(lr, length - 1, None if whole else length - 1),
         why_lr=None,
         server=server,
         clients=ended.clients if whole else None,
+        schedule=in_words(lr),
+        weights=spec.problem.weights,
+        clients_metrics=jax.tree.map(np.asarray, ended.clients_metrics),
     )

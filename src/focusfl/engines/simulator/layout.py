@@ -62,6 +62,7 @@ class Plan(NamedTuple):
     ]  # who has a slot; N and above: nobody
     places: Any = None  # where each of ids has its memory; None: at its id
     spent: Any = None  # whether all vectors are sent by the end; None: no bound on them
+    weight: Any = None  # of the participants together; None: each counts as one
 
 
 def cohort_sizes(
@@ -166,6 +167,7 @@ class Layout(NamedTuple):
     rows: int
     on_empty: OnEmpty
     enough: Enough | None  # None: however many
+    weights: np.ndarray | None = None  # of clients; None: all alike
 
     def after(self, done: int) -> Iterator[tuple["Program", Plan]]:
         """Yield the chunks after so many rounds, each with the program it needs."""
@@ -205,9 +207,18 @@ class Layout(NamedTuple):
                 self.on_empty,
             )
         )
+        if (weights := self.weights) is not None:
+            weight = self._per_round(now, lambda ids: weights[ids].sum())
+            laid_out = laid_out._replace(weight=weight if len(now) > 1 else weight[0])
         if self.enough is None:
             return laid_out
-        counts = np.zeros((len(now), self.rows), int)
-        counts[:, : len(now[0])] = [[len(ids) for ids in own] for own in now]
+        counts = self._per_round(now, len)
         spent = self.enough(np.reshape(turns, (-1, 1)) + np.cumsum(counts, 1))
         return laid_out._replace(spent=spent if len(now) > 1 else spent[0])
+
+    def _per_round(
+        self, now: Sequence[Sequence[Ids]], number: Callable[[Ids], Any]
+    ) -> np.ndarray:
+        """A number of every round's participants, by schedule; 0 in padding."""
+        found = np.array([[number(ids) for ids in own] for own in now])
+        return np.pad(found, [(0, 0), (0, self.rows - found.shape[1])])

@@ -13,6 +13,7 @@ import numpy as np
 from focusfl.engines.client_round import batch_stream
 from focusfl.engines.divergence import limit_of
 from focusfl.engines.result import Result
+from focusfl.engines.served import eval_data_of
 from focusfl.engines.simulator import compiled, memory
 from focusfl.engines.simulator.checkpoint import (
     CODE,
@@ -21,7 +22,7 @@ from focusfl.engines.simulator.checkpoint import (
     open_checkpoint,
 )
 from focusfl.engines.simulator.clients import ClientStore, Start, store_for
-from focusfl.engines.simulator.cohort import Program
+from focusfl.engines.simulator.cohort import Program, Theirs
 from focusfl.engines.simulator.compiled import Bounds, Inputs, Log, State
 from focusfl.engines.simulator.devices import Devices, devices_for
 from focusfl.engines.simulator.driver import (
@@ -41,6 +42,7 @@ from focusfl.engines.simulator.layout import (
 from focusfl.engines.simulator.schedule import ScheduleBuffer
 from focusfl.engines.simulator.start import begin, stack_runs
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
+from focusfl.engines.step_sizes import StepSizes, Table, stacked
 from focusfl.engines.stop import Stop, spent_by
 from focusfl.fingerprint import fingerprint, stable_repr
 
@@ -68,7 +70,11 @@ class Simulation:
         )
         on_cpu = jax.default_backend() == "cpu"
         self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu)
-        self.objective, self.data = spec.problem.specialize(spec.local_steps)
+        self.objective, data = spec.problem.specialize(spec.local_steps)
+        weights = spec.problem.weights
+        self.weights = None if weights is None else np.asarray(weights, float)
+        self.data = Theirs(data, self.weights)
+        self.eval_data = eval_data_of(spec.problem, spec.metrics)
         self.program = self._program()
         # Beginning and evaluating are the same whatever the sizes of cohorts.
         self.without_slots = self.program._replace(slots=(), skips=False)
@@ -85,7 +91,7 @@ class Simulation:
             x0 = jax.tree.map(partial(jnp.asarray, dtype=spec.problem.dtype), spec.x0)
             keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
             needs, where = self._place(x0, keys[0], kept)
-            data, eval_data = self.devices.put(self.data, spec.problem.eval_data)
+            data, eval_data = self.devices.put(self.data, self.eval_data)
             start: Start = self.without_slots, x0, data, eval_data
             clients = store_for(where, how, self.devices, kept)
             row = 0 if where == "device" else needs.row
@@ -114,6 +120,8 @@ class Simulation:
             spec.algorithm, self.objective, devices, slots, int(spec.local_steps),
             spec.record, int(min(spec.every, STEPS - 1)),
             skips=spec.on_empty == "skip" and (sometimes or unknown),
+            total_weight=None if self.weights is None else spec.problem.total_weight,
+            metrics=spec.metrics,
         )  # fmt: skip
 
     def _place(self, x0: Any, key: Any, kept: Checkpoint) -> tuple[memory.Needs, Any]:
@@ -121,7 +129,7 @@ class Simulation:
         spec, count = self.spec, self.devices.count
         alone = self.without_slots._replace(devices=Devices(spec.num_clients))
         needs = memory.needs(
-            partial(begin, alone), x0, self.data, spec.problem.eval_data, key,
+            partial(begin, alone), x0, self.data, self.eval_data, key,
             spec.num_runs, count,
         )  # fmt: skip
         asked = self.how.client_state if count == 1 else "device"
@@ -136,9 +144,10 @@ class Simulation:
         state, first = clients.begin(*start, keys[0], spec.rounds * slots[-1])
         at_x0 = {name: a[0] for name, a in first.metrics.items()}
         limit, targets = limit_of(at_x0), self.stop.targets(at_x0)
-        run, lr, key = compiled.chunk, np.asarray(spec.lrs[0]), keys[0]
+        lrs = np.asarray(stacked(spec.lrs))
+        run, lr, key = compiled.chunk, lrs[0], keys[0]
         if spec.num_runs > 1:
-            run, lr = compiled.chunks, np.asarray(spec.lrs)
+            run, lr = compiled.chunks, lrs
             state, first = stack_runs((state, first), start, keys, len(spec.lrs))
         if len(keys) > 1 and key is not None:
             key = jnp.stack(keys)
@@ -156,8 +165,9 @@ class Simulation:
             spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
         )
         layout = Layout(
-            self.program, self.schedule, spec.rounds, rows, spec.on_empty, over
-        )
+            self.program, self.schedule, spec.rounds, rows, spec.on_empty, over,
+            self.weights,
+        )  # fmt: skip
         return Begun(state, first, run, fixed, layout)
 
     def _facts(
@@ -172,13 +182,15 @@ class Simulation:
         return {
             "algorithm": stable_repr(spec.algorithm),
             "objective": stable_repr(self.objective),
-            "lr": _one_or_all([float(lr) for lr in spec.lrs]), "rounds": spec.rounds,
+            "lr": _one_or_all([_named(lr) for lr in spec.lrs]), "rounds": spec.rounds,
             "local_steps": spec.local_steps,
             "seed": _one_or_all([int(seed) for seed in spec.seeds]),
             "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
             "stop": stable_repr(replace(self.stop, seconds=None)),
             "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(x0)),
-            "data": _digest(self.data), "eval_data": _digest(spec.problem.eval_data),
+            "data": _digest(self.data.data), "eval_data": _digest(self.eval_data),
+            "weights": None if self.weights is None else _digest(self.weights),
+            "metrics": spec.metrics,
             "client_state": where, "devices": self.devices.count,
             "participation": _digest(self.schedule.active, *ahead),
             CODE: _digest(beginning.as_text(), chunk.as_text()),
@@ -193,14 +205,21 @@ class Simulation:
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             one = partial(one_of, (k, s)[:axes])
             server = one(state.server)
+            about = self.without_slots, server.x, eval_data
             ended = Ended(
                 server, clients.export(start, one(state.clients)),
                 bool(one(state.met)),
-                partial(compiled.evaluate, self.without_slots, server.x, eval_data),
+                partial(compiled.evaluate, *about),
+                compiled.evaluate_clients(*about)
+                if spec.metrics == "per_client" else {},
             )  # fmt: skip
             active = self.schedule.active[s]
             results.append(result_of(spec, spec.lrs[k], one(log), active, ended))
         return results
+
+
+def _named(lr: StepSizes) -> float | str:
+    return f"steps {_digest(lr.steps)}" if isinstance(lr, Table) else float(lr)
 
 
 def _one_or_all(values: list) -> Any:

@@ -15,6 +15,7 @@ from focusfl.engines.simulator.cohort import (
     Cohort,
     Memory,
     Program,
+    Theirs,
     clients_in,
     run_round,
     settle,
@@ -38,7 +39,7 @@ Read = Callable[[Ids], Any]
 def begin(
     program: Program,
     x0: Tree,
-    data: Tree,
+    data: Theirs,
     eval_data: Tree,
     key: Any,
     warm: bool = False,
@@ -46,16 +47,14 @@ def begin(
     """Everybody's state before round 0, after a warm start if that is asked for."""
 
     def on_each(x0, data, eval_data, key):
-        server, clients, steps = _fresh(program, x0, data)
+        server, clients, steps = _fresh(program, x0, data.data)
         if warm:
             server, clients = run_round(
                 program._replace(local_steps=1), _warm_up(program),
                 jnp.arange(len(steps)), None, Memory(server, clients, steps), data, key,
             )  # fmt: skip
             steps += 1
-        metrics = jax.tree.map(
-            jnp.asarray, program.objective.evaluate(server.x, eval_data)
-        )
+        metrics = jax.tree.map(jnp.asarray, program.evaluate(server.x, eval_data))
         state = State(server, clients, steps, metrics, jnp.array(True))
         return state, jax.tree.map(lambda a: a[None], log(program, state))
 
@@ -66,7 +65,7 @@ def begin(
 
 
 def begin_on_device(
-    program: Program, x0: Tree, data: Tree, eval_data: Tree, key: Any
+    program: Program, x0: Tree, data: Theirs, eval_data: Tree, key: Any
 ) -> tuple[State, Log]:
     """Give everybody's state before round 0, warmed up in parts if they are many."""
     warm = program.algorithm.starts_warm
@@ -116,7 +115,7 @@ def _repeat(a: Array, times: int) -> Array:
 def begin_in_parts(
     program: Program,
     x0: Tree,
-    data: Tree,
+    data: Theirs,
     key: Any,
     server: Any,
     write: Write,
@@ -149,7 +148,7 @@ def parts(x0: Tree, clients: int) -> Iterator[Ids]:
 
 
 def to_model_coordinates(
-    program: Program, clients: Any, data: Tree, ids: Ids | None = None
+    program: Program, clients: Any, data: Theirs, ids: Ids | None = None
 ) -> Any:
     """Everybody's memory, or that of some, in the coordinates of the model."""
     return (
@@ -170,23 +169,23 @@ def in_model_coordinates(program: Program) -> bool:
 
 @partial(jax.jit, static_argnums=0)
 def _all_to_model_coordinates(
-    program: Program, clients: Any, data: Tree, ids: Ids | None
+    program: Program, clients: Any, data: Theirs, ids: Ids | None
 ) -> Any:
-    mine = data if ids is None else _get(data, ids)
+    mine = data.data if ids is None else _get(data.data, ids)
     one = partial(sum_one_to_model, program)
     return jax.vmap(one, axis_size=clients_in(mine))(clients, mine)
 
 
 @partial(jax.jit, static_argnums=0)
 def _some(
-    program: Program, x0: Tree, data: Tree, key: Any, ids: Ids
+    program: Program, x0: Tree, data: Theirs, key: Any, ids: Ids
 ) -> tuple[Any, Any]:
     """The memory and steps of some clients; what they push in all, if they do."""
     mine, rd = _get(data, ids), _warm_up(program)
-    server, clients, steps = _fresh(program, x0, mine)
+    server, clients, steps = _fresh(program, x0, mine.data)
     if not program.algorithm.starts_warm:
         return (clients, steps), None
-    program, there = program._replace(local_steps=1), ids < rd.num_clients
+    program, there = program._replace(local_steps=1), ids < program.devices.num_clients
     cohort = Cohort(ids, there, None, clients, steps)
     clients, total = train_cohort(program, rd, cohort, mine, key, server)
     return (clients, steps + 1), total
@@ -198,8 +197,10 @@ def _answer(program: Program, server: Any, total: Any) -> Any:
 
 
 @partial(jax.jit, static_argnums=0)
-def _settled(program: Program, server: Any, clients: Any, data: Tree, ids: Ids) -> Any:
-    return settle(program, _warm_up(program), server, clients, _get(data, ids))
+def _settled(
+    program: Program, server: Any, clients: Any, data: Theirs, ids: Ids
+) -> Any:
+    return settle(program, _warm_up(program), server, clients, _get(data.data, ids))
 
 
 _get = jax.jit(take_rows)
@@ -222,8 +223,7 @@ def _fresh(program: Program, x0: Tree, data: Tree) -> tuple[Any, Any, Array]:
 
 
 def _warm_up(program: Program) -> Round:
-    everybody = program.devices.num_clients
-    return Round(-1, 0.0, 1, everybody, everybody)
+    return Round(-1, 0.0, 1, program.everybody, program.everybody)
 
 
 def _at_once(x0: Tree) -> int:

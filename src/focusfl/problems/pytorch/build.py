@@ -1,10 +1,12 @@
 """From a module, a loss and metrics of PyTorch to their translation."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from focusfl import tree
 from focusfl.problems.pytorch.check import check, check_samples
 from focusfl.problems.pytorch.eager import Eager, still
 from focusfl.problems.pytorch.export import Untranslatable, exported, program
@@ -94,21 +96,27 @@ def _metrics(
 ) -> Metrics:
     import torch
 
-    count = len(several(eval_data["y"])[0])
     if metrics is None:
-        return Metrics(model, (), None, count)
-    outputs = torch.utils._pytree.tree_map(
-        lambda a: a.repeat(count, *[1] * (a.ndim - 1)), one
-    )
-    names = tuple(metrics(one, tensors(some(eval_data, 1)["y"])))
-    try:
-        asked = _of_outputs(metrics, outputs, eval_data["y"], dtype)
-    except Untranslatable as error:
-        raise ValueError(
-            f"metrics must give tensors of one number each: {error}. Leave float() and "
-            ".item() out, and what leaves PyTorch."
-        ) from error
-    return Metrics(model, names, asked, count)
+        return Metrics(model, (), None, means=True)
+    first = some(eval_data, 1)["y"]
+    names = tuple(metrics(one, tensors(first)))
+
+    @cache  # torch.export gives a program of so many samples, and clients may have any
+    def asked(count: int) -> Program:
+        outputs = torch.utils._pytree.tree_map(
+            lambda a: a.repeat(count, *[1] * (a.ndim - 1)), one
+        )
+        y = tree.map(lambda a: np.repeat(a, count, 0), first)
+        try:
+            return _of_outputs(metrics, outputs, y, dtype)
+        except Untranslatable as error:
+            raise ValueError(
+                f"metrics must give tensors of one number each: {error}. Leave float() "
+                "and .item() out, and what leaves PyTorch."
+            ) from error
+
+    asked(len(several(eval_data["y"])[0]))
+    return Metrics(model, names, asked, means=metrics is accuracy)
 
 
 def accuracy(outputs: Any, targets: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import keys
+from focusfl.problems import sets
 from focusfl.problems.loss import MeanLoss
 from focusfl.problems.pytorch.module import set_mode, tensors
 from focusfl.tree import Tree
@@ -104,6 +105,16 @@ class EagerLoss(MeanLoss):
                 asked = eager.metrics(outputs, y)
                 found |= {name: float(value) for name, value in asked.items()}
         return found
+
+    def evaluate_clients(self, x, client_eval_data):
+        return sets.evaluate_one_by_one(self.evaluate, x, client_eval_data)
+
+    @property
+    def each_metric(self):
+        """None: the loss may be a mean, and the metrics anything."""
+
+    def check_evaluation(self, x, samples, what):
+        """Nothing: the module was tried on samples of every shape."""
 
 
 @lru_cache(maxsize=8)

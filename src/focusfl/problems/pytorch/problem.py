@@ -11,7 +11,7 @@ import numpy as np
 from focusfl.checks import check_flag, shown
 from focusfl.problems import given
 from focusfl.problems.adapters import needed
-from focusfl.problems.loss import LossProblem, check_options, from_loss
+from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.pytorch import build
 from focusfl.problems.pytorch.eager import Eager, EagerLoss
 from focusfl.problems.pytorch.export import Untranslatable
@@ -21,6 +21,7 @@ from focusfl.problems.pytorch.module import (
     state_dict,
     trained,
 )
+from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
 if TYPE_CHECKING:
@@ -61,11 +62,13 @@ def from_torch(
     *,
     batch_size: int | None = None,
     eval_data: Any = None,
+    client_eval_data: Sequence[Any] | None = None,
     metrics: TorchMetrics | None = None,
     stream: str = "epochs",
     freeze_statistics: bool = False,
     augment: Any = None,
     compute_dtype: str | None = None,
+    weights: Weights = None,
 ) -> TorchProblem:
     """Make a problem of a module and a loss of PyTorch.
 
@@ -83,12 +86,15 @@ def from_torch(
             the module as several arguments.
         batch_size: samples of a gradient; all that a client has if None.
         eval_data: samples to evaluate on, likewise; everybody's if None.
+        client_eval_data: for metrics="per_client", samples to evaluate on for each
+            client, likewise; those of client_data if None.
         metrics: (outputs, targets) -> a dict of tensors of one number each, beside the
             loss. If None, the accuracy where targets are classes.
         stream: how a client walks its data: epochs, fixed_order or with_replacement.
         freeze_statistics: let batch normalisation use the running statistics it has.
         augment: (key, samples) -> samples, in jax, changed at random before a gradient.
         compute_dtype: that the model is computed in, such as bfloat16.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If samples do not fit the module, if it has state that does not
@@ -97,7 +103,7 @@ def from_torch(
     needed("torch")
     check_flag("freeze_statistics", freeze_statistics)
     dtype = check_module(module, freeze_statistics)
-    check_options(1 if batch_size is None else batch_size, stream, dtype, compute_dtype)
+    given.check_options(batch_size, stream, dtype, compute_dtype)
     for name, function in {"loss": loss, "metrics": metrics}.items():
         if not callable(function) and (function is not None or name == "loss"):
             raise ValueError(f"{name} must be a function; got {shown(function)}.")
@@ -105,9 +111,13 @@ def from_torch(
     x0 = {n: p.detach().cpu().numpy().copy() for n, p in trained(module).items()}
     own = copy.deepcopy(module).cpu()
     eager = build.tried(Eager(own, loss, metrics), x0, pooled)
+    if client_eval_data is not None:
+        client_eval_data = _sets(client_eval_data, clients, dtype)
     options = {
         "batch_size": batch_size, "eval_data": held, "stream": stream,
+        "client_eval_data": client_eval_data,
         "augment": augment, "compute_dtype": compute_dtype, "dtype": dtype,
+        "weights": weights,
     }  # fmt: skip
     if batch_size is None:
         batch_size = max(len(_first(samples["y"])) for samples in clients)
@@ -173,6 +183,16 @@ def _everybody(
             f"eval_data must have samples as clients have, {asked}; got {got}."
         )
     return clients, pooled, held
+
+
+def _sets(client_eval_data: Any, clients: list[Tree], dtype: str) -> list[Tree]:
+    """What each client is evaluated on, as arrays."""
+    if isinstance(client_eval_data, list | tuple):
+        client_eval_data = [
+            samples_of(f"client {i} of client_eval_data", one, dtype)
+            for i, one in enumerate(client_eval_data)
+        ]
+    return given.eval_sets(client_eval_data, clients)
 
 
 def _first(part: Tree) -> Any:

@@ -4,7 +4,7 @@ Programs are of one batch. Other numbers of samples are cut into batches, and th
 is filled up with its last sample: samples do not see each other, which is checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,11 +71,28 @@ class Metrics:
 
     model: Translated
     names: tuple[str, ...]
-    asked: Program | None  # of outputs and targets of all samples of eval_data
-    count: int  # of these samples
+    asked: Callable[[int], Program] | None  # of outputs and targets of so many samples
+    means: bool  # whether they are known to be means over samples
 
     def __repr__(self) -> str:
         return f"metrics of {self.model!r}"
+
+    @property
+    def each(self) -> Callable[[Tree, Tree], dict[str, Any]] | None:
+        """The metrics of each sample, if those of several are known to be means."""
+        return self._each if self.means else None
+
+    def _each(self, params: Tree, samples: Tree) -> dict[str, Any]:
+        import jax
+
+        outputs, y = self.model.outputs(params, samples["x"]), samples["y"]
+        found = {"loss": self.model.losses(outputs, y)}
+        if self.asked is None:
+            return found
+        one = self.asked(1)
+        given = [*outputs, *several(y)]
+        values = jax.vmap(lambda *a: one({}, [part[None] for part in a]))(*given)
+        return found | dict(zip(self.names, values, strict=True))
 
     def __call__(self, params: Tree, samples: Tree) -> dict[str, Any]:
         import jax.numpy as jnp
@@ -85,10 +102,6 @@ class Metrics:
         if self.asked is None:
             return found
         targets = several(y)
-        if len(targets[0]) != self.count:
-            raise ValueError(
-                f"metrics are of {self.count} samples, as eval_data has; got "
-                f"{len(targets[0])}."
-            )
-        values = map(jnp.asarray, self.asked({}, [*outputs, *targets]))
+        asked = self.asked(len(targets[0]))
+        values = map(jnp.asarray, asked({}, [*outputs, *targets]))
         return found | dict(zip(self.names, values, strict=True))

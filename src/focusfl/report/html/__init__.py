@@ -8,18 +8,21 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from focusfl.engines.served import WORST
 from focusfl.experiment.results import Results
 from focusfl.report import verdicts
 from focusfl.report.finding import condition, findings
 from focusfl.report.groups import Group, grouped
 from focusfl.report.html.contents import contents
-from focusfl.report.numbers import NUMBERS, Spread
+from focusfl.report.html.served import section
+from focusfl.report.numbers import NUMBERS, Spread, is_of_clients, number
 from focusfl.report.rows import Column, columns, settings
 from focusfl.report.verdicts import MEANING
 
 HERE = Path(__file__).parent
 SCRIPTS = (
-    "draw.js", "curves.js", "steps.js", "clients.js", "downloads.js", "page.js",
+    "draw.js", "curves.js", "steps.js", "served.js", "clients.js", "downloads.js",
+    "page.js",
 )  # fmt: skip
 POWER = re.compile(r"\d(?:\.\d+)?e-\d+")
 ABOUT = ("git", "started", "finished", "seconds", "compile_seconds")
@@ -59,6 +62,7 @@ def _study(index: int, found: Results, name: str) -> str:
         finding=_finding(groups),
         condition=escape(condition(groups)),
         table=_table(groups),
+        served=section(groups),
         meanings=escape(_meanings(groups)),
         study=_pretty(manifest["study"]),
         environment=_pretty({**manifest["environment"], **about}),
@@ -81,6 +85,8 @@ def _lead(found: Results, groups: list[Group]) -> str:
         if len(values) == 1 and (value := values.pop()):
             text = NUMBERS[what].text(value.mid)
             parts.append(f"lr {text}" if what == "lr" else f"{text} local steps")
+    if any(run.row.get("schedule") for run in found.runs):
+        parts.append("lr follows a schedule")
     return " · ".join(parts)
 
 
@@ -111,17 +117,23 @@ def _table(groups: list[Group]) -> str:
     """The table, readable without a script; what to sort by goes along."""
     found = columns(groups)
     reasons = next(column.cells for column in found if column.name == "reason")
-    found = [column for column in found if column.name != "reason"]
+    # What else is known of clients has a table of its own.
+    found = [
+        column
+        for column in found
+        if column.name != "reason"
+        and (not is_of_clients(column.name) or column.name.endswith(f"/{WORST}"))
+    ]
     head = "".join(
         f'<th{_kind(column)} scope="col">{_whole(column.title)}</th>'
         for column in found
     )
     lines = []
-    for number, one in enumerate(groups):
+    for index, one in enumerate(groups):
         cells = "".join(
-            _verdict(one, str(reasons[number]))
+            _verdict(one, str(reasons[index]))
             if column.name == "verdict"
-            else _cell(column, column.cells[number])
+            else _cell(column, column.cells[index])
             for column in found
         )
         rest = "" if one.best else ' class="rest"'
@@ -145,7 +157,7 @@ def _cell(column: Column, cell: str | Spread | None) -> str:
         return f"<td{title}>{text}</td>"
     if cell is None:
         return f"<td{_kind(column)}{title}>{text}</td>"
-    low, high = (NUMBERS[column.name].text(end) for end in (cell.low, cell.high))
+    low, high = (number(column.name).text(end) for end in (cell.low, cell.high))
     if low != high:
         text += f" <small>{_unbroken(_range(low, high))}</small>"
     return f'<td{_kind(column)}{title} data-value="{cell.mid}">{text}</td>'

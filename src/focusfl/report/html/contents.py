@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.engines.served import rises
 from focusfl.experiment.results import AXES, Results
 from focusfl.experiment.summary import TARGET
 from focusfl.report import bands
@@ -16,6 +17,7 @@ from focusfl.report.groups import (
     study_names,
 )
 from focusfl.report.html.schedule import schedule
+from focusfl.report.html.served import strips
 from focusfl.report.numbers import NUMBERS
 
 POINTS = 600  # of a curve, at most
@@ -66,7 +68,7 @@ def _study(
                 "label": bands.label(name),
                 "short": bands.short(name),
                 "relative": bands.relative_label(name),
-                "rising": name == bands.RISING,
+                "rising": rises(name),
             }
             for name in bands.metrics_of(runs)
         ],
@@ -133,6 +135,7 @@ def _scenario(
              "steps": [_step(one) for one in own]}
             for name, own in by_step(groups).items()
         ],
+        "served": strips(groups, lines[0]),
         "clients": schedule(rounds, clients, marginals, bins),
     }  # fmt: skip
 

@@ -24,7 +24,16 @@ contents.studies.forEach((study, index) => {
     view.clients = name;
     drawBelow.forEach((one) => one());
   });
+  const served = study.scenarios.find((scenario) => scenario.served)?.served;
+  if (served) {
+    view.served = served.metrics[0].name;
+    choice(section.querySelector(".metric"), "metric", `served-${index}`, served.metrics, view.served, (name) => {
+      view.served = name;
+      drawBelow.forEach((one) => one());
+    });
+  }
   study.scenarios.forEach((scenario) => {
+    if (scenario.served) drawBelow.push(stripPanel(section.querySelector(".strips"), study, scenario, view));
     draw.push(curvePanel(section.querySelector(".curves"), study, scenario, view, redraw));
     if (study.grid) drawGrids.push(stepPanel(section.querySelector(".steps .panels"), study, scenario, view));
     drawBelow.push(clientPanel(section.querySelector(".clients"), scenario, view));
@@ -58,7 +67,7 @@ function choice(form, title, group, options, chosen, act) {
 // A grid of step sizes: the best of each algorithm, or all; what they end with.
 function grids(section, study, view, redraw, say) {
   section.querySelector(".steps").hidden = false;
-  const count = section.querySelectorAll(".wide tbody tr").length;
+  const count = section.querySelector(".wide").querySelectorAll("tbody tr").length;
   const fields = [...section.querySelectorAll(".controls, .rows")].map((form, place) => {
     form.hidden = false;
     return choice(form, "steps", `steps-${study.index}-${place}`,

@@ -1,25 +1,23 @@
-"""A site: two snapshots of its memory on disk, and the reply to a request."""
+"""A site: its reply to a request. What it writes to disk is in site_state.py."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Batch, Client, GradFn
 from focusfl.engines.client_round import client_round
-from focusfl.engines.protocol import files
+from focusfl.engines.protocol.files import check_name
 from focusfl.engines.protocol.format import (
-    Fields,
     Header,
     Refused,
     Wired,
     check_alike,
-    check_fields,
     encode,
     header,
     leaves,
@@ -28,6 +26,7 @@ from focusfl.engines.protocol.format import (
     unpack,
 )
 from focusfl.engines.protocol.messages import Reply, Request, read_request, read_round
+from focusfl.engines.protocol.site_state import SiteFile, SiteState
 from focusfl.engines.protocol.snapshots import (
     Snapshot,
     newcomer,
@@ -36,23 +35,9 @@ from focusfl.engines.protocol.snapshots import (
 )
 from focusfl.tree import Tree
 
-REPLY = "reply "  # before the names of the reply's parts in a state file
 SECTIONS = {"down", "settle", "start", "memory"}  # what a request may carry
 
 log = logging.getLogger(__name__)
-
-
-class SiteState(NamedTuple):
-    """What a site has on disk, beside its last reply.
-
-    `acked` is its memory after the last push that the server is known to have counted,
-    `pending` that after the push in the last reply. The next request says which of the
-    two the server has. All three are written together.
-    """
-
-    epoch: int
-    acked: Snapshot
-    pending: Snapshot
 
 
 @dataclass(frozen=True)
@@ -68,8 +53,8 @@ class Site:
     site: str
 
     def __post_init__(self):
-        files.check_name("job", self.job)
-        files.check_name("site", self.site)
+        check_name("job", self.job)
+        check_name("site", self.site)
 
     def answer(
         self,
@@ -99,7 +84,7 @@ class Site:
 
     def memory(self, seq: int) -> Client | None:
         """The memory that belongs to a push, or None if it is not on disk."""
-        state = self._load()
+        state = self.disk.load()
         snapshots = [state.acked, state.pending] if state else []
         return next(
             (snapshot.memory for snapshot in snapshots if snapshot.seq == seq), None
@@ -114,11 +99,10 @@ class Site:
         head = header(message)
         request = read_request(head)
         self._check_ours(request)
-        files.make_folder(self._path.parent)
-        with files.lock(self._path, wait=True):
-            state = self._load()
+        with self.disk.locked():
+            state = self.disk.load()
             if state and request.place == (state.epoch, state.pending.seq):
-                return self._last_reply()  # one of the two did not get through
+                return self.disk.last_reply()  # one of the two did not get through
             if state and request.place < (state.epoch, state.pending.seq):
                 raise Refused(
                     f"request {request.seq} of epoch {request.epoch} is stale: "
@@ -148,7 +132,7 @@ class Site:
             sections = {"up": up, "memory": memory} if request.copies else {"up": up}
             reply = self._encode(request, kind, done, sections)
             pending = Snapshot(request.seq, header(reply).digest, memory)
-            self._save(SiteState(request.epoch, acked, pending), reply)
+            self.disk.save(SiteState(request.epoch, acked, pending), reply)
             return reply
 
     def _read(self, message: Wired, head: Header) -> dict[str, Tree]:
@@ -223,53 +207,8 @@ class Site:
         return encode(reply._asdict(), pack(sections))
 
     @property
-    def _path(self) -> Path:
-        return Path(self.folder).expanduser() / self.job / f"{self.site}.state"
-
-    def _save(self, state: SiteState, reply: Wired) -> None:
-        snapshots = {"acked": state.acked, "pending": state.pending}
-        fields: Fields = {
-            name: list(snapshot[:2]) for name, snapshot in snapshots.items()
-        }
-        fields |= {"kind": "state", "algorithm": repr(self.algorithm), "job": self.job}
-        fields |= {"site": self.site, "epoch": state.epoch}
-        memories = pack({name: snapshot.memory for name, snapshot in snapshots.items()})
-        said = {REPLY + name: blob for name, blob in reply.items()}
-        files.save(self._path, encode(fields, memories) | said)
-
-    def _load(self) -> SiteState | None:
-        """Read what is on disk; what is damaged counts as lost."""
-        try:
-            own = files.load(self._path, lambda name: not name.startswith(REPLY))
-            if own is None:
-                return None
-            head = header(own, own=True)
-            check_fields(
-                head.fields, kind=str, algorithm=str, job=str, site=str, epoch=int,
-                acked=list, pending=list,
-            )  # fmt: skip
-            trees = unpack(own, head)
-        except Refused as error:
-            log.warning("%s: %s It counts as lost.", self._path, error)
-            return None
-        fields = head.fields
-        if fields["algorithm"] != repr(self.algorithm):
-            raise ValueError(
-                f"{self._path} belongs to {fields['algorithm']}; this site runs "
-                f"{self.algorithm!r}. Give the job another name."
-            )
-        # Of one number, for the structure alone: where it has leaves, trees may be.
-        like = self.algorithm.init(np.zeros(()))[1]
-        acked, pending = (
-            Snapshot._make([*fields[name], restore(like, trees.get(name, {}))])
-            for name in ("acked", "pending")
-        )
-        return SiteState(fields["epoch"], acked, pending)
-
-    def _last_reply(self) -> Wired:
-        """The last reply, as it went out."""
-        wired = files.load(self._path, lambda name: name.startswith(REPLY)) or {}
-        return {name.removeprefix(REPLY): blob for name, blob in wired.items()}
+    def disk(self) -> SiteFile:
+        return SiteFile(self.algorithm, self.folder, self.job, self.site)
 
 
 def alike(x: Tree, gradient: Tree) -> Tree:

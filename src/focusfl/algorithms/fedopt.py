@@ -1,0 +1,89 @@
+"""FedAvg with an optimizer on the server: FedAvgM, FedAdam, FedYogi, FedAdagrad.
+
+Hsu, Qi, Brown. 2019. https://arxiv.org/abs/1909.06335 (FedAvgM)
+Reddi et al. ICLR 2021. https://arxiv.org/abs/2003.00295 (all)
+
+`ServerOpt` says what each does. All have the bias of FedAvg.
+"""
+
+from dataclasses import dataclass
+
+from focusfl.algorithms.fedavg import FedAvg
+from focusfl.algorithms.server_opt import ServerOpt
+from focusfl.algorithms.wrapped import Wrapped
+from focusfl.checks import check_share
+
+
+@dataclass(frozen=True)
+class FedAvgM(Wrapped):
+    """FedAvg with momentum on the server; biased towards who takes part."""
+
+    server_lr: float = 1.0  # factor of the server's step, positive
+    momentum: float = 0.9  # how much of the last step is taken again, in [0, 1)
+
+    def __post_init__(self):
+        check_share("momentum", self.momentum, whole=False)
+        _ = self.original  # which checks the rest
+
+    @property
+    def original(self):
+        return ServerOpt(FedAvg(), "momentum", self.server_lr, self.momentum)
+
+
+@dataclass(frozen=True)
+class FedAdam(Wrapped):
+    """FedAvg with Adam on the server; biased towards who takes part."""
+
+    server_lr: float = 0.1  # factor of the server's step, positive
+    beta1: float = 0.9  # how much of the mean of moves is kept, in [0, 1)
+    beta2: float = 0.99  # how much of the mean of squares is kept, in [0, 1)
+    tau: float = 1e-3  # the smaller, the more adaptive
+    bias_correction: bool = False  # as Adam has it; the paper's FedAdam does not
+
+    def __post_init__(self):
+        _ = self.original
+
+    @property
+    def original(self):
+        return _adaptive("adam", self)
+
+
+@dataclass(frozen=True)
+class FedYogi(Wrapped):
+    """FedAvg with Yogi on the server; biased towards who takes part."""
+
+    server_lr: float = 0.1  # factor of the server's step, positive
+    beta1: float = 0.9  # how much of the mean of moves is kept, in [0, 1)
+    beta2: float = 0.99  # how slowly squares are followed, in [0, 1)
+    tau: float = 1e-3  # the smaller, the more adaptive
+    bias_correction: bool = False  # as Adam has it; the paper's FedYogi does not
+
+    def __post_init__(self):
+        _ = self.original
+
+    @property
+    def original(self):
+        return _adaptive("yogi", self)
+
+
+@dataclass(frozen=True)
+class FedAdagrad(Wrapped):
+    """FedAvg with Adagrad on the server; biased towards who takes part."""
+
+    server_lr: float = 0.1  # factor of the server's step, positive
+    beta1: float = 0.0  # how much of the mean of moves is kept, in [0, 1)
+    tau: float = 1e-3  # the smaller, the more adaptive
+
+    def __post_init__(self):
+        _ = self.original
+
+    @property
+    def original(self):
+        return ServerOpt(FedAvg(), "adagrad", self.server_lr, self.beta1, tau=self.tau)
+
+
+def _adaptive(optimizer: str, own: FedAdam | FedYogi) -> ServerOpt:
+    return ServerOpt(
+        FedAvg(), optimizer, own.server_lr, own.beta1, own.beta2, own.tau,
+        bias_correction=own.bias_correction,
+    )  # fmt: skip
