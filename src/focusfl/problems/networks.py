@@ -213,6 +213,7 @@ def _dense(hidden: Sequence[int], seed: int) -> Start:
 def _options(
     batch_size: int, stream: str, compute_dtype: str | None, weights: Weights
 ) -> dict[str, Any]:
+    check_count("batch_size", batch_size)  # None would be all that a client has
     check_options(batch_size, stream, "float32", compute_dtype)
     return {
         "batch_size": batch_size, "stream": stream, "compute_dtype": compute_dtype,

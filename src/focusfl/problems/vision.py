@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import data, keys
-from focusfl.checks import check_flag
+from focusfl.checks import check_count, check_flag
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import cross_entropy
@@ -174,6 +174,7 @@ def cifar10(
     Raises:
         ValueError: If the data are not there, or a number or word is not known.
     """
+    check_count("batch_size", batch_size)  # None would be all that a client has
     check_options(batch_size, stream, "float32", compute_dtype)
     check_flag("augment", augment)
     images = data.cifar10(data_dir)
