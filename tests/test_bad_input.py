@@ -48,6 +48,7 @@ BAD: dict[str, tuple] = {
     "seed": (*ONE, -1, 1.5, INF),
     "flag": (None, "a", 2, 1.5, NAN, [], {}, Odd()),
     "word": (None, "nope", "", 1, NAN, [], {}, Odd()),
+    "maybe a word": ("nope", "", 1, NAN, [], {}, Odd()),
     "place": (5, NAN, [], {}, Odd(), "nowhere/at/all"),
     "array": ARRAY,
     "list": LIST,
@@ -215,6 +216,21 @@ MADE = {
         {"data_dir": "data"}),
     "tcga_brca": Made(
         problems.tcga_brca, {}, {"part": "word", **TABLES}, {"data_dir": "data"}),
+    "digits": Made(problems.digits, {}, {
+        **each("word", "model", "split", "stream"), "alpha": "positive",
+        **each("count", "num_clients", "batch_size"), "test_share": "below one",
+        "compute_dtype": "compute dtype", "seed": "seed",
+    }, {"test_share": "share"}),
+    "mlp_on": Made(problems.mlp_on, {}, {
+        "split": "maybe a word", **each("word", "stream", "data"), "alpha": "positive",
+        "batch_size": "count", "hidden": "widths", "compute_dtype": "compute dtype",
+        "seed": "seed",
+    }),
+    "cnn": Made(problems.cnn, {}, {
+        "split": "maybe a word", **each("word", "stream", "data"), "alpha": "positive",
+        **each("count", "batch_size", "hidden"), "channels": "widths",
+        "compute_dtype": "compute dtype", "seed": "seed",
+    }),
     "cifar10": Made(vision.cifar10, {}, {
         **each("count", "num_clients", "batch_size"), "alpha": "positive",
         "augment": "flag", "stream": "word", "compute_dtype": "compute dtype",
@@ -271,6 +287,11 @@ MADE = {
     "dirichlet": Made(data.dirichlet, DEAL, DEAL_KINDS),
     "dirichlet_balanced": Made(
         data.dirichlet_balanced, DEAL, {**DEAL_KINDS, "drop_rest": "flag"}),
+    "deal": Made(
+        data.deal, {**DEAL, "split": "dirichlet"}, {**DEAL_KINDS, "split": "word"}),
+    "read_samples": Made(
+        data.read_samples, {"path": "nowhere"}, {"path": "file"},
+        {"path": "cannot read"}),
     "shards": Made(
         data.shards, {"labels": CLASSES, "num_clients": 2, "per_client": 2, "seed": 0},
         {"labels": "labels", "num_clients": "count", "per_client": "count",
@@ -363,7 +384,8 @@ TABLES_OF_A_STUDY = each(
 SETTINGS = {
     "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",
     "seed": "seed", "seeds": "count", "every": "count", "devices": "count",
-    **each("word", "on_empty", "client_state"), **TABLES_OF_A_STUDY,
+    "checkpoint_every": "positive", **each("word", "on_empty", "client_state"),
+    **TABLES_OF_A_STUDY,
 }  # fmt: skip
 IN_TOML = (str, int, float, bool, list, dict)  # all that a file can say
 

@@ -266,10 +266,9 @@ def test_every_public_function_of_four_arguments_names_each_of_them():
 
 
 def test_a_study_of_ones_own_runs_from_the_page_alone(tmp_path):
-    page = (ROOT / "docs" / "bring-your-own.md").read_text()
     for kind, name in (("python", "mine.py"), ("toml", "study.toml")):
-        (text,) = re.findall(rf"```{kind}\n(.*?)```", page, re.S)
-        (tmp_path / name).write_text(text)
+        first, _ = blocks(ROOT / "docs" / "bring-your-own.md", kind)
+        (tmp_path / name).write_text(first)
     done = subprocess.run(
         [sys.executable, "-m", "focusfl.cli", "run", "study.toml", "--json"],
         cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=300,
@@ -280,3 +279,20 @@ def test_a_study_of_ones_own_runs_from_the_page_alone(tmp_path):
     assert len(rows) == 6 and all(row["verdict"] != "diverged" for row in rows)
     manifest = json.loads((tmp_path / "runs/study/manifest.json").read_text())
     assert manifest["parts"]["mine:HalfWay"]["file"] == "mine.py"
+
+
+def test_a_network_of_pytorchs_runs_from_the_page_alone(tmp_path):
+    for kind, name in (("python", "net.py"), ("toml", "study.toml")):
+        _, second = blocks(ROOT / "docs" / "bring-your-own.md", kind)
+        (tmp_path / name).write_text(second)
+    smaller = ["rounds=2", "seeds=1", "every=1", "problem.width=1", "local_steps=1"]
+    # All six programs take a minute to compile; one shows that the files fit.
+    done = subprocess.run(
+        [sys.executable, "-m", "focusfl.cli", "run", "study.toml", "--json",
+         "--algorithms", "focus", "--participation", "coins",
+         *(word for change in smaller for word in ("--set", change))],
+        cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["runs"]
+    assert row["measure"] == "loss" and 0 < row["error"] < 3

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import in_process
 
 import focusfl as ff
 from focusfl.deploy import study as deployed
@@ -45,6 +46,34 @@ class Odd(ff.participation.Uniform):
 
 def nothing():
     return 3
+
+
+def raises():
+    return {}["no such column"]
+
+
+def accurate():
+    """It has an accuracy, and no loss."""
+    rows = [{"x": np.ones((4, 1))}] * 5
+    return ff.problems.from_loss(
+        lambda p, s: s["x"][:, 0] * p["w"], {"w": np.ones(())}, rows, batch_size=4,
+        eval_data=rows[0], metrics_fn=lambda p, s: {"accuracy": p["w"]},
+    )
+
+
+def spectrum():
+    import torch
+
+    class Spectrum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.layer(torch.fft.fft(x).abs())
+
+    one = torch.ones(4, 4), torch.tensor([0, 1, 0, 1])
+    return ff.problems.from_torch(Spectrum(), torch.nn.CrossEntropyLoss(), [one] * 5)
 '''
 STUDY = """
 rounds = 20
@@ -146,6 +175,7 @@ def test_an_app_carries_it(study, tmp_path):
         ("broken:make", "'broken:make' cannot be imported: ZeroDivisionError"),
         ("not a module:x", "must be like my_module:make_problem"),
         ("rigde", "Did you mean 'ridge'"),
+        ("mine:raises", r"KeyError: 'no such column' \(mine.py, line \d+\)"),
     ],
 )
 def test_what_is_wrong_is_one_line(study, kind, words, as_a_user):
@@ -153,6 +183,22 @@ def test_what_is_wrong_is_one_line(study, kind, words, as_a_user):
     with pytest.raises(ValueError, match=words) as error:
         config.load(study, [f"problem={{kind='{kind}'}}"])
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("spectrum", "Spectrum cannot be translated to jax: no translation of _fft_"),
+        ("accurate", "must measure a loss, a grad_norm or a distance; got accuracy"),
+    ],
+)
+def test_what_no_run_could_use_is_one_line_and_nothing_is_written(study, name, words):
+    done = in_process(
+        "run", study, "--out", study.parent / "out", "--set",
+        f"problem={{kind='mine:{name}'}}",
+    )  # fmt: skip
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1 and not (study.parent / "out").exists()
 
 
 def test_it_is_not_looked_for_where_one_happens_to_be(study, monkeypatch, tmp_path):

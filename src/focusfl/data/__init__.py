@@ -1,7 +1,9 @@
 """Data sets, how they are dealt out to clients, and in which order these use them."""
 
+from focusfl.data.archives import read_samples
 from focusfl.data.arrays import arrays_of
 from focusfl.data.cifar import Images, cifar10, download_cifar10
+from focusfl.data.digits import Samples, digits
 from focusfl.data.hospitals import (
     Hospitals,
     Survival,
@@ -10,8 +12,10 @@ from focusfl.data.hospitals import (
     tcga_brca,
 )
 from focusfl.data.partition import (
+    SPLITS,
     by_label,
     counts,
+    deal,
     dirichlet,
     dirichlet_balanced,
     hold_out,
@@ -31,9 +35,11 @@ from focusfl.data.streams import (
 from focusfl.data.tables import Table, libsvm, read_libsvm_text
 
 __all__ = [
+    "SPLITS",
     "STREAMS",
     "Hospitals",
     "Images",
+    "Samples",
     "Stacked",
     "Survival",
     "Table",
@@ -41,6 +47,8 @@ __all__ = [
     "by_label",
     "cifar10",
     "counts",
+    "deal",
+    "digits",
     "dirichlet",
     "dirichlet_balanced",
     "download_cifar10",
@@ -54,6 +62,7 @@ __all__ = [
     "natural",
     "per_epoch",
     "read_libsvm_text",
+    "read_samples",
     "shards",
     "stack",
     "standardise",

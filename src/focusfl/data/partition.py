@@ -11,6 +11,7 @@ from focusfl.checks import (
     check_count,
     check_finite,
     check_flag,
+    check_one_of,
     check_share,
     is_number,
     shown,
@@ -132,6 +133,35 @@ def natural(groups: Labels) -> Parts:
     """Make one client of each group, such as the patients of one hospital."""
     groups = _check_labels(groups, 1, name="groups")
     return [np.flatnonzero(groups == group) for group in np.unique(groups)]
+
+
+SPLITS = ("by_label", "iid", "dirichlet", "dirichlet_balanced")
+
+
+def deal(
+    labels: Labels, split: str, num_clients: int, alpha: float | int, seed: int
+) -> Parts:
+    """Deal samples out by one of SPLITS, which are functions of this module.
+
+    Args:
+        labels: one per sample.
+        split: by_label, iid, dirichlet or dirichlet_balanced.
+        num_clients: how many to deal to.
+        alpha: of the Dirichlet splits; smaller is more uneven.
+        seed: of what is drawn.
+
+    Raises:
+        ValueError: If a word or number is not known, or a client would have no data.
+    """
+    check_one_of("split", split, SPLITS)
+    check_count("num_clients", num_clients)
+    check_count("seed", seed, least=0)
+    if split == "by_label":
+        return by_label(labels, num_clients)
+    if split == "iid":
+        return iid(len(labels), num_clients, seed)
+    law = dirichlet if split == "dirichlet" else dirichlet_balanced
+    return law(labels, num_clients, alpha, seed)
 
 
 def hold_out(

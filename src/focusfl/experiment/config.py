@@ -26,6 +26,7 @@ from focusfl.experiment.sections import (
 )
 from focusfl.experiment.toml import Source
 from focusfl.problems import NotTranslated, Problem
+from focusfl.theory.constants import exact
 
 STUDIES = Path(__file__).parent / "studies"  # those that come with the package
 LONGEST = 100  # letters of a name
@@ -210,27 +211,32 @@ def _named(name: str) -> str:
 
 
 def _check_auto(study: Study) -> None:
-    """Raise if a step size is to be chosen for other than FOCUS at constant steps."""
+    """Raise if a step size is to be chosen where nobody knows how."""
+    known = "L" in dir(exact(study.problem))  # not asked for: that may take long
     for scenario, own in study.participation.items():
         for name, spec in study.algorithms.items():
-            known = isinstance(spec.algorithm, Focus)
+            ours = isinstance(spec.algorithm, Focus)
             if "auto" not in study.step_sizes(scenario, name):
                 continue
             if study.schedule_of(name):
                 at = ("algorithms", name) if spec.schedule else ()
                 words = "is one step for all rounds; with a schedule give a number."
                 raise Wrong((*at, "schedule"), f'lr = "auto" {words}')
-            if known:
+            if ours and known:
                 continue
             above = (
                 (("algorithms", name), spec.lrs),
                 (("participation", scenario), own.lrs),
             )
             path = next(((*path, "lr") for path, lrs in above if lrs), ("lr",))
+            why = f"is for FOCUS alone; [algorithms.{name}] needs numbers of its own"
+            if ours:
+                kind = type(study.problem).__name__
+                why = f"needs a problem with a known smoothness L; {kind} has none"
             raise Wrong(
                 path,
-                f'lr = "auto" is for FOCUS alone; [algorithms.{name}] needs numbers of '
-                "its own. Several are tried side by side: lr = [1e-3, 1e-2].",
+                f'lr = "auto" {why}. Several are tried side by side: '
+                "lr = [1e-3, 1e-2]; focusfl tune finds one.",
             )
 
 

@@ -26,7 +26,7 @@ GROUPS = {
 
 
 class Part(NamedTuple):
-    """Code of a user's that a study runs."""
+    """A file of a user's that a study needs: code that it runs, or data."""
 
     file: str  # its path; beside the study, relative to it
     sha256: str
@@ -71,13 +71,18 @@ def _own(one: Any, module: ModuleType) -> bool:
 def _found(made_by: Callable, kind: str, folder: Path | None) -> Found:
     """With the file it comes from, and a hash of that."""
     try:
-        file = Path(inspect.getfile(inspect.unwrap(made_by))).resolve()
-        content = file.read_bytes()
+        file = Path(inspect.getfile(inspect.unwrap(made_by)))
+        return Found(made_by, part_of(file, folder))
     except (TypeError, OSError):
         raise ValueError(f"{kind!r} has no source file that could be kept.") from None
+
+
+def part_of(file: Path, folder: Path | None) -> Part:
+    """A file as a part of a study in a folder."""
+    file = file.resolve()
     beside = folder is not None and file.is_relative_to(folder.resolve())
     path = file.relative_to(folder.resolve()) if beside and folder else file
-    return Found(made_by, Part(str(path), hashlib.sha256(content).hexdigest(), beside))
+    return Part(str(path), hashlib.sha256(file.read_bytes()).hexdigest(), beside)
 
 
 def _module(name: str, kind: str, folder: Path | None) -> ModuleType:

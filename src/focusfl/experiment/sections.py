@@ -16,7 +16,7 @@ from focusfl.core import Algorithm
 from focusfl.engines.spec import StepSize
 from focusfl.engines.step_sizes import Schedule, tabled
 from focusfl.experiment import schema
-from focusfl.experiment.kinds import Part, find
+from focusfl.experiment.kinds import Part, find, part_of
 from focusfl.experiment.schema import Wrong, validate
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, Participation, by_rarity
@@ -69,7 +69,20 @@ class Sections(NamedTuple):
             known = ", ".join(sorted(PROBLEMS))
             raise Wrong(path, f"[problem] must name its kind: one of {known}.")
         said, made_by = self._said(path, table, PROBLEMS, schema.problem)
-        return self._checked(path, made_of(path, made_by, said), Problem)
+        more = self._beside(path, said) if table["kind"] in PROBLEMS else {}
+        return self._checked(path, made_of(path, made_by, said, more), Problem)
+
+    def _beside(self, path: Path_, said: Any) -> dict[str, str]:
+        """A file of data that the problem names: it lies beside the study, a part."""
+        name = getattr(said, "data", None)
+        if not isinstance(name, str) or not name.endswith(".npz") or not self.folder:
+            return {}
+        try:
+            self.parts[name] = part_of(self.folder / name, self.folder)
+        except OSError as error:
+            words = f"cannot read {self.folder / name}: {error.strerror}."
+            raise Wrong((*path, "data"), f"{_name(path)}: {words}") from None
+        return {"data": str(self.folder / name)}
 
     def schedule(self, path: Path_, table: Any, rounds: int) -> ScheduleSpec | None:
         """How steps follow the round, if they do; `rounds` are the study's."""

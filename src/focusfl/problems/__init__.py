@@ -8,6 +8,7 @@ from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
+from focusfl.problems.networks import cnn, digits, mlp_on
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.pytorch.problem import NotTranslated, TorchProblem, from_torch
@@ -33,6 +34,9 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "random_quadratic": random_quadratic,
     "wavy": wavy,
     "robust": robust,
+    "digits": digits,
+    "mlp": mlp_on,
+    "cnn": cnn,
     "cifar10": cifar10,
 }
 
@@ -53,7 +57,9 @@ __all__ = [
     "Wavy",
     "accuracy",
     "cifar10",
+    "cnn",
     "cross_entropy",
+    "digits",
     "from_equinox",
     "from_flax",
     "from_loss",
@@ -61,6 +67,7 @@ __all__ = [
     "heart_disease",
     "libsvm",
     "mlp",
+    "mlp_on",
     "random_quadratic",
     "rebuilt",
     "ridge",

@@ -59,10 +59,7 @@ def mlp(
         ValueError: If a label is not a whole number from 0 to classes - 1.
     """
     check_count("classes", classes)
-    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
-        raise ValueError(f"hidden must be a list of widths; got {shown(hidden)}.")
-    for width in hidden:
-        check_count("hidden widths", width)
+    check_widths("hidden", hidden)
     client_data, eval_data = (
         given.everybody(client_data),
         given.arrays("eval_data", eval_data),
@@ -81,6 +78,15 @@ def mlp(
         metrics_fn=_Metrics(_each),
         **options,
     )
+
+
+def check_widths(name: str, widths: Any, least: int = 0) -> None:
+    """Raise unless these are widths of layers, as many as `least` or more."""
+    several = isinstance(widths, Sequence) and not isinstance(widths, str)
+    if not several or len(widths) < least:
+        raise ValueError(f"{name} must be a list of widths; got {shown(widths)}.")
+    for width in widths:
+        check_count(f"{name} widths", width)
 
 
 def check_labels(
@@ -173,14 +179,8 @@ def right_and_loss(scores: Any, labels: Any) -> dict[str, Any]:
     }
 
 
-def accuracy_and_loss(scores: Any, labels: Any) -> dict[str, Any]:
-    """The means of `right_and_loss`."""
-    return {
-        "accuracy": accuracy(scores, labels),
-        "loss": cross_entropy(scores, labels).mean(),
-    }
-
-
 class _Metrics(PerSample):
     def __call__(self, params: Tree, eval_data: Tree) -> dict[str, Any]:
-        return accuracy_and_loss(dense(params, eval_data["x"]), eval_data["y"])
+        scores, y = dense(params, eval_data["x"]), eval_data["y"]
+        loss = cross_entropy(scores, y).mean()
+        return {"accuracy": accuracy(scores, y), "loss": loss}

@@ -1,6 +1,5 @@
 """Convex problems on real tables: LIBSVM sets dealt out, hospitals as they are."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,15 +40,7 @@ def libsvm(
     Raises:
         ValueError: If the data are not there, or a name or number is not known.
     """
-    splits: dict[str, Callable[[np.ndarray], Any]] = {
-        "by_label": lambda y: data.by_label(y, num_clients),
-        "iid": lambda y: data.iid(len(y), num_clients, seed),
-        "dirichlet": lambda y: data.dirichlet(y, num_clients, alpha, seed),
-        "dirichlet_balanced": lambda y: data.dirichlet_balanced(
-            y, num_clients, alpha, seed
-        ),
-    }
-    check_one_of("split", split, splits)
+    check_one_of("split", split, data.SPLITS)
     check_count("num_clients", num_clients)
     check_count("seed", seed, least=0)
     check_positive("penalty", penalty)
@@ -65,7 +56,8 @@ def libsvm(
             )
         taken = data.iid(len(y), max(1, len(y) // rows), seed)[0][:rows]
         x, y = x[taken], y[taken]
-    return logistic(x, y, splits[split](y), penalty, weights)
+    parts = data.deal(y, split, num_clients, alpha, seed)
+    return logistic(x, y, parts, penalty, weights)
 
 
 def heart_disease(

@@ -1,5 +1,7 @@
 """The paper's image experiment: CIFAR-10, a small CNN, labels dealt out unevenly."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,24 +10,39 @@ from focusfl import data, keys
 from focusfl.checks import check_count, check_flag
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import (
-    accuracy_and_loss,
-    cross_entropy,
-    right_and_loss,
-)
-from focusfl.problems.sets import PerSample
+from focusfl.problems.models import cross_entropy, right_and_loss
+from focusfl.problems.sets import PerSample, length
 from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of each channel
-CHANNELS = (3, 16, 32, 64)  # into and out of the three convolutions
+CHANNELS = (16, 32, 64)  # out of the three convolutions
 HIDDEN, CLASSES = 500, 10
 PADDING = 4  # pixels around an image that a crop may take in
 AT_ONCE = 1000  # images evaluated together
 
 
-def cnn_params(seed: int = 0) -> Tree:
-    """Draw the weights: uniform in +-1 / sqrt(fan in); 541,094 numbers."""
+def cnn_params(
+    seed: int = 0,
+    shape: tuple[int, ...] = (32, 32, 3),
+    classes: int = CLASSES,
+    channels: Sequence[int] = CHANNELS,
+    hidden: int = HIDDEN,
+) -> Tree:
+    """Draw the weights: uniform in +-1 / sqrt(fan in); 541,094 numbers for CIFAR-10.
+
+    Every convolution is followed by a pool of 2 x 2, which leaves of an image of this
+    shape, (height, width, channels), a half each way.
+
+    Raises:
+        ValueError: If samples are no images, or too small for so many pools.
+    """
+    half = 2 ** len(channels)
+    if len(shape) != 3 or min(shape[:2]) < half:
+        raise ValueError(
+            f"cnn needs images (height, width, channels), at least {half} x {half} for "
+            f"{len(channels)} convolutions; got samples of shape {shape}."
+        )
     rng = keys.rng(seed, "cnn")
 
     def layer(*shape: int) -> dict[str, np.ndarray]:
@@ -33,20 +50,21 @@ def cnn_params(seed: int = 0) -> Tree:
         w, b = (rng.uniform(-bound, bound, s) for s in (shape, shape[-1]))
         return {"w": w.astype(np.float32), "b": b.astype(np.float32)}
 
-    shapes = zip(CHANNELS, CHANNELS[1:], strict=False)
-    params = {f"conv{i}": layer(3, 3, *shape) for i, shape in enumerate(shapes)}
+    height, width, colours = shape
+    shapes = zip((colours, *channels), channels, strict=False)
+    params = {f"conv{i}": layer(3, 3, *both) for i, both in enumerate(shapes)}
     return params | {
-        "hidden": layer(CHANNELS[-1] * 4 * 4, HIDDEN),
-        "out": layer(HIDDEN, CLASSES),
+        "hidden": layer(channels[-1] * (height // half) * (width // half), hidden),
+        "out": layer(hidden, classes),
     }
 
 
 def cnn(params: Tree, x: Any) -> Any:
-    """Score images, (batch, 32, 32, 3): three convolutions, two dense layers."""
+    """Score images, (batch, height, width, channels), as `cnn_params` has layers."""
     import jax
     from jax import lax
 
-    for i in range(3):
+    for i in range(len(params) - 2):
         layer = params[f"conv{i}"]
         x = lax.conv_general_dilated(
             x, layer["w"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -98,17 +116,22 @@ def image_loss(params: Tree, samples: Tree) -> Any:
 class ImageMetrics(PerSample):
     """Accuracy and loss, some images at a time."""
 
-    def __call__(self, params: Tree, eval_data: Tree) -> dict[str, Any]:
+    def __call__(self, x: Tree, samples: Tree) -> dict[str, Any]:
         import jax
 
-        count = len(eval_data["y"])
-        size = next(n for n in range(min(count, AT_ONCE), 0, -1) if count % n == 0)
-        parts = jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), eval_data)
-
-        def some(samples):
-            return accuracy_and_loss(_scores(params, samples), samples["y"])
-
-        return jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
+        some, count = partial(super().__call__, x), length(samples)
+        full = count - count % AT_ONCE
+        rest = jax.tree.map(lambda a: a[full:], samples)
+        if not full:
+            return some(rest)
+        parts = jax.tree.map(
+            lambda a: a[:full].reshape(-1, AT_ONCE, *a.shape[1:]), samples
+        )
+        means = jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
+        if full == count:
+            return means
+        share = full / count
+        return jax.tree.map(lambda a, b: share * a + (1 - share) * b, means, some(rest))
 
 
 def _each(params: Tree, samples: Tree) -> dict[str, Any]:
@@ -145,11 +168,12 @@ def cifar10(
         compute_dtype: that the model is computed in, such as bfloat16.
         seed: of who has which images, and of the weights to start from.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
         ValueError: If the data are not there, or a number or word is not known.
     """
-    check_count("batch_size", batch_size)
+    check_count("batch_size", batch_size)  # None would be all that a client has
     check_options(batch_size, stream, "float32", compute_dtype)
     check_flag("augment", augment)
     images = data.cifar10(data_dir)

@@ -24,9 +24,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from focusfl.experiment.config import Study
-from focusfl.experiment.results import Run
+from focusfl.experiment.results import LOSS, Run
 from focusfl.experiment.study import RunGroup, Watch
-from focusfl.report.groups import bests, group_runs
+from focusfl.report.groups import Group, bests, group_runs
 from focusfl.report.names import label
 from focusfl.report.numbers import NUMBERS, short
 
@@ -173,10 +173,14 @@ def _ended(console: Console, runs: list[Run]) -> None:
         step = f" (lr {short(one.mid('lr'))}, best of {len(groups)})"
         console.print(
             f"{one.scenario} · {one.name}{step if len(groups) > 1 else ''}: "
-            f"{one.verdict()}, error {NUMBERS['error'].text(one.mid('error'))}, "
-            f"{seconds:.1f} s",
+            f"{one.verdict()}, {_end(one)}, {seconds:.1f} s",
             highlight=False, markup=False, soft_wrap=not console.is_terminal,
         )  # fmt: skip
+
+
+def _end(one: Group) -> str:
+    name = LOSS if one.row["measure"] == LOSS else "error"
+    return f"{name} {NUMBERS['error'].text(one.mid('error'))}"
 
 
 class _Rounds(ProgressColumn):

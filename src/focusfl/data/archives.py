@@ -1,0 +1,54 @@
+"""Samples of one's own, out of an .npz file."""
+
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from focusfl.checks import check_finite, numeric, shown
+from focusfl.data.digits import Samples
+
+
+def read_samples(path: str | Path) -> Samples:
+    """Read arrays x, (samples, ...), and y, a label each, of an .npz file.
+
+    Labels are whole numbers from 0. An array `client` says who has each sample, by
+    numbers or words.
+
+    Raises:
+        ValueError: If the file is not there, or its arrays do not fit each other.
+    """
+    if not isinstance(path, str | Path):
+        raise ValueError(f"cannot read {shown(path)}: path must be the name of a file.")
+    try:
+        with open(path, "rb") as file, np.load(file) as found:
+            arrays = {name: found[name] for name in found.files}
+    except (OSError, EOFError, TypeError, ValueError, AttributeError, BadZipFile) as e:
+        reason = getattr(e, "strerror", None) or str(e).split("\n")[0].rstrip(".")
+        raise ValueError(f"cannot read {path} as an .npz file: {reason}.") from None
+    if not {"x", "y"} <= arrays.keys():
+        raise ValueError(
+            f"{path} must hold arrays x and y; got {', '.join(arrays) or 'none'}."
+        )
+    x, y = (numeric(f"{path}: {name}", arrays[name]) for name in "xy")
+    client = arrays.get("client")
+    if x.dtype != np.uint8:  # jax would cut longer whole numbers off
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32)
+    check_finite(f"{path}: x", x, ("sample",))
+    if x.ndim < 2 or not len(x) or y.shape != x.shape[:1]:
+        raise ValueError(
+            f"{path}: x must be (samples, ...) and y one label each; got shapes "
+            f"{x.shape} and {y.shape}."
+        )
+    if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= len(y):
+        raise ValueError(
+            f"{path}: y must be whole numbers from 0, one for each class; got "
+            f"{y.min()} to {y.max()} of {y.dtype}, and {len(y)} samples."
+        )
+    if client is not None and client.shape != y.shape:
+        raise ValueError(
+            f"{path}: client must be one entry for each of {len(y)} samples; got shape "
+            f"{client.shape}."
+        )
+    return Samples(x, y.astype(np.int32), client)
