@@ -193,20 +193,28 @@ def _check_auto(study: Study) -> None:
 
 
 def _check_targets(study: Study) -> None:
-    """Raise if a run is to stop by a metric that the problem does not have.
+    """Raise if a run is to stop by a metric that the problem does not have, or if
+    nobody knows which client such a metric is worst of.
 
     Only where a study is read to be run: its sites in a deployment have no jax.
     """
     stop, problem = study.stop, study.problem
-    if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
-        import jax
+    targets = any((stop.tolerance, stop.accuracy, stop.below, stop.above))
+    if not targets and study.metrics == "mean":
+        return
+    import jax
 
-        with jax.enable_x64(problem.dtype == "float64"):
+    with jax.enable_x64(problem.dtype == "float64"):
+        try:
             known = jax.eval_shape(
                 partial(evaluate, problem.objective, study.metrics), problem.x0,
                 eval_data_of(problem, study.metrics),
             )  # fmt: skip
-        try:
-            stop.targets(dict.fromkeys(known, 1.0))
         except ValueError as error:
-            raise Wrong(("stop",), f"[stop]: {error}") from None
+            if study.metrics == "mean":
+                raise
+            raise Wrong(("metrics",), str(error)) from None
+    try:
+        stop.targets(dict.fromkeys(known, 1.0))
+    except ValueError as error:
+        raise Wrong(("stop",), f"[stop]: {error}") from None
