@@ -46,7 +46,8 @@ def gathered(folders: list[Path]) -> dict[str, Any]:
         "environment": found[0].manifest["environment"],
         "curves": [
             {
-                "run": {name: run.row[name] for name in (*results.IDENTITY, "rounds")},
+                "run": {name: run.row[name] for name in results.IDENTITY}
+                | {"rounds": one.manifest["study"]["rounds"]},
                 "at": run.curves["round"].tolist(),
                 "accuracy": [round(float(a), 4) for a in run.curves["accuracy"]],
                 "loss": [float(f"{a:.4g}") for a in run.curves["loss"]],
@@ -65,8 +66,7 @@ def rows(curves: list[Curve]) -> dict[Row, list[Curve]]:
     by_row: dict[Row, list[Curve]] = {}
     for curve in curves:
         run = curve["run"]
-        same = run["rounds"] == longest and not run.get("compute_dtype")
-        if same and run.get("step") != "tuning":
+        if run["rounds"] == longest:
             key = run["participation"], run["algorithm"], run["lr"]
             seeds = by_row.setdefault(key, [])
             if run["seed"] not in [one["run"]["seed"] for one in seeds]:
@@ -76,25 +76,21 @@ def rows(curves: list[Curve]) -> dict[Row, list[Curve]]:
 
 
 def final(curve: Curve) -> float:
-    """The mean of the last accuracies; of a diverged run, nothing."""
-    if curve["diverged_at"] is not None:
-        return 0.0
+    """The mean of the last accuracies."""
     return float(np.mean(curve["accuracy"][1:][-LAST:]))
 
 
 def table(curves: list[Curve]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headers, and a line for each row: means over seeds, and the range of `final`."""
+    """Headers, and a line for each row: means over seeds, and `final` of every seed."""
     lines = []
     for (scenario, name, lr), runs in rows(curves).items():
-        ends = [final(curve) for curve in runs]
-        ranged = f" ({_digits(min(ends))}–{_digits(max(ends))})" * (len(runs) > 1)
         known = PUBLISHED_FINAL.get(name, "") * (
             scenario == "bernoulli" and lr == PAPER
         )
         at = [dict(zip(one["at"], one["accuracy"], strict=True)) for one in runs]
         means = [_mean([own.get(round) for own in at]) for round in AT]
         lines.append(
-            (scenario, name, f"{lr:g}", *means, _digits(np.mean(ends)) + ranged, known)
+            (scenario, name, f"{lr:g}", *means, ", ".join(map(_end, runs)), known)
         )
     heads = ("participation", "algorithm", "step", *(f"{n:,}" for n in AT))
     return (*heads, "final", "published"), lines
@@ -103,6 +99,16 @@ def table(curves: list[Curve]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 def _mean(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     return _digits(np.mean(known)) if len(known) == len(values) else ""
+
+
+def _whole(curve: Curve) -> int:
+    """How many of the evaluations were of a model that had not broken."""
+    return len(curve["at"]) - (curve["diverged_at"] is not None)
+
+
+def _end(curve: Curve) -> str:
+    broke = curve["diverged_at"]
+    return _digits(final(curve)) if broke is None else f"broke in {broke:,}"
 
 
 def _digits(share: float | np.floating) -> str:
@@ -125,7 +131,8 @@ def accuracy_figure(curves: list[Curve]) -> Any:
     grid = figure.subplots(1, len(panels), sharey=True)
     for panel, (title, there) in zip(grid, panels.items(), strict=True):
         for (_, name, lr), runs in there.items():
-            rounds = min((one["at"] for one in runs), key=len)
+            # As far as all seeds go; a cross is where the first of them breaks.
+            rounds = min((one["at"][: _whole(one)] for one in runs), key=len)
             values = np.array([one["accuracy"][: len(rounds)] for one in runs])
             called = label(name) + f", {lr:g}" * (there is own)
             panel.plot(rounds, values.mean(0), label=called, **look[name])
@@ -133,6 +140,9 @@ def accuracy_figure(curves: list[Curve]) -> Any:
                 rounds, values.min(0), values.max(0), color=look[name]["color"],
                 alpha=0.2, lw=0,
             )  # fmt: skip
+            if any(one["diverged_at"] is not None for one in runs):
+                end = rounds[-1], values[:, -1].mean()
+                panel.plot(*end, "x", color=look[name]["color"], markersize=7, mew=2)
             if there is paper and name in PUBLISHED:
                 style = look[name] | {"linestyle": "--", "linewidth": 1.0}
                 panel.plot(AT, PUBLISHED[name], marker="o", markersize=3, **style)
@@ -175,7 +185,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="*")
     folders = parser.parse_args().folders
     if folders:
-        write(HERE / "results.json", json.dumps(gathered(folders), indent=1))
+        write(HERE / "results.json", json.dumps(gathered(folders)))
     curves = json.loads((HERE / "results.json").read_text())["curves"]
     write(HERE / "table.md", markdown(*table(curves)))
     write(HERE / "accuracy.png", render(accuracy_figure(curves), "png"))

@@ -30,6 +30,20 @@ p = 0.4
 """
 
 
+UNHEARD = """
+import focusfl as ff
+import numpy as np
+
+
+def make():
+    samples = {"x": np.ones((4, 2))}
+    return ff.problems.from_loss(
+        lambda x, s: s["x"] @ x, np.zeros(2), [samples] * 2, batch_size=2,
+        eval_data=samples, metrics_fn=lambda x, s: {"gini": (s["x"] @ x).sum()},
+    )
+"""
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     file = tmp_path_factory.mktemp("served") / "study.toml"
@@ -91,6 +105,9 @@ def test_a_word_or_a_target_that_is_not_known_is_one_line(file, tmp_path, capsys
         return line
 
     assert 'metrics must be "mean" or "per_client"; got' in refused("metrics=each")
+    (file.parent / "mine.py").write_text(UNHEARD)
+    words = refused("problem={ kind = 'mine:make' }")
+    assert "line 7: " in words and "whether more of 'gini' is better" in words
     words = refused('stop.below={"loss/worse" = 1.0}')
     assert "unknown metric: 'loss/worse'. Did you mean 'loss/worst'" in words
 

@@ -252,26 +252,36 @@ def _check_simulated(study: Study) -> None:
 
 
 def _check_targets(study: Study) -> None:
-    """Raise if a run is to stop by a metric that the problem does not have.
+    """Raise if a run is to stop by a metric that the problem does not have, or if
+    nobody knows which client such a metric is worst of.
 
     Only where a study is read to be run: its sites in a deployment have no jax.
     """
     stop = study.stop
-    if any((stop.tolerance, stop.accuracy, stop.below, stop.above)):
-        try:
-            stop.targets(dict.fromkeys(_metrics(study), 1.0))
-        except ValueError as error:
-            raise Wrong(("stop",), f"[stop]: {error}") from None
+    targets = any((stop.tolerance, stop.accuracy, stop.below, stop.above))
+    if not targets and study.metrics == "mean":
+        return
+    known = _metrics(study)
+    try:
+        stop.targets(dict.fromkeys(known, 1.0))
+    except ValueError as error:
+        raise Wrong(("stop",), f"[stop]: {error}") from None
 
 
 def _metrics(study: Study) -> list[str]:
-    """The names of what a model is evaluated by."""
+    """The names of what a model is evaluated by; raise if nobody knows which client
+    one of them is worst of."""
     import jax
 
     problem = study.problem
     with jax.enable_x64(problem.dtype == "float64"):
-        found = jax.eval_shape(
-            partial(evaluate, problem.objective, study.metrics), problem.x0,
-            eval_data_of(problem, study.metrics),
-        )  # fmt: skip
+        try:
+            found = jax.eval_shape(
+                partial(evaluate, problem.objective, study.metrics), problem.x0,
+                eval_data_of(problem, study.metrics),
+            )  # fmt: skip
+        except ValueError as error:
+            if study.metrics == "mean":
+                raise
+            raise Wrong(("metrics",), str(error)) from None
     return list(found)
