@@ -34,7 +34,7 @@ from focusfl.engines.spec import (
     choose_lr,
 )
 from focusfl.engines.step_sizes import in_words, step_of, used
-from focusfl.engines.stop import Stop, spent_by
+from focusfl.engines.stop import BudgetSpent, Stop
 from focusfl.participation import Participation, schedule
 from focusfl.problems import Problem
 from focusfl.tree import Tree
@@ -96,9 +96,9 @@ def loop(
     def due(done: int) -> bool:
         return done % every == 0 or done == rounds
 
-    over = spent_by(stop, algorithm, problem.num_clients)
+    budget_spent = stop.budget(algorithm, problem.num_clients)
     watch = stop.watch(progress, began)
-    state, kept = _followed(coming, evaluate, due, stop, over, watch, record)
+    state, kept = _followed(coming, evaluate, due, stop, budget_spent, watch, record)
     counts, own = np.array(kept.counts, int), {}
     if metrics == "per_client":
         own = served.evaluate_clients(objective, state.server.x, eval_data)
@@ -143,7 +143,7 @@ def _followed(
     evaluate: Callable[[Tree], Row],
     due: Callable[[int], bool],
     stop: Stop,
-    over: Callable[[int], bool] | None,
+    budget_spent: BudgetSpent | None,
     watch: Progress | None,
     record: Record,
 ) -> tuple[State, Kept]:
@@ -167,7 +167,7 @@ def _followed(
         if active is not None:
             kept.counts.append(active)
             enough |= bool(watch and watch(len(kept.counts), row))
-        if enough or over and over(sum(kept.counts)):
+        if enough or budget_spent and budget_spent(sum(kept.counts)):
             break
     rows[-1] = evaluate(state.server.x)  # wherever it ended
     return state, kept

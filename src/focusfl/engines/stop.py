@@ -11,6 +11,7 @@ from focusfl.core import Algorithm
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]
 Number = float | int
+BudgetSpent = Callable[[Any], Any]  # participants so far, in all -> whether to stop
 Thresholds = Mapping[str, Any]  # numbers by metric; checked here, in words
 
 
@@ -64,6 +65,14 @@ class Stop:
                 raise ValueError("stop: " + unknown("metric", name, list(first)))
         return Targets(below, above)
 
+    def budget(self, algorithm: Algorithm, num_clients: int) -> BudgetSpent | None:
+        """Make what says whether all `vectors` are sent once so many have taken part,
+        over all rounds; None if there is no such budget."""
+        if self.vectors is None:
+            return None
+        warm, each = num_clients if algorithm.starts_warm else 0, sum(algorithm.cost)
+        return lambda turns: each * (warm + turns) >= self.vectors
+
     def watch(self, progress: Progress | None, began: float) -> Progress | None:
         """Add to what watches a run that its seconds may be over."""
         if self.seconds is None:
@@ -91,14 +100,3 @@ class Targets(NamedTuple):
         for name, threshold in self.above.items():
             met = met | (metrics[name] >= threshold)
         return met
-
-
-def spent_by(
-    stop: Stop, algorithm: Algorithm, num_clients: int
-) -> Callable[[Any], Any] | None:
-    """Make what says whether the vectors of a stop are sent after so many
-    participants, over all rounds; None if any number may be."""
-    if stop.vectors is None:
-        return None
-    warm, each = num_clients if algorithm.starts_warm else 0, sum(algorithm.cost)
-    return lambda turns: each * (warm + turns) >= stop.vectors

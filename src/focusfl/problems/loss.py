@@ -256,17 +256,15 @@ def from_loss(
     import jax
 
     given.check_options(batch_size, stream, dtype, compute_dtype)
-    for name, function in {
-        "loss_fn": loss_fn, "metrics_fn": metrics_fn, "augment": augment
-    }.items():  # fmt: skip
-        if function is not None or name == "loss_fn":
+    given.check_function("loss_fn", loss_fn)
+    for name, function in (("metrics_fn", metrics_fn), ("augment", augment)):
+        if function is not None:
             given.check_function(name, function)
     client_data = given.everybody(client_data)
     eval_data = given.arrays("eval_data", eval_data)
     if client_eval_data is not None:
         client_eval_data = given.eval_sets(client_eval_data, client_data)
     lengths = [sets.length(samples) for samples in client_data]
-    counted = weights_of(weights, len(lengths), lengths)
     least = int(np.argmin(lengths))
     if batch_size is None:
         batch_size, stream = max(lengths), "fixed_order"  # others' batches are short
@@ -290,8 +288,8 @@ def from_loss(
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)
     return LossProblem(
-        loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype, counted,
-        client_eval_data,
+        loss, samples, np.array(lengths, np.int32), eval_data, x0, dtype,
+        weights_of(weights, len(lengths), lengths), client_eval_data,
     )  # fmt: skip
 
 

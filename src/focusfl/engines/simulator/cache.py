@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from focusfl.engines.simulator.checkpoint import Checkpoint, Facts, folder_of
-from focusfl.engines.simulator.cohort import Program, clients_in
+from focusfl.engines.simulator.cohort import StaticConfig, clients_in
 from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.layout import Plan
 from focusfl.engines.simulator.rows import Ids, Store
@@ -57,7 +57,7 @@ class ClientCache:
 
     def begin(
         self,
-        program: Program,
+        static: StaticConfig,
         x0: Tree,
         data: Tree,
         eval_data: Tree,
@@ -69,10 +69,10 @@ class ClientCache:
         `turns` bounds how many participants there will be, over all rounds.
         """
         anybody = jax.tree.map(lambda a: a[:1], data)
-        state, first = begin(program, x0, anybody, eval_data, key)
+        state, first = begin(static, x0, anybody, eval_data, key)
         row = jax.tree.map(lambda a: np.asarray(a[0]), (state.clients, state.steps))
         many = clients_in(data)
-        all_alike = in_model_coordinates(program) and not program.algorithm.starts_warm
+        all_alike = in_model_coordinates(static) and not static.algorithm.starts_warm
         self.store = Store(
             row, many, self._on_disk, self._folder, self._kept.folder is not None,
             self._kept.exists(), min(many, turns) if all_alike else many,
@@ -88,7 +88,7 @@ class ClientCache:
         def read(ids):
             return self.store.read(ids[ids < many], len(ids))
 
-        server = begin_in_parts(program, x0, data, key, state.server, write, read)
+        server = begin_in_parts(static, x0, data, key, state.server, write, read)
         return state._replace(server=server), first
 
     def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
@@ -134,16 +134,18 @@ class ClientCache:
         """Read the rows of the chunk after this one, when those before are written."""
         self._coming = self._read(plan)
 
-    def export(self, start: tuple[Program, Tree, Tree, Tree], clients: Any) -> Tree:
+    def export(
+        self, start: tuple[StaticConfig, Tree, Tree, Tree], clients: Any
+    ) -> Tree:
         """Everybody's memory in the coordinates of the model, where it is."""
         del clients  # those of the last chunk alone
-        program, x0, data, _ = start
-        if not in_model_coordinates(program):
+        static, x0, data, _ = start
+        if not in_model_coordinates(static):
             for ids in parts(x0, clients_in(data)):
                 ids = ids[ids < clients_in(data)]
                 clients, steps = self.store.read(ids)
                 clients = jax.device_get(
-                    to_model_coordinates(program, clients, data, ids)
+                    to_model_coordinates(static, clients, data, ids)
                 )
                 self.store.write(ids, (clients, steps))
         clients, _ = self.store.rows()

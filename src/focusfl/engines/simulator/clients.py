@@ -11,7 +11,7 @@ import jax
 
 from focusfl.engines.simulator.cache import ClientCache
 from focusfl.engines.simulator.checkpoint import Checkpoint, Facts
-from focusfl.engines.simulator.cohort import Program
+from focusfl.engines.simulator.cohort import StaticConfig
 from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.devices import Devices
 from focusfl.engines.simulator.layout import Plan
@@ -19,7 +19,7 @@ from focusfl.engines.simulator.start import begin_on_device, to_model_coordinate
 from focusfl.engines.spec import ClientState, Execution
 from focusfl.tree import Tree
 
-Start = tuple[Program, Tree, Tree, Tree]  # program, x0, data, what is evaluated on
+Start = tuple[StaticConfig, Tree, Tree, Tree]  # static, x0, data, what is evaluated on
 
 
 @runtime_checkable
@@ -67,7 +67,7 @@ class OnDevice:
 
     def begin(
         self,
-        program: Program,
+        static: StaticConfig,
         x0: Tree,
         data: Tree,
         eval_data: Tree,
@@ -75,7 +75,7 @@ class OnDevice:
         turns: int,
     ) -> tuple[State, Log]:
         del turns  # there is room for everybody
-        return begin_on_device(program, x0, data, eval_data, key)
+        return begin_on_device(static, x0, data, eval_data, key)
 
     def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
         return state, plan
@@ -87,8 +87,8 @@ class OnDevice:
         pass
 
     def export(self, start: Start, clients: Any) -> Tree:
-        program, _, data, _ = start
-        clients = to_model_coordinates(program, clients, data)
+        static, _, data, _ = start
+        clients = to_model_coordinates(static, clients, data)
         return jax.tree.map(self._devices.fetch, clients)
 
 

@@ -23,8 +23,8 @@ from focusfl.tree import Tree
 UNROLL = 8  # local steps per turn of the inner loop, which costs some microseconds
 
 
-class Program(NamedTuple):
-    """What a compilation depends on, beside shapes. A value."""
+class StaticConfig(NamedTuple):
+    """What a chunk is compiled for, beside shapes: its static argument. A value."""
 
     algorithm: Algorithm
     objective: Objective
@@ -78,7 +78,7 @@ class Cohort(NamedTuple):
 
 
 def run_round(
-    program: Program,
+    static: StaticConfig,
     rd: Round,
     ids: Int[Array, " slots"],
     places: Int[Array, " slots"] | None,
@@ -97,42 +97,52 @@ def run_round(
     rows = None if everybody else ids
     if not everybody or places is not None:
         clients = take_rows(clients, own)
-    who = program.devices.client_ids(ids)
-    is_active = who < program.devices.num_clients
+    who = static.devices.client_ids(ids)
+    is_active = who < static.devices.num_clients
     cohort = Cohort(who, is_active, rows, clients, take_rows(steps, own))
-    mine, total = train_cohort(program, rd, cohort, theirs, key, server)
-    server = program.algorithm.update(server, program.devices.total(total), rd)
-    return server, settle(program, rd, server, mine, cohort.own(theirs).data)
+    mine, total = train_cohort(static, rd, cohort, theirs, key, server)
+    server = static.algorithm.update(server, static.devices.total(total), rd)
+    return server, settle(static, rd, server, mine, cohort.own(theirs).data)
 
 
 def train_cohort(
-    program: Program, rd: Round, cohort: Cohort, theirs: Theirs, key: Any, server: Any
+    static: StaticConfig,
+    rd: Round,
+    cohort: Cohort,
+    theirs: Theirs,
+    key: Any,
+    server: Any,
 ) -> tuple[Any, Any]:
     """The new memory of clients after their steps, slot by slot, and the sum of what
     those who are there push, each by its weight."""
     if take_turns(server.x):
-        return _train_in_turn(program, rd, cohort, theirs, key, server)
-    one, own = _participant(program, rd, key, server), cohort.own(theirs)
+        return _train_in_turn(static, rd, cohort, theirs, key, server)
+    one, own = _participant(static, rd, key, server), cohort.own(theirs)
     mine, ups = jax.vmap(one, axis_size=len(cohort.ids))(
         cohort.clients, own.data, cohort.ids, cohort.done
     )
     ups = jax.tree.map(partial(_or_zero, cohort.is_active), ups)
-    return mine, program.objective.sum_to_model(_weighed(own.weight, ups), own.data)
+    return mine, static.objective.sum_to_model(_weighed(own.weight, ups), own.data)
 
 
 def _train_in_turn(
-    program: Program, rd: Round, cohort: Cohort, theirs: Theirs, key: Any, server: Any
+    static: StaticConfig,
+    rd: Round,
+    cohort: Cohort,
+    theirs: Theirs,
+    key: Any,
+    server: Any,
 ) -> tuple[Any, Any]:
     """The same, one after the other: empty slots cost nothing, and there is no more
     than one message at a time."""
-    participant = _participant(program, rd, key, server)
+    participant = _participant(static, rd, key, server)
 
     def alone(i: Any, clients: Any) -> tuple[Any, Any]:
         own = take_rows(theirs, i if cohort.rows is None else cohort.rows[i])
         client, up = participant(
             take_rows(clients, i), own.data, cohort.ids[i], cohort.done[i]
         )
-        return client, sum_one_to_model(program, _weighed(own.weight, up), own.data)
+        return client, sum_one_to_model(static, _weighed(own.weight, up), own.data)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         (clients, total), i = carry, order[k]
@@ -146,9 +156,9 @@ def _train_in_turn(
     return jax.lax.fori_loop(0, cohort.is_active.sum(), turn, (cohort.clients, nothing))
 
 
-def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
+def _participant(static: StaticConfig, rd: Round, key: Any, server: Any) -> Any:
     """What one client does: (memory, data, id, steps done) -> (memory, message)."""
-    algorithm, objective = program.algorithm, program.objective
+    algorithm, objective = static.algorithm, static.objective
     down = algorithm.broadcast(server)
     unroll = 1 if is_large(server.x) else UNROLL
     turns = take_turns(server.x)
@@ -164,7 +174,7 @@ def _participant(program: Program, rd: Round, key: Any, server: Any) -> Any:
             objective.to_local(down, data),
             _gradient(objective, data, turns),
         )
-        numbers = done + jnp.arange(program.local_steps)
+        numbers = done + jnp.arange(static.local_steps)
         return client_round(algorithm, client, here, gradient, numbers, rd, scan)
 
     return participant
@@ -184,15 +194,13 @@ def _gradient(objective: Objective, data: Tree, turns: bool) -> GradFn:
     return lambda x, batch: alone(x, data, batch)
 
 
-def sum_one_to_model(program: Program, mine: Any, data: Tree) -> Any:
+def sum_one_to_model(static: StaticConfig, mine: Any, data: Tree) -> Any:
     """What one client has or sends, in the coordinates of the model."""
-    return program.objective.sum_to_model(
-        *jax.tree.map(lambda a: a[None], (mine, data))
-    )
+    return static.objective.sum_to_model(*jax.tree.map(lambda a: a[None], (mine, data)))
 
 
-def settle(program: Program, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
-    algorithm, objective = program.algorithm, program.objective
+def settle(static: StaticConfig, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
+    algorithm, objective = static.algorithm, static.objective
     answer = algorithm.broadcast(server)
 
     def one(client, data):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from focusfl.core import Round
 from focusfl.engines import served
 from focusfl.engines.divergence import sane
-from focusfl.engines.simulator.cohort import Memory, Program, run_round, take_rows
+from focusfl.engines.simulator.cohort import Memory, StaticConfig, run_round, take_rows
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.engines.simulator.layout import NOBODY, PADDING, Plan
 from focusfl.engines.stop import Targets
@@ -68,7 +68,7 @@ class Inputs(NamedTuple):
 
 
 def _chunk(
-    program: Program,
+    static: StaticConfig,
     runs: tuple[str, ...],
     state: State,
     lr: StepSize,
@@ -76,7 +76,7 @@ def _chunk(
     inputs: Inputs,
     plan: Plan,
 ) -> tuple[State, Log]:
-    branches = _branches(program, lr, inputs)
+    branches = _branches(static, lr, inputs)
 
     def one(state: State, row: Plan) -> tuple[State, Log]:
         # A run that has done enough stays as it is; once all have, rounds cost nothing.
@@ -86,11 +86,11 @@ def _chunk(
         # Branches read the memory of clients and give back that of participants: one
         # that wrote to it would copy all of it, and a round would cost N again.
         server, mine = jax.lax.switch(row.branch, branches, Memory(*state[:3]), row)
-        if program.skips:
+        if static.skips:
             server = jax.tree.map(
                 partial(jnp.where, row.active > 0), server, state.server
             )
-        taken = jnp.int32(program.local_steps)
+        taken = jnp.int32(static.local_steps)
         if going is not None:
             before = take_rows(state.clients, _places(row))
             server, mine = jax.tree.map(
@@ -102,28 +102,30 @@ def _chunk(
             state.clients,
             mine,
         )
-        due = _due(program, bounds.rounds, row.round, anybody)
-        metrics = _evaluate(program, server.x, inputs.eval_data, state.metrics, due)
+        due = _due(static, bounds.rounds, row.round, anybody)
+        metrics = _evaluate(static, server.x, inputs.eval_data, state.metrics, due)
         alive = state.alive & sane(metrics, bounds.distance)
-        if program.every > 1:  # what is not evaluated is looked at all the same
+        if static.every > 1:  # what is not evaluated is looked at all the same
             alive &= _finite(server.x)
         server = jax.tree.map(partial(jnp.where, alive), server, state.server)
         steps = state.steps.at[_places(row)].add(taken, mode="drop")
         met = state.met
         if met is not None:
             enough = bounds.targets.met(metrics)
-            met |= alive & (enough if row.spent is None else enough | row.spent)
+            if row.budget_spent is not None:
+                enough |= row.budget_spent
+            met |= alive & enough
         after = State(server, clients, steps, metrics, alive, met)
-        kept = log(program, after)
+        kept = log(static, after)
         return after, kept if going is None else kept._replace(alive=alive & going)
 
     return jax.lax.scan(one, state, plan)
 
 
-def _branches(program: Program, lr: StepSize, inputs: Inputs) -> list[Any]:
+def _branches(static: StaticConfig, lr: StepSize, inputs: Inputs) -> list[Any]:
     """What a round may be: of nobody, or of so many slots; (memory, row) -> the server
     and the participants' memory, padded to the most slots."""
-    most = program.slots[-1]
+    most = static.slots[-1]
 
     def nobody(memory: Memory, row: Plan) -> tuple[Any, Any]:
         return memory.server, jax.tree.map(lambda a: a[:most], memory.clients)
@@ -133,14 +135,14 @@ def _branches(program: Program, lr: StepSize, inputs: Inputs) -> list[Any]:
         active = row.active if row.weight is None else row.weight
         active = active.astype(lr.dtype)
         step = lr[row.round] if lr.ndim else lr
-        rd = Round(row.round, step, program.local_steps, program.everybody, active)
+        rd = Round(row.round, step, static.local_steps, static.everybody, active)
         ids, places = jax.tree.map(lambda a: a[:slots], (row.ids, row.places))
         server, mine = run_round(
-            program, rd, ids, places, memory, inputs.theirs, inputs.key
+            static, rd, ids, places, memory, inputs.theirs, inputs.key
         )
         return server, jax.tree.map(lambda a: _pad(a, most), mine)
 
-    return [nobody, *(partial(somebody, slots) for slots in program.slots)]
+    return [nobody, *(partial(somebody, slots) for slots in static.slots)]
 
 
 def _places(row: Plan) -> Any:
@@ -159,14 +161,14 @@ def _going(state: State, runs: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
-def chunk(program, state, lr, bounds, inputs, plan):
+def chunk(static, state, lr, bounds, inputs, plan):
     """Run one chunk of rounds."""
-    one = _on_devices(program, partial(_chunk, program, ()), plan)
+    one = _on_devices(static, partial(_chunk, static, ()), plan)
     return one(state, lr, bounds, inputs, plan)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1, compiler_options=OPTIONS)
-def chunks(program, state, lrs, bounds, inputs, plan):
+def chunks(static, state, lrs, bounds, inputs, plan):
     """Run one chunk of rounds at several learning rates, and for several seeds if the
     plan has an axis for them; both are the last axes.
 
@@ -175,7 +177,7 @@ def chunks(program, state, lrs, bounds, inputs, plan):
     seeds = plan.active.ndim > 1
     runs = ("lrs", "seeds") if seeds else ("lrs",)
     one = jax.vmap(
-        partial(_chunk, program, runs),
+        partial(_chunk, static, runs),
         in_axes=(-1, 0, None, None, None),
         out_axes=-1,
         axis_name="lrs",
@@ -189,52 +191,52 @@ def chunks(program, state, lrs, bounds, inputs, plan):
             out_axes=-1,
             axis_name="seeds",
         )
-    one = _on_devices(program, one, plan)
+    one = _on_devices(static, one, plan)
     return one(state, lrs, bounds, inputs, plan)
 
 
-def _on_devices(program: Program, one: Any, plan: Plan) -> Any:
+def _on_devices(static: StaticConfig, one: Any, plan: Plan) -> Any:
     ids = jax.sharding.PartitionSpec(*[None] * (plan.ids.ndim - 1), *SHARDED)
     cut = Plan._make([*[REPLICATED] * 3, ids, *[REPLICATED] * 3])
     inputs = Inputs(SHARDED, REPLICATED, REPLICATED)
     takes = SPREAD, REPLICATED, REPLICATED, inputs, cut
-    return program.devices.each(one, takes, (SPREAD, REPLICATED))
+    return static.devices.each(one, takes, (SPREAD, REPLICATED))
 
 
-def log(program: Program, state: State) -> Log:
+def log(static: StaticConfig, state: State) -> Log:
     """What is kept of a round that ends like this."""
-    model = state.server.x if program.record == "model" else None
+    model = state.server.x if static.record == "model" else None
     return Log(state.metrics, state.alive, model)
 
 
-def _due(program: Program, rounds: Any, index: Any, anybody: Any) -> Any:
+def _due(static: StaticConfig, rounds: Any, index: Any, anybody: Any) -> Any:
     """Whether a round is evaluated: one in every so many, and the last. None: all."""
-    if program.every == 1 and anybody is None:
+    if static.every == 1 and anybody is None:
         return None
-    due = ((index + 1) % program.every == 0) | (index + 1 == rounds)
+    due = ((index + 1) % static.every == 0) | (index + 1 == rounds)
     due &= index != PADDING
     return due if anybody is None else due & anybody
 
 
 def _evaluate(
-    program: Program, x: Tree, eval_data: Tree, last: dict[str, Any], due: Any
+    static: StaticConfig, x: Tree, eval_data: Tree, last: dict[str, Any], due: Any
 ) -> dict[str, Any]:
     """Evaluate where it is due; else the last metrics stand."""
     if due is None:
-        return program.evaluate(x, eval_data)
-    return jax.lax.cond(due, lambda: program.evaluate(x, eval_data), lambda: last)
+        return static.evaluate(x, eval_data)
+    return jax.lax.cond(due, lambda: static.evaluate(x, eval_data), lambda: last)
 
 
 @partial(jax.jit, static_argnums=0)
-def evaluate(program: Program, x: Tree, eval_data: Tree) -> dict[str, Any]:
+def evaluate(static: StaticConfig, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """The metrics of one model."""
-    return program.evaluate(x, eval_data)
+    return static.evaluate(x, eval_data)
 
 
 @partial(jax.jit, static_argnums=0)
-def evaluate_clients(program: Program, x: Tree, eval_data: Tree) -> dict[str, Any]:
+def evaluate_clients(static: StaticConfig, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """What one model is to each client."""
-    return served.evaluate_clients(program.objective, x, eval_data)
+    return served.evaluate_clients(static.objective, x, eval_data)
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:

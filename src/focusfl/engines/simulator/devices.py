@@ -30,7 +30,7 @@ REPLICATED, SHARDED = P(), P(AXIS)  # on every device; cut along the first axis
 
 @dataclass(frozen=True)
 class Devices:
-    """Who lives where. A value, as the program it is a part of."""
+    """Who lives where. A value, as the StaticConfig it is a part of."""
 
     num_clients: int
     mesh: Mesh | None = None  # with none, everybody is on the one default device

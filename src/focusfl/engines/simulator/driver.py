@@ -9,7 +9,7 @@ import numpy as np
 from focusfl.engines.result import Result, costs
 from focusfl.engines.simulator.checkpoint import Checkpoint
 from focusfl.engines.simulator.clients import ClientStore
-from focusfl.engines.simulator.cohort import Program
+from focusfl.engines.simulator.cohort import StaticConfig
 from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.layout import PADDING, Plan
 from focusfl.engines.spec import RunSpec
@@ -19,8 +19,8 @@ from focusfl.tree import Tree
 
 
 def run_chunks(
-    run: Callable[[Program, State, Plan], tuple[State, Log]],
-    coming: Iterator[tuple[Program, Plan]],
+    run: Callable[[StaticConfig, State, Plan], tuple[State, Log]],
+    coming: Iterator[tuple[StaticConfig, Plan]],
     state: State,
     first: Log,
     kept: Checkpoint,
@@ -37,9 +37,9 @@ def run_chunks(
         enough |= bool(progress(told_of(logs), last_of(first)))
     now = next(coming, None)
     while now and not enough and logs[-1].alive[-1].any():
-        program, plan = now
+        static, plan = now
         state, plan = clients.load(state, plan)
-        state, log = run(program, state, plan)
+        state, log = run(static, state, plan)
         running.append((log, int((plan.round != PADDING).sum())))
         kept.write()  # what was kept before this chunk, while it is running
         now = next(coming, None)

@@ -1,17 +1,18 @@
 """Rounds laid out for a compiled program: who has which slot, in which branch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Int
 
 from focusfl.engines.spec import OnEmpty
+from focusfl.engines.stop import BudgetSpent
 from focusfl.participation.model import Ids
 from focusfl.tree import Tree, size
 
 if TYPE_CHECKING:
-    from focusfl.engines.simulator.cohort import Program
+    from focusfl.engines.simulator.cohort import StaticConfig
     from focusfl.engines.simulator.schedule import ScheduleBuffer
 
 LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
@@ -22,8 +23,6 @@ WASTE = 0.15  # share of slots that may stay empty before another branch is comp
 NOBODY = 0  # the branch before those with slots
 PADDING = -1  # the round number of a row that is no round
 
-# By how many participants there were so far, in all: whether that is enough.
-Enough = Callable[[np.ndarray], np.ndarray]
 PerRound = Int[Array | np.ndarray, "*rounds"]
 
 
@@ -61,7 +60,7 @@ class Plan(NamedTuple):
         Array | np.ndarray, "*seeds_and_rounds slots"
     ]  # who has a slot; N and above: nobody
     places: Any = None  # where each of ids has its memory; None: at its id
-    spent: Any = None  # whether all vectors are sent by the end; None: no bound on them
+    budget_spent: Any = None  # whether all vectors are sent by then; None: no budget
     weight: Any = None  # of the participants together; None: each counts as one
 
 
@@ -161,17 +160,17 @@ def plan(
 class Layout(NamedTuple):
     """How rounds become chunks of so many rows."""
 
-    program: "Program"
+    static: "StaticConfig"
     drawn: "ScheduleBuffer"
     rounds: int
     rows: int
     on_empty: OnEmpty
-    enough: Enough | None  # None: however many
+    budget_spent: BudgetSpent | None  # by participants so far; None: no budget
     weights: np.ndarray | None = None  # of clients; None: all alike
 
-    def after(self, done: int) -> Iterator[tuple["Program", Plan]]:
-        """Yield the chunks after so many rounds, each with the program it needs."""
-        slots, devices = self.program.slots, self.program.devices
+    def after(self, done: int) -> Iterator[tuple["StaticConfig", Plan]]:
+        """Yield the chunks after so many rounds, with what each is compiled for."""
+        slots, devices = self.static.slots, self.static.devices
         turns: int | np.ndarray = 0
         for start in range(0, self.rounds, self.rows):
             now = self.drawn.take(self.rows)
@@ -179,30 +178,30 @@ class Layout(NamedTuple):
                 slots, devices.shard(now), devices.clients_per_device
             )
             if start >= done:
-                program = self.program._replace(slots=slots)
-                yield program, self._laid_out(program, now, start, turns)
+                static = self.static._replace(slots=slots)
+                yield static, self._laid_out(static, now, start, turns)
             turns = turns + np.array([sum(map(len, own)) for own in now])
 
     def nobodys(self, schedules: int) -> Plan:
         """Lay out a chunk of nobody, in the shape of any other."""
         nobody = [[np.zeros(0, int)] * self.rows] * schedules
-        return self._laid_out(self.program, nobody, 0, 0)
+        return self._laid_out(self.static, nobody, 0, 0)
 
     def _laid_out(
         self,
-        program: "Program",
+        static: "StaticConfig",
         now: Sequence[Sequence[Ids]],
         start: int,
         turns: int | np.ndarray,
     ) -> Plan:
-        devices = program.devices
+        devices = static.devices
         dealt = devices.shard(now)
         laid_out = devices.merge(
             plan(
                 dealt,
                 start,
                 self.rows,
-                program.slots,
+                static.slots,
                 devices.clients_per_device,
                 self.on_empty,
             )
@@ -210,12 +209,12 @@ class Layout(NamedTuple):
         if self.weights is not None:
             weight = np.stack([weight_of(own, self.weights, self.rows) for own in now])
             laid_out = laid_out._replace(weight=weight if len(now) > 1 else weight[0])
-        if self.enough is None:
+        if self.budget_spent is None:
             return laid_out
         counts = np.zeros((len(now), self.rows), int)
         counts[:, : len(now[0])] = [[len(ids) for ids in own] for own in now]
-        spent = self.enough(np.reshape(turns, (-1, 1)) + np.cumsum(counts, 1))
-        return laid_out._replace(spent=spent if len(now) > 1 else spent[0])
+        spent = self.budget_spent(np.reshape(turns, (-1, 1)) + np.cumsum(counts, 1))
+        return laid_out._replace(budget_spent=spent if len(now) > 1 else spent[0])
 
 
 def weight_of(drawn: Sequence[Ids], weights: np.ndarray, rows: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from focusfl.engines.simulator.checkpoint import (
     open_checkpoint,
 )
 from focusfl.engines.simulator.clients import ClientStore, Start, store_for
-from focusfl.engines.simulator.cohort import Program, Theirs
+from focusfl.engines.simulator.cohort import StaticConfig, Theirs
 from focusfl.engines.simulator.compiled import Bounds, Inputs, Log, State
 from focusfl.engines.simulator.devices import Devices, devices_for
 from focusfl.engines.simulator.driver import (
@@ -43,7 +43,7 @@ from focusfl.engines.simulator.schedule import ScheduleBuffer
 from focusfl.engines.simulator.start import begin, stack_runs
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
 from focusfl.engines.step_sizes import StepSizes, Table, stacked
-from focusfl.engines.stop import Stop, spent_by
+from focusfl.engines.stop import Stop
 from focusfl.fingerprint import fingerprint, stable_repr
 
 
@@ -75,9 +75,9 @@ class Simulation:
         self.weights = None if weights is None else np.asarray(weights, float)
         self.data = Theirs(data, self.weights)
         self.eval_data = eval_data_of(spec.problem, spec.metrics)
-        self.program = self._program()
+        self.static = self._static()
         # Beginning and evaluating are the same whatever the sizes of cohorts.
-        self.without_slots = self.program._replace(slots=(), skips=False)
+        self.without_slots = self.static._replace(slots=(), skips=False)
         self.stop = spec.stop or Stop()
 
     def run(self) -> list[Result]:
@@ -85,7 +85,7 @@ class Simulation:
         spec, how = self.spec, self.how
         with (
             jax.enable_x64(spec.problem.dtype == "float64"),
-            memory.hint_on_oom(self.program.slots[-1]),
+            memory.hint_on_oom(self.static.slots[-1]),
             open_checkpoint(how.checkpoint, how.checkpoint_every) as kept,
         ):
             x0 = jax.tree.map(partial(jnp.asarray, dtype=spec.problem.dtype), spec.x0)
@@ -100,15 +100,15 @@ class Simulation:
             state, first = clients.restore(begun.state, fetch(begun.first, 1), facts)
             with clients:
                 state, log = run_chunks(
-                    lambda program, state, plan: begun.run_chunk(
-                        program, state, *begun.fixed, plan
+                    lambda static, state, plan: begun.run_chunk(
+                        static, state, *begun.fixed, plan
                     ),
                     begun.layout.after(len(first.alive) - 1), state, first, kept,
                     clients, self.stop.watch(how.progress, self.began),
                 )  # fmt: skip
                 return self._results(start, state, log, clients)
 
-    def _program(self) -> Program:
+    def _static(self) -> StaticConfig:
         """What is compiled, with cohorts of the sizes that this schedule needs."""
         spec, schedule, devices = self.spec, self.schedule, self.devices
         sizes = [[len(ids) for ids in own] for own in devices.shard(schedule.ahead)]
@@ -116,7 +116,7 @@ class Simulation:
         active = schedule.active
         sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
         unknown = len(spec.seeds) > 1 and not schedule.all
-        return Program(
+        return StaticConfig(
             spec.algorithm, self.objective, devices, slots, int(spec.local_steps),
             spec.record, int(min(spec.every, STEPS - 1)),
             skips=spec.on_empty == "skip" and (sometimes or unknown),
@@ -140,7 +140,7 @@ class Simulation:
         self, start: Start, keys: list[Any], clients: ClientStore, row_bytes: int
     ) -> Begun:
         """Bring all runs to round 0."""
-        spec, slots = self.spec, self.program.slots
+        spec, slots = self.spec, self.static.slots
         state, first = clients.begin(*start, keys[0], spec.rounds * slots[-1])
         at_x0 = {name: a[0] for name, a in first.metrics.items()}
         limit, targets = limit_of(at_x0), self.stop.targets(at_x0)
@@ -151,10 +151,10 @@ class Simulation:
             state, first = stack_runs((state, first), start, keys, len(spec.lrs))
         if len(keys) > 1 and key is not None:
             key = jnp.stack(keys)
-        over = spent_by(self.stop, spec.algorithm, spec.num_clients)
-        if over or any(targets):
+        budget_spent = self.stop.budget(spec.algorithm, spec.num_clients)
+        if budget_spent or any(targets):
             met = targets.met({name: a[0] for name, a in first.metrics.items()})
-            met = jnp.asarray(met | bool(over and over(0)))
+            met = jnp.asarray(met | bool(budget_spent and budget_spent(0)))
             met = jnp.broadcast_to(met, first.alive[0].shape).copy()
             state = state._replace(met=met)
         step, bound = (jnp.asarray(a, spec.problem.dtype) for a in (lr, limit))
@@ -165,7 +165,7 @@ class Simulation:
             spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
         )
         layout = Layout(
-            self.program, self.schedule, spec.rounds, rows, spec.on_empty, over,
+            self.static, self.schedule, spec.rounds, rows, spec.on_empty, budget_spent,
             self.weights,
         )  # fmt: skip
         return Begun(state, first, run, fixed, layout)
@@ -177,7 +177,7 @@ class Simulation:
         spec, x0 = self.spec, start[1]
         like = clients.like(begun.state, begun.layout.nobodys(len(spec.seeds)))
         beginning = begin.lower(*start, key, spec.algorithm.starts_warm)
-        chunk = begun.run_chunk.lower(self.program, like[0], *begun.fixed, like[1])
+        chunk = begun.run_chunk.lower(self.static, like[0], *begun.fixed, like[1])
         ahead = [np.concatenate(own) for own in self.schedule.ahead]
         return {
             "algorithm": stable_repr(spec.algorithm),

@@ -14,7 +14,7 @@ from focusfl.core import Algorithm, Round
 from focusfl.engines.simulator.cohort import (
     Cohort,
     Memory,
-    Program,
+    StaticConfig,
     Theirs,
     clients_in,
     run_round,
@@ -37,7 +37,7 @@ Read = Callable[[Ids], Any]
 
 @partial(jax.jit, static_argnums=(0, 5))
 def begin(
-    program: Program,
+    static: StaticConfig,
     x0: Tree,
     data: Theirs,
     eval_data: Tree,
@@ -47,32 +47,32 @@ def begin(
     """Everybody's state before round 0, after a warm start if that is asked for."""
 
     def on_each(x0, data, eval_data, key):
-        server, clients, steps = _fresh(program, x0, data.data)
+        server, clients, steps = _fresh(static, x0, data.data)
         if warm:
             server, clients = run_round(
-                program._replace(local_steps=1), _warm_up(program),
+                static._replace(local_steps=1), _warm_up(static),
                 jnp.arange(len(steps)), None, Memory(server, clients, steps), data, key,
             )  # fmt: skip
             steps += 1
-        metrics = jax.tree.map(jnp.asarray, program.evaluate(server.x, eval_data))
+        metrics = jax.tree.map(jnp.asarray, static.evaluate(server.x, eval_data))
         state = State(server, clients, steps, metrics, jnp.array(True))
-        return state, jax.tree.map(lambda a: a[None], log(program, state))
+        return state, jax.tree.map(lambda a: a[None], log(static, state))
 
     takes = REPLICATED, SHARDED, REPLICATED, REPLICATED
-    return program.devices.each(on_each, takes, (SPREAD, REPLICATED))(
+    return static.devices.each(on_each, takes, (SPREAD, REPLICATED))(
         x0, data, eval_data, key
     )
 
 
 def begin_on_device(
-    program: Program, x0: Tree, data: Theirs, eval_data: Tree, key: Any
+    static: StaticConfig, x0: Tree, data: Theirs, eval_data: Tree, key: Any
 ) -> tuple[State, Log]:
     """Give everybody's state before round 0, warmed up in parts if they are many."""
-    warm = program.algorithm.starts_warm
-    several = program.devices.count > 1  # who all warm up at once
+    warm = static.algorithm.starts_warm
+    several = static.devices.count > 1  # who all warm up at once
     if not warm or several or clients_in(data) <= _at_once(x0):
-        return begin(program, x0, data, eval_data, key, warm)
-    state, first = begin(program, x0, data, eval_data, key)
+        return begin(static, x0, data, eval_data, key, warm)
+    state, first = begin(static, x0, data, eval_data, key)
     theirs = state.clients, state.steps
 
     def write(ids, rows):
@@ -80,7 +80,7 @@ def begin_on_device(
         theirs = _put(theirs, ids, rows)
 
     server = begin_in_parts(
-        program, x0, data, key, state.server, write, lambda ids: _get(theirs, ids)
+        static, x0, data, key, state.server, write, lambda ids: _get(theirs, ids)
     )
     clients, steps = theirs
     return state._replace(server=server, clients=clients, steps=steps), first
@@ -88,7 +88,7 @@ def begin_on_device(
 
 def stack_runs(
     begun: tuple[State, Log],
-    start: tuple[Program, Tree, Tree, Tree],
+    start: tuple[StaticConfig, Tree, Tree, Tree],
     keys: list[Any],
     rates: int,
 ) -> tuple[State, Log]:
@@ -113,7 +113,7 @@ def _repeat(a: Array, times: int) -> Array:
 
 
 def begin_in_parts(
-    program: Program,
+    static: StaticConfig,
     x0: Tree,
     data: Theirs,
     key: Any,
@@ -127,16 +127,16 @@ def begin_in_parts(
     """
     total = None
     for ids in parts(x0, clients_in(data)):
-        rows, ups = _some(program, x0, data, key, ids)
+        rows, ups = _some(static, x0, data, key, ids)
         total = ups if total is None else tree.add(total, ups)
         write(ids, rows)
     if total is None:
         return server
-    server = _answer(program, server, total)
-    if type(program.algorithm).settle is not Algorithm.settle:
+    server = _answer(static, server, total)
+    if type(static.algorithm).settle is not Algorithm.settle:
         for ids in parts(x0, clients_in(data)):
             clients, steps = read(ids)
-            write(ids, (_settled(program, server, clients, data, ids), steps))
+            write(ids, (_settled(static, server, clients, data, ids), steps))
     return server
 
 
@@ -148,19 +148,19 @@ def parts(x0: Tree, clients: int) -> Iterator[Ids]:
 
 
 def to_model_coordinates(
-    program: Program, clients: Any, data: Theirs, ids: Ids | None = None
+    static: StaticConfig, clients: Any, data: Theirs, ids: Ids | None = None
 ) -> Any:
     """Everybody's memory, or that of some, in the coordinates of the model."""
     return (
         clients
-        if in_model_coordinates(program)
-        else _all_to_model_coordinates(program, clients, data, ids)
+        if in_model_coordinates(static)
+        else _all_to_model_coordinates(static, clients, data, ids)
     )
 
 
-def in_model_coordinates(program: Program) -> bool:
+def in_model_coordinates(static: StaticConfig) -> bool:
     """Whether clients work in the coordinates of the model, as almost always."""
-    objective = type(program.objective)
+    objective = type(static.objective)
     return (
         objective.to_local is Objective.to_local
         and objective.sum_to_model is Objective.sum_to_model
@@ -169,38 +169,38 @@ def in_model_coordinates(program: Program) -> bool:
 
 @partial(jax.jit, static_argnums=0)
 def _all_to_model_coordinates(
-    program: Program, clients: Any, data: Theirs, ids: Ids | None
+    static: StaticConfig, clients: Any, data: Theirs, ids: Ids | None
 ) -> Any:
     mine = data.data if ids is None else _get(data.data, ids)
-    one = partial(sum_one_to_model, program)
+    one = partial(sum_one_to_model, static)
     return jax.vmap(one, axis_size=clients_in(mine))(clients, mine)
 
 
 @partial(jax.jit, static_argnums=0)
 def _some(
-    program: Program, x0: Tree, data: Theirs, key: Any, ids: Ids
+    static: StaticConfig, x0: Tree, data: Theirs, key: Any, ids: Ids
 ) -> tuple[Any, Any]:
     """The memory and steps of some clients; what they push in all, if they do."""
-    mine, rd = _get(data, ids), _warm_up(program)
-    server, clients, steps = _fresh(program, x0, mine.data)
-    if not program.algorithm.starts_warm:
+    mine, rd = _get(data, ids), _warm_up(static)
+    server, clients, steps = _fresh(static, x0, mine.data)
+    if not static.algorithm.starts_warm:
         return (clients, steps), None
-    program, there = program._replace(local_steps=1), ids < program.devices.num_clients
+    static, there = static._replace(local_steps=1), ids < static.devices.num_clients
     cohort = Cohort(ids, there, None, clients, steps)
-    clients, total = train_cohort(program, rd, cohort, mine, key, server)
+    clients, total = train_cohort(static, rd, cohort, mine, key, server)
     return (clients, steps + 1), total
 
 
 @partial(jax.jit, static_argnums=0)
-def _answer(program: Program, server: Any, total: Any) -> Any:
-    return program.algorithm.update(server, total, _warm_up(program))
+def _answer(static: StaticConfig, server: Any, total: Any) -> Any:
+    return static.algorithm.update(server, total, _warm_up(static))
 
 
 @partial(jax.jit, static_argnums=0)
 def _settled(
-    program: Program, server: Any, clients: Any, data: Theirs, ids: Ids
+    static: StaticConfig, server: Any, clients: Any, data: Theirs, ids: Ids
 ) -> Any:
-    return settle(program, _warm_up(program), server, clients, _get(data.data, ids))
+    return settle(static, _warm_up(static), server, clients, _get(data.data, ids))
 
 
 _get = jax.jit(take_rows)
@@ -211,19 +211,19 @@ def _put(table: Tree, ids: Ids, rows: Tree) -> Tree:
     return jax.tree.map(lambda a, b: a.at[ids].set(b, mode="drop"), table, rows)
 
 
-def _fresh(program: Program, x0: Tree, data: Tree) -> tuple[Any, Any, Array]:
+def _fresh(static: StaticConfig, x0: Tree, data: Tree) -> tuple[Any, Any, Array]:
     """The server, and the memory and steps of clients who have done nothing yet."""
     many = clients_in(data)
-    server, client = program.algorithm.init(x0)
+    server, client = static.algorithm.init(x0)
     # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
     client = jax.tree.map(lambda a: jnp.int32(a) if isinstance(a, int) else a, client)
     clients = jax.tree.map(lambda a: jnp.broadcast_to(a, (many, *jnp.shape(a))), client)
-    clients = jax.vmap(program.objective.to_local, axis_size=many)(clients, data)
+    clients = jax.vmap(static.objective.to_local, axis_size=many)(clients, data)
     return server, clients, jnp.zeros(many, jnp.int32)
 
 
-def _warm_up(program: Program) -> Round:
-    return Round(-1, 0.0, 1, program.everybody, program.everybody)
+def _warm_up(static: StaticConfig) -> Round:
+    return Round(-1, 0.0, 1, static.everybody, static.everybody)
 
 
 def _at_once(x0: Tree) -> int:
