@@ -326,7 +326,7 @@ def test_bad_arguments_get_exit_code_2(focusfl, study, arguments, message):
     "arguments, message",
     [
         (["run", "missing.toml"], "focusfl: cannot read missing.toml"),
-        (["reproduce", "cifar10", "--rounds", "0"], "focusfl: rounds must be"),
+        (["reproduce", "cifar10", "--rounds", "0"], "focusfl: --rounds must be"),
         (["dmeo"], "usage:"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
