@@ -23,6 +23,7 @@ from focusfl.report.table import markdown
 HERE = Path(__file__).parent
 PAPER, LAST = 2e-3, 10  # the paper's step; evaluations that `final` is the mean of
 AT = (1000, 2000, 4000, 6000, 8000, 10_000)  # rounds
+SHOWN = (1000, 2000, 4000, 10_000)  # of these, in the table
 # Test accuracy in the public logs of the paper at these rounds. Their baselines train
 # through shared storage and are not the algorithms they are named after.
 PUBLISHED = {
@@ -88,11 +89,10 @@ def table(curves: list[Curve]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             scenario == "bernoulli" and lr == PAPER
         )
         at = [dict(zip(one["at"], one["accuracy"], strict=True)) for one in runs]
-        means = [_mean([own.get(round) for own in at]) for round in AT]
-        lines.append(
-            (scenario, name, f"{lr:g}", *means, ", ".join(map(_end, runs)), known)
-        )
-    heads = ("participation", "algorithm", "step", *(f"{n:,}" for n in AT))
+        means = [_mean([own.get(round) for own in at]) for round in SHOWN]
+        called = name + ", Markov" * (scenario == "markov")
+        lines.append((called, f"{lr:g}", *means, ", ".join(map(_end, runs)), known))
+    heads = ("algorithm", "step", *(f"{n:,}" for n in SHOWN))
     return (*heads, "final", "published"), lines
 
 
@@ -108,7 +108,7 @@ def _whole(curve: Curve) -> int:
 
 def _end(curve: Curve) -> str:
     broke = curve["diverged_at"]
-    return _digits(final(curve)) if broke is None else f"broke in {broke:,}"
+    return _digits(final(curve)) if broke is None else f"†{broke:,}"
 
 
 def _digits(share: float | np.floating) -> str:

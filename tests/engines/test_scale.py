@@ -191,7 +191,7 @@ def test_a_disk_that_is_too_small_is_refused(monkeypatch, tmp_path):
         )  # fmt: skip
 
 
-def test_focus_is_exact_with_a_hundred_thousand_clients():
+def test_focus_is_exact_with_a_hundred_thousand_clients(as_users_compile):
     many, rng = 10**5, np.random.default_rng(0)
     A = rng.standard_normal((many, 2, 5))
     noise = 2 * rng.standard_normal((many, 2))

@@ -125,15 +125,17 @@ def test_the_script_makes_a_table_of_several_folders(ran):
     script = runpy.run_path(str(ROOT / "experiments/cifar10/draw.py"))
     found = script["gathered"]([ran / "focus", ran / "mifa"])
     heads, lines = script["table"](json.loads(json.dumps(found))["curves"])
-    assert [line[:3] for line in lines] == [
-        ("bernoulli", "focus", "0.002"), ("bernoulli", "mifa", "0.002"),
-        ("bernoulli", "mifa", "0.128"),
+    assert [line[:2] for line in lines] == [
+        ("focus", "0.002"), ("mifa", "0.002"), ("mifa", "0.128")
     ]  # fmt: skip
     ends = [
         np.mean(curve["accuracy"][1:][-10:])
         for curve in found["curves"] if curve["run"]["algorithm"] == "focus"
     ]  # fmt: skip
     assert len(ends) == 2  # seeds
-    shown = lines[0][heads.index("final")].split()[0]
-    assert float(shown) == pytest.approx(np.mean(ends), abs=6e-4)
+    shown = lines[0][heads.index("final")].split(", ")
+    assert [float(end) for end in shown] == pytest.approx(ends, abs=6e-4)
+    found["curves"][0]["diverged_at"] = 4
+    lines = script["table"](found["curves"])[1]
+    assert lines[0][heads.index("final")].startswith("†4, ")
     assert len(script["accuracy_figure"](found["curves"]).axes) == 2

@@ -30,7 +30,7 @@ def ends(problem, law, lr, rounds, local_steps=5):
 
 
 @real_data
-def test_on_a9a_split_by_label_exact_methods_are_exact():
+def test_on_a9a_split_by_label_exact_methods_are_exact(as_users_compile):
     problem = libsvm(rows=3200, penalty=0.05)
     assert problem.A.shape == (32, 100, 123)
     assert np.all(np.abs(problem.b.sum(1)[[0, -1]]) == 100)  # one label each
