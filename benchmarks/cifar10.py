@@ -15,16 +15,21 @@ import json
 import os
 import sys
 import time
+import tomllib
 
 import jax
 import numpy as np
 
 import focusfl as ff
-from focusfl.experiment import images
+from focusfl.experiment.reproduce import path
+from focusfl.experiment.summary import tracking_gap
 from focusfl.participation import schedule
 from focusfl.problems import vision
 
 BATCH, CLASSES = 128, 10
+STUDY = tomllib.loads(path("cifar10").read_text())  # the paper's setting
+LR, LOCAL_STEPS, SEED = STUDY["lr"], STUDY["local_steps"], STUDY["seeds"][0]
+CHANCES = STUDY["participation"]["bernoulli"]["p"]
 
 
 def load(compute_dtype):
@@ -48,8 +53,8 @@ def load(compute_dtype):
 def ours(problem, law, rounds, every, active):
     marks, start = [], time.perf_counter()
     result = ff.simulate(
-        ff.Focus(), problem, law, rounds=rounds, lr=images.LR, every=every,
-        local_steps=images.LOCAL_STEPS, seed=images.SEED,
+        ff.Focus(), problem, law, rounds=rounds, lr=LR, every=every,
+        local_steps=LOCAL_STEPS, seed=SEED,
         progress=lambda done, _: marks.append((time.perf_counter(), done)),
     )  # fmt: skip
     (first, done), (last, all_done) = marks[0], marks[-1]
@@ -61,13 +66,13 @@ def ours(problem, law, rounds, every, active):
         "steps_per_second": _steps(active[done:all_done]) / (last - first),
         "until_first_chunk_s": first - start,
         "accuracy": float(result.metrics["accuracy"][-1]),
-        "tracking_gap": images.tracking_gap(result),
+        "tracking_gap": tracking_gap(result),
     }
 
 
 def _steps(active):
     """Local steps of rounds with so many participants."""
-    return images.LOCAL_STEPS * int(np.sum(active))
+    return LOCAL_STEPS * int(np.sum(active))
 
 
 def eager(problem, drawn, seconds):
@@ -126,10 +131,10 @@ def eager(problem, drawn, seconds):
                 for p, s in zip(params, server, strict=True):
                     p.copy_(s)
             push = [torch.zeros_like(p) for p in server]
-            for _ in range(images.LOCAL_STEPS):
+            for _ in range(LOCAL_STEPS):
                 with torch.no_grad():
                     for p, d in zip(params, push, strict=True):
-                        p.sub_(images.LR * d)
+                        p.sub_(LR * d)
                 inputs, labels = next_batch(i)
                 model.zero_grad()
                 entropy(model(inputs), labels).backward()
@@ -141,7 +146,7 @@ def eager(problem, drawn, seconds):
                 t.add_(d)
         for s, t, d in zip(server, tracker, total, strict=True):
             t.add_(d)
-            s.sub_(images.LR * t)
+            s.sub_(LR * t)
 
     def wait():
         if device == "cuda":
@@ -172,8 +177,11 @@ def main():
     options = parser.parse_args()
     on_cpu = jax.default_backend() == "cpu"
     rounds = options.rounds or (40 if on_cpu else 10_000)
-    problem, law = load(options.compute_dtype), images.participation("bernoulli", 66)
-    drawn = [ids.tolist() for ids in schedule(law, 32, max(rounds, 300), images.SEED)]
+    problem, law = (
+        load(options.compute_dtype),
+        ff.participation.Bernoulli(np.array(CHANCES)),
+    )
+    drawn = [ids.tolist() for ids in schedule(law, 32, max(rounds, 300), SEED)]
     theirs = eager(problem, drawn, options.seconds)
     active = [len(ids) for ids in drawn[:rounds]]
     mine = ours(problem, law, rounds, options.every, active)

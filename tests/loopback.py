@@ -10,7 +10,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import focusfl as ff
 from focusfl.engines.flower import Job, client_app
-from focusfl.engines.protocol import ProtocolServer, Site, tracking_gap
+from focusfl.engines.protocol import ProtocolServer, Site, tracking_error
 
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 SITES = tuple(f"site-{i}" for i in range(4))
@@ -109,4 +109,4 @@ def gap_of(folder, protocol, algorithm=FOCUS):
         for site, seq in protocol.applied.items()
         if seq
     ]
-    return tracking_gap(protocol.server, memories, protocol.num_clients)
+    return tracking_error(protocol.server, memories, protocol.num_clients)

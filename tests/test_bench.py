@@ -1,5 +1,6 @@
 """`make bench` fails where something got much slower than what is stored."""
 
+import ast
 import importlib
 import json
 from pathlib import Path
@@ -40,3 +41,21 @@ def test_what_got_slower_is_named_and_fails(
 
 def test_what_is_no_longer_measured_is_missed(guard):
     assert guard.slower(STORED, {}) and all(ratio > 0 for ratio in STORED.values())
+
+
+@pytest.mark.filterwarnings("ignore")  # of what others import
+def test_scripts_use_what_there_is():
+    """A name of focusfl that has moved breaks a script that no test runs."""
+    seen = 0
+    for folder in ("benchmarks", "experiments", "docs", "examples"):
+        for script in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(script.read_text())):
+                module = getattr(node, "module", None) or ""
+                ours = module.split(".")[0] == "focusfl"
+                if ours and isinstance(node, ast.ImportFrom):
+                    found = importlib.import_module(module)
+                    for name in node.names:
+                        seen += 1
+                        if not hasattr(found, name.name):
+                            importlib.import_module(f"{module}.{name.name}")
+    assert seen > 30

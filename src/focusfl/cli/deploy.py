@@ -104,7 +104,7 @@ def _watch(event: Mapping[str, Any]) -> None:
 
 def _summary(outcome: "Outcome") -> dict[str, Any]:
     share = outcome.masks.mean(0).round(3).tolist()
-    gap = {} if outcome.gap is None else {"tracking_gap": outcome.gap}
+    gap = {} if outcome.gap is None else {"tracking_error": outcome.gap}
     return {
         "rounds": len(outcome.masks), "epochs": outcome.epochs, "late": outcome.late,
         "seconds": round(outcome.seconds, 1), **outcome.metrics,

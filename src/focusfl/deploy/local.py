@@ -16,7 +16,7 @@ from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.record import MODEL
 from focusfl.deploy.study import Deployed
 from focusfl.engines.flower.events import metrics
-from focusfl.engines.protocol import Site, tracking_gap
+from focusfl.engines.protocol import Site, tracking_error
 from focusfl.experiment import results
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
@@ -93,7 +93,7 @@ def local_study(
         ]
         weights = [job.weights[site] for site in counted] if job.weights else None
         try:
-            gap = tracking_gap(protocol.server, memories, job.total_weight, weights)
+            gap = tracking_error(protocol.server, memories, job.total_weight, weights)
         except ValueError:  # an algorithm that tracks nothing
             gap = None
         known = {"server": protocol.server, "clients": _stacked(memories)}

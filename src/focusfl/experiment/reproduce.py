@@ -51,9 +51,11 @@ def tuned(study: Study, watch: Watch | None = None) -> Iterator[Run]:
         theory = predict(
             algorithm, study.problem, law, lr=best.lr, local_steps=local_steps
         )
-        summary = summarise(best, expected(theory, study.problem))
+        weight = study.problem.total_weight
+        ahead = expected(theory, study.problem)
+        summary = summarise(best, ahead, total_weight=weight)
         called = RunName(scenario, name, local_steps, seed)
-        return make_run(called, best, summary, theory, study.problem.num_clients)
+        return make_run(called, best, summary, theory, weight)
 
     return side_by_side(one, fair(study))
 

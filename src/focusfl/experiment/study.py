@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from focusfl.engines.rest import at_rest_elsewhere, tracker_norm
+from focusfl.engines.rest import tracker_norm
 from focusfl.engines.result import COSTS, Result
 from focusfl.engines.spec import Progress, StepSize, choose_lr
 from focusfl.engines.step_sizes import slows
@@ -178,7 +178,7 @@ def run_group(
         name = RunName(group.participation, group.algorithm, group.local_steps, seed)
         result = replace(whole, lr=chosen[k][0], why_lr=chosen[k][1])
         ahead = expected(known[k], problem)._replace(slowed=slowed[k])
-        summary = _summary(study, result, ahead, problem)
+        summary = summarise(result, ahead, study.stop.tolerance, problem.total_weight)
         runs.append(
             make_run(name, result, summary, known[k], problem.total_weight, seconds)
         )
@@ -224,17 +224,6 @@ def _sweep(
             for turn, part in enumerate(parts)
             for run in _sweep(study, part, tell, kept and kept / str(turn))
         ]
-
-
-def _summary(
-    study: Study, result: Result, ahead: Expected, problem: Problem
-) -> Summary:
-    """Sum a run up, and say it if its tracker rests while the gradient does not."""
-    found = summarise(result, ahead, study.stop.tolerance)
-    false = at_rest_elsewhere(result, problem.total_weight)
-    if false and result.diverged_at is None:
-        return found._replace(verdict="biased", reason=false)
-    return found
 
 
 def expected(known: Prediction, problem: Problem) -> Expected:

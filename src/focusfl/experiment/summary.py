@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from focusfl import tree
 from focusfl.algorithms import focus
+from focusfl.engines.rest import at_rest_elsewhere
 from focusfl.engines.result import Result
 from focusfl.experiment.results import LOSS, measured
 from focusfl.experiment.verdict import NOTHING, Expected, Word, judge, judge_loss
@@ -47,9 +48,24 @@ def errors(result: Result) -> tuple[str, Curve]:
 
 
 def summarise(
-    result: Result, expected: Expected = NOTHING, target: float | None = None
+    result: Result,
+    expected: Expected = NOTHING,
+    target: float | None = None,
+    total_weight: float | int | None = None,
 ) -> Summary:
-    """Put one run in one line; `target` is an error at which it was told to stop."""
+    """Put one run in one line.
+
+    `target` is an error at which it was told to stop. With the sum of all clients'
+    weights, one whose tracker rests while the gradient does not is called biased.
+    """
+    found = _summed_up(result, expected, target)
+    if total_weight is None or result.diverged_at is not None:
+        return found
+    false = at_rest_elsewhere(result, total_weight)
+    return found._replace(verdict="biased", reason=false) if false else found
+
+
+def _summed_up(result: Result, expected: Expected, target: float | None) -> Summary:
     rounds, (measure, curve) = result.evaluated, errors(result)
     error = float(np.median(curve[-max(1, len(curve) // 10) :]))
     ended = {"diverged_at": result.diverged_at, "visits": _visits(result)}
@@ -69,9 +85,10 @@ def summarise(
 
 
 def _visits(result: Result) -> int | None:
-    """Count the gradients of a run: none if nobody ever took part."""
+    """Count the gradients of all rounds: none if nobody ever took part in one. Those of
+    a warm start, which is entry 0, are of no round."""
     done = result.metrics.get("gradients")
-    return None if done is None else int(np.sum(done))
+    return None if done is None else int(np.sum(done[1:]))
 
 
 def fitted_rate(

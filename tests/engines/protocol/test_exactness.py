@@ -7,7 +7,7 @@ from helpers import quadratic
 import focusfl as ff
 from focusfl import tree
 from focusfl.core import Round
-from focusfl.engines.protocol import ProtocolServer, Site, tracking_gap
+from focusfl.engines.protocol import ProtocolServer, Site, tracking_error
 
 N, LR = 4, 0.1
 
@@ -113,7 +113,7 @@ def test_a_straggler_three_rounds_behind_blocks_nothing_and_breaks_nothing(
                 for site in sites
                 if protocol.applied[site.site]
             ]
-            assert tracking_gap(protocol.server, memories, N) < 1e-12
+            assert tracking_error(protocol.server, memories, N) < 1e-12
     assert error(protocol.x) < 1e-12
 
 

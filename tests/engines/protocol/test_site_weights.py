@@ -8,7 +8,7 @@ import pytest
 from helpers import gap, quadratic
 
 import focusfl as ff
-from focusfl.engines.protocol import ProtocolServer, Site, files, header, tracking_gap
+from focusfl.engines.protocol import ProtocolServer, Site, files, header, tracking_error
 from focusfl.engines.protocol.messages import read_request, read_round
 
 NAMES = [f"site-{i}" for i in range(4)]
@@ -73,8 +73,8 @@ def test_focus_ends_at_the_weighted_optimum_through_lost_replies_and_crashes(
             for site, name in zip(sites, NAMES, strict=True)
         ]
         whole = sum(WEIGHTS.values())
-        assert tracking_gap(protocol.server, memories, whole, WEIGHTS.values()) < 1e-9
-        assert tracking_gap(protocol.server, memories, whole) > 1
+        assert tracking_error(protocol.server, memories, whole, WEIGHTS.values()) < 1e-9
+        assert tracking_error(protocol.server, memories, whole) > 1
 
 
 @pytest.mark.parametrize("how", ["goodbye", "forget"])
@@ -100,7 +100,7 @@ def test_who_leaves_takes_back_what_it_weighed(how, folder, as_a_user):
         assert protocol.epoch == 1 and far(protocol.x, others.optimum) < 1e-12
         assert far(PROBLEM.optimum, others.optimum) > 1e-3
         memories = [sites[i].memory(protocol.applied[NAMES[i]]) for i in rest]
-        assert tracking_gap(protocol.server, memories, sum(left), left) < 1e-10
+        assert tracking_error(protocol.server, memories, sum(left), left) < 1e-10
 
 
 def test_a_job_cannot_go_on_with_other_weights(folder, as_a_user):

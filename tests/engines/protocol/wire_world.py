@@ -20,7 +20,7 @@ from focusfl.engines.protocol import (
     Site,
     files,
     header,
-    tracking_gap,
+    tracking_error,
 )
 
 LR, DIM = 0.05, 3
@@ -323,5 +323,5 @@ class World:
         ):
             y = tree.add(ledger.server.y, ledger.total["y"])
             held = ledger.server._replace(y=y)
-            gap = tracking_gap(held, memories, len(self.sites), weights)
+            gap = tracking_error(held, memories, len(self.sites), weights)
             assert gap < 1e-12 * max(self.weights or [1])

@@ -10,9 +10,12 @@ from focusfl.deprecated import renamed_names
 from focusfl.engines.protocol.format import Refused, Wired, header
 from focusfl.engines.protocol.server import ProtocolServer, Receipt
 from focusfl.engines.protocol.site import Site
-from focusfl.engines.protocol.tracking import tracking_gap
+from focusfl.engines.protocol.tracking import tracking_error
 
-__getattr__ = renamed_names(__name__, {"Hub": ProtocolServer, "Verdict": Receipt})
+__getattr__ = renamed_names(
+    __name__,
+    {"Hub": ProtocolServer, "Verdict": Receipt, "tracking_gap": tracking_error},
+)
 
 __all__ = [
     "ProtocolServer",
@@ -21,5 +24,5 @@ __all__ = [
     "Receipt",
     "Wired",
     "header",
-    "tracking_gap",
+    "tracking_error",
 ]

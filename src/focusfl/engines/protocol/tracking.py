@@ -19,7 +19,7 @@ TRACKED = {
 }
 
 
-def tracking_gap(
+def tracking_error(
     server: Any,
     memories: Iterable[Any],
     num_clients: float | int,

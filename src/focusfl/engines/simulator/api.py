@@ -169,7 +169,8 @@ def sweep(
     of all of them, as arrays. Several runs have clients' memory on the device. Each
     ends where `stop` ends it alone.
 
-    All else is as in `simulate`.
+    All else is as in `simulate`, but that it does not choose a step, and does not warn
+    of runs that rest away from the optimum.
 
     Args:
         lrs: step sizes, positive, or functions of the round; one run each.
