@@ -3,10 +3,11 @@
 Rounds of FOCUS with the paper's network on random images, each side in the same run:
 with convolutions rewritten, as they are (with --plain: minutes on a CPU), and with
 --torch the same network as a PyTorch module, translated by `from_torch` and in an eager
-loop over the clients. With --resnet the last two alone, of a ResNet-18 for 32 pixels.
+loop over the clients; with --flax as a Flax module. With --resnet the last two alone, of
+a ResNet-18 for 32 pixels.
 
-Usage: python benchmarks/convolutions.py [--clients 8] [--rounds 4] [--plain] [--torch]
-                                         [--resnet]
+Usage: python benchmarks/convolutions.py [--clients 8] [--rounds 4] [--plain] [--flax]
+                                         [--torch] [--resnet]
 """
 
 import argparse
@@ -44,6 +45,32 @@ def ours(clients, rounds, fast):
     problem = ff.problems.from_loss(
         loss, vision.cnn_params(), clients, batch_size=BATCH,
         eval_data={k: v[:10] for k, v in clients[0].items()}, fast_convolutions=fast,
+    )  # fmt: skip
+    return simulated(problem, rounds)
+
+
+def flax(clients, rounds):
+    """The same network as Flax has it."""
+    from flax import nnx
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            widths = zip((3, 16, 32), (16, 32, 64), strict=True)
+            self.convs = nnx.List([nnx.Conv(*io, (3, 3), rngs=rngs) for io in widths])
+            self.hidden = nnx.Linear(1024, 500, rngs=rngs)
+            self.out = nnx.Linear(500, 10, rngs=rngs)
+
+        def __call__(self, x):
+            for conv in self.convs:
+                x = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
+            return self.out(nnx.relu(self.hidden(x.reshape(len(x), -1))))
+
+    def each(net, samples):
+        return ff.problems.cross_entropy(net(samples["x"]), samples["y"])
+
+    problem = ff.problems.from_flax(
+        Net(nnx.Rngs(0)), each, clients, batch_size=BATCH,
+        eval_data={k: v[:10] for k, v in clients[0].items()},
     )  # fmt: skip
     return simulated(problem, rounds)
 
@@ -156,6 +183,7 @@ def main():
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--plain", action="store_true", help="as it is, too")
+    parser.add_argument("--flax", action="store_true", help="as a Flax module, too")
     parser.add_argument("--torch", action="store_true", help="as a torch module, too")
     parser.add_argument("--resnet", action="store_true", help="ResNet-18 in its place")
     options = parser.parse_args()
@@ -165,6 +193,8 @@ def main():
         sides["rewritten"] = ours(clients, options.rounds, True)
         if options.plain:
             sides["as it is"] = ours(clients, options.rounds, False)
+    if options.flax:
+        sides["Flax"] = flax(clients, options.rounds)
     if options.torch or options.resnet:
         net = resnet18() if options.resnet else cnn()
         sides["translated"] = translated(net, clients, options.rounds)
