@@ -3,8 +3,8 @@
 Rounds of FOCUS with the paper's network on random images, each side in the same run:
 with convolutions rewritten, as they are (with --plain: minutes on a CPU), and with
 --torch the same network as a PyTorch module, translated by `from_torch` and in an eager
-loop over the clients; with --flax as a Flax module. With --resnet the last two alone, of
-a ResNet-18 for 32 pixels.
+loop over the clients; with --flax as a Flax module. With --resnet the last two alone,
+of a ResNet-18 for 32 pixels.
 
 Usage: python benchmarks/convolutions.py [--clients 8] [--rounds 4] [--plain] [--flax]
                                          [--torch] [--resnet]
