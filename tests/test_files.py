@@ -1,5 +1,6 @@
 """The one writer: a file is there whole, or as it was, or an error says why."""
 
+import errno
 import os
 import signal
 import stat
@@ -8,6 +9,8 @@ import sys
 
 import pytest
 
+from focusfl.engines.protocol.files import lock
+from focusfl.engines.simulator.checkpoint import open_checkpoint
 from focusfl.files import clear_parts, renamed, write
 
 WRITER = """
@@ -72,3 +75,20 @@ def test_a_folder_is_there_with_all_its_files_or_not_at_all(tmp_path):
     assert (target / "whole").read_text() == "x" and list(tmp_path.iterdir()) == [
         target
     ]
+
+
+def no_locks(handle, how):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+def test_a_disk_without_locks_is_no_place_for_the_wire(tmp_path, monkeypatch):
+    """A server that could be there twice would count pushes twice."""
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(OSError, match="No locks"), lock(tmp_path / "state"):
+        pass
+
+
+def test_a_checkpoint_may_be_on_a_disk_without_locks(tmp_path, monkeypatch):
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with open_checkpoint(tmp_path / "run", 60) as kept:
+        assert kept.folder == tmp_path / "run"

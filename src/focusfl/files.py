@@ -1,6 +1,5 @@
 """Files that are there whole or not at all: one writer for everything."""
 
-import errno
 import glob
 import os
 import shutil
@@ -52,7 +51,11 @@ def renamed(
 
 def take_lock(handle: int, wait: bool = False) -> bool:
     """Keep an open file or folder to this process until it is closed; give False if
-    another has it. Where a system or its disks know no locks, nobody is kept out."""
+    another has it. On Windows nobody is kept out.
+
+    Raises:
+        OSError: If the file system knows no locks.
+    """
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -61,9 +64,6 @@ def take_lock(handle: int, wait: bool = False) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise
     return True
 
 

@@ -7,6 +7,7 @@ Reddi et al. ICLR 2021. https://arxiv.org/abs/2003.00295 (all)
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.server_opt import ServerOpt
@@ -31,39 +32,40 @@ class FedAvgM(Wrapped):
 
 
 @dataclass(frozen=True)
-class FedAdam(Wrapped):
-    """FedAvg with Adam on the server; biased towards who takes part."""
-
-    server_lr: float = 0.1  # factor of the server's step, positive
-    beta1: float = 0.9  # how much of the mean of moves is kept, in [0, 1)
-    beta2: float = 0.99  # how much of the mean of squares is kept, in [0, 1)
-    tau: float = 1e-3  # the smaller, the more adaptive
-    bias_correction: bool = False  # as Adam has it; the paper's FedAdam does not
-
-    def __post_init__(self):
-        _ = self.original
-
-    @property
-    def original(self):
-        return _adaptive("adam", self)
-
-
-@dataclass(frozen=True)
-class FedYogi(Wrapped):
-    """FedAvg with Yogi on the server; biased towards who takes part."""
+class _Adaptive(Wrapped):
+    """FedAvg with an optimizer that follows means and squares of the moves."""
 
     server_lr: float = 0.1  # factor of the server's step, positive
     beta1: float = 0.9  # how much of the mean of moves is kept, in [0, 1)
     beta2: float = 0.99  # how slowly squares are followed, in [0, 1)
     tau: float = 1e-3  # the smaller, the more adaptive
-    bias_correction: bool = False  # as Adam has it; the paper's FedYogi does not
+    bias_correction: bool = False  # as Adam has it; the paper's do not
+
+    optimizer: ClassVar[str]
 
     def __post_init__(self):
-        _ = self.original
+        _ = self.original  # which checks them
 
     @property
     def original(self):
-        return _adaptive("yogi", self)
+        return ServerOpt(
+            FedAvg(), self.optimizer, self.server_lr, self.beta1, self.beta2, self.tau,
+            bias_correction=self.bias_correction,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FedAdam(_Adaptive):
+    """FedAvg with Adam on the server; biased towards who takes part."""
+
+    optimizer: ClassVar[str] = "adam"
+
+
+@dataclass(frozen=True)
+class FedYogi(_Adaptive):
+    """FedAvg with Yogi on the server; biased towards who takes part."""
+
+    optimizer: ClassVar[str] = "yogi"
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,3 @@ class FedAdagrad(Wrapped):
     @property
     def original(self):
         return ServerOpt(FedAvg(), "adagrad", self.server_lr, self.beta1, tau=self.tau)
-
-
-def _adaptive(optimizer: str, own: FedAdam | FedYogi) -> ServerOpt:
-    return ServerOpt(
-        FedAvg(), optimizer, own.server_lr, own.beta1, own.beta2, own.tau,
-        bias_correction=own.bias_correction,
-    )  # fmt: skip

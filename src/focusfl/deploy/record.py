@@ -19,7 +19,7 @@ from focusfl.deploy import SCENARIO
 from focusfl.engines.flower import events as happened
 from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol.format import paths
-from focusfl.engines.step_sizes import in_words, slows, tabled
+from focusfl.engines.step_sizes import in_words, slows, tabled, used
 from focusfl.files import write
 from focusfl.models import save_model
 from focusfl.tree import Tree
@@ -176,8 +176,8 @@ def _lr(job: Job, end: Mapping[str, Any]) -> float:
     """The step as a study names it; of a schedule, else the largest that was used."""
     if not callable(job.lr):
         return job.lr
-    steps = tabled(job.lr, job.rounds).steps[: max(1, end["round"])]
-    return float(job.about.get("lr", steps.max()))
+    steps = tabled(job.lr, job.rounds)
+    return float(job.about.get("lr", used(steps, end["round"], None)))
 
 
 def _manifest(

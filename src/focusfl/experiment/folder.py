@@ -97,7 +97,11 @@ def alone(folder: Path) -> Iterator[None]:
     runs = folder / RUNS
     runs.mkdir(parents=True, exist_ok=True)
     with open(runs / ".lock", "w") as lock:
-        if not take_lock(lock.fileno()):
+        try:
+            free = take_lock(lock.fileno())
+        except OSError:
+            free = False
+        if not free:
             raise ValueError(
                 f"another focusfl is running a study in {folder}; wait for it, or name "
                 "another folder with --out."

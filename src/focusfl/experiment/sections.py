@@ -1,7 +1,7 @@
 """The sections of a study that name a kind: its problem, algorithms, participation."""
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -96,7 +96,7 @@ class Sections(NamedTuple):
         if "lr" not in names:
             words = f"{_name(path)}: {said.kind} must take lr, the step size."
             raise Wrong(path, words)
-        given = {k: getattr(said, k) for k in said.model_fields_set if k in names}
+        given = _given(said, names)
         if "rounds" in names:
             given.setdefault("rounds", rounds)
         tried = made_of(path, made_by, said, {**given, "lr": 1.0})
@@ -193,13 +193,17 @@ def _chances(path: Path_, table: dict[str, Any], problem: Problem) -> Any:
     return made_of(path, partial(by_rarity, scores), said)
 
 
+def _given(said: BaseModel, parameters: Collection[str]) -> dict[str, Any]:
+    """What a section says of these parameters."""
+    return {k: getattr(said, k) for k in said.model_fields_set if k in parameters}
+
+
 def made_of(
     path: Path_, made_by: Callable, said: BaseModel, more: Mapping[str, Any] = {}
 ) -> Any:
     """Call a constructor with what a section says of its parameters."""
     parameters = schema.parameters(made_by)
-    given = {k: getattr(said, k) for k in said.model_fields_set if k in parameters}
-    given |= more
+    given = {**_given(said, parameters), **more}
     needed = [p.name for p in parameters.values() if p.default is p.empty]
     if missing := [name for name in needed if name not in given]:
         raise Wrong(path, f"{_name(path)} needs {', '.join(missing)}.")

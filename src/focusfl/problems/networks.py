@@ -15,7 +15,13 @@ from focusfl.data import SPLITS
 from focusfl.problems.dealt import CLIENTS, TEST_SHARE, Deal, dealt
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import check_widths, cross_entropy, dense, dense_params
+from focusfl.problems.models import (
+    check_widths,
+    cross_entropy,
+    dense,
+    dense_params,
+    right_and_loss,
+)
 from focusfl.problems.vision import ImageMetrics, cnn_params
 from focusfl.problems.vision import cnn as convolved
 from focusfl.problems.weights import Weights
@@ -59,8 +65,7 @@ class Each:
     scores: Scores
 
     def __call__(self, params: Tree, samples: Tree) -> dict[str, Any]:
-        scores, y = self.scores(params, samples), samples["y"]
-        return {"accuracy": scores.argmax(1) == y, "loss": cross_entropy(scores, y)}
+        return right_and_loss(self.scores(params, samples), samples["y"])
 
 
 def digits(
@@ -228,7 +233,6 @@ def _problem(
     deal: Deal,
     options: dict[str, Any],
     data_dir: str | None = None,
-    weights: Weights = None,
 ) -> LossProblem:
     """Deal a data set out, and put a model on it."""
     found = dealt(name, deal, data_dir)

@@ -11,7 +11,7 @@ from focusfl.checks import check_count, check_flag
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import cross_entropy, right_and_loss
-from focusfl.problems.sets import PerSample, length
+from focusfl.problems.sets import AT_ONCE, PerSample, length
 from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
 
@@ -19,7 +19,6 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of each channe
 CHANNELS = (16, 32, 64)  # out of the three convolutions
 HIDDEN, CLASSES = 500, 10
 PADDING = 4  # pixels around an image that a crop may take in
-AT_ONCE = 1000  # images evaluated together
 
 
 def cnn_params(

@@ -1,6 +1,5 @@
 """A training as its server app needs it: what is learned, by whom, in what rounds."""
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from focusfl.checks import check_count, check_one_of, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer
-from focusfl.engines.protocol.rules import check_settings
+from focusfl.engines.protocol.rules import check_settings, weight_of
 from focusfl.engines.step_sizes import tabled
 from focusfl.tree import Tree
 
@@ -82,9 +81,7 @@ class Job:
     @property
     def total_weight(self) -> float | int:
         """The sum of all weights; the number of sites where all are alike."""
-        if self.weights is None:
-            return len(self.sites)
-        return math.fsum(self.weights.values())
+        return weight_of(self.sites, self.weights)
 
     def open_protocol(self) -> ProtocolServer:
         """The server's side of the protocol, from where it was left."""

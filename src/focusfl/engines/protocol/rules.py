@@ -1,7 +1,7 @@
 """The constants of a job and the transitions of its ledger: pure functions."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -62,6 +62,15 @@ def _check_weights(weights: Any, sites: Sequence[str]) -> None:
         check_positive(f"the weight of {site}", weight)
 
 
+def weight_of(
+    sites: Sequence[str], weights: Mapping[str, float | int] | None
+) -> float | int:
+    """How much these sites count together: how many they are, if all are alike."""
+    if weights is None:
+        return len(sites)
+    return math.fsum(weights[site] for site in sites)
+
+
 def steps_of(lr: Any) -> Callable[[int], float]:
     """The step of every round, checked when it is first asked for."""
     return cache(partial(step_at, lr))
@@ -89,16 +98,12 @@ class Rules:
             "sites": list(self.sites), "weights": dict(self.weights or {}),
         }  # fmt: skip
 
-    def weight_of(self, sites: Iterable[str]) -> float | int:
-        """How much these sites count together: how many they are, if all are alike."""
-        if self.weights is None:
-            return len([*sites])
-        return math.fsum(self.weights[site] for site in sites)
-
     def rd(self, index: int) -> Round:
         """A round while it is open."""
         lr, steps = (self.lr(index), self.local_steps) if index >= 0 else (0.0, 1)
-        return Round(index, float(lr), steps, self.weight_of(self.sites), UNKNOWN)
+        return Round(
+            index, float(lr), steps, weight_of(self.sites, self.weights), UNKNOWN
+        )
 
     def begin(self, params: Tree) -> Ledger:
         """Open the ledger: nobody has contributed anything."""
@@ -206,7 +211,9 @@ class Rules:
     def close(self, ledger: Ledger) -> Ledger:
         """Update the model and open the next round."""
         server, counted = ledger.server, ledger.counted
-        rd = self.rd(ledger.current)._replace(num_active=self.weight_of(counted))
+        rd = self.rd(ledger.current)._replace(
+            num_active=weight_of(counted, self.weights)
+        )
         if counted or self.on_empty == "step":
             with np.errstate(all="ignore"):  # the caller looks
                 server = self.algorithm.update(server, ledger.total, rd)

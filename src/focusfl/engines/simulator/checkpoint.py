@@ -116,7 +116,11 @@ def open_checkpoint(
             f"got {folder}: {error.strerror}."
         ) from None
     try:
-        if not take_lock(handle):
+        try:
+            free = take_lock(handle)
+        except OSError:
+            free = True  # not every file system locks folders
+        if not free:
             raise ValueError(
                 f"another run keeps its checkpoint in {folder}; use another folder."
             )

@@ -10,9 +10,8 @@ from typing import Any
 
 from focusfl.problems.pytorch.module import several
 from focusfl.problems.pytorch.program import Program
+from focusfl.problems.sets import AT_ONCE
 from focusfl.tree import Tree
-
-AT_ONCE = 1000  # samples evaluated together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
