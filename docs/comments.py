@@ -15,7 +15,7 @@ LIKE = ("engines.simulator.api.sweep", "engines.reference.loop")
 class Comments(griffe.Extension):
     def on_class_members(self, *, cls, **kwargs):
         lines = []
-        for name, field in cls.attributes.items():
+        for name, field in {**inherited(cls), **cls.attributes}.items():
             last = field.lines_collection[field.filepath][field.endlineno - 1]
             comment = last.partition("  # ")[2].replace("*", r"\*")  # x* is no emphasis
             if comment and "property" not in field.labels:
@@ -39,6 +39,16 @@ class Comments(griffe.Extension):
                 ]
                 above = text[: text.index("Args:\n")]
                 function.docstring.value = above + "Args:\n" + "\n".join(lines)
+
+
+def inherited(cls: griffe.Class) -> dict[str, griffe.Attribute]:
+    """The fields of the bases in the class's own file: what its siblings share."""
+    found: dict[str, griffe.Attribute] = {}
+    for base in cls.bases:
+        parent = cls.parent.members.get(str(base)) if cls.parent else None
+        if isinstance(parent, griffe.Class):
+            found |= inherited(parent) | parent.attributes
+    return found
 
 
 def arguments(text: str) -> dict[str, str]:

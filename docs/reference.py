@@ -100,8 +100,12 @@ def meanings(made_by: Callable) -> dict[str, str]:
         own = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", found[1], re.M)
         return {name: " ".join(words.split()) for name, words in own}
     if inspect.isclass(made_by):
-        source = inspect.getsource(made_by)
-        return dict(re.findall(r"^    (\w+): [^\n#]*?  # (.*)$", source, re.M))
+        known: dict[str, str] = {}
+        for cls in reversed(made_by.__mro__[:-1]):  # fields may be a base's
+            if cls.__module__.startswith("focusfl."):
+                source = inspect.getsource(cls)
+                known |= re.findall(r"^    (\w+): [^\n#]*?  # (.*)$", source, re.M)
+        return known
     return {}
 
 
