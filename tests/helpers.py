@@ -28,6 +28,7 @@ def unnamed(alg: Algorithm) -> Algorithm:
 ALL = [
     *(kind() for kind in ff.ALGORITHMS.values()),
     ff.Focus(warm_start=True),
+    ff.Focus(memory="mean"),
     ff.FedAvg(server_lr=0.5),
     ff.FedAU(cutoff=3),
     ff.FedAWE(server_lr=0.7),

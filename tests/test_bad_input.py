@@ -331,7 +331,7 @@ MADE = {
     "read_libsvm_text": Made(
         data.read_libsvm_text, {"path": "nowhere"}, {"path": "file"},
         {"path": "cannot read"}),
-    "focus": Made(ff.Focus, {}, {"warm_start": "flag"}),
+    "focus": Made(ff.Focus, {}, {"warm_start": "flag", "memory": "word"}),
     "fedau": Made(ff.FedAU, {}, {"cutoff": "count", "server_lr": "positive"}),
     "proxskip": Made(
         ff.ProxSkip, {}, {"p": "share", "seed": "seed", "period": "whole"}),

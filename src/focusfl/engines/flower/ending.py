@@ -96,9 +96,11 @@ class Ending:
             or tracker > focus.AT_REST * gradient
         ):
             return ""
+        limit = self._job.algorithm.exact_below(1.0, 2)  # of eta L: 1, or 2 for a mean
         return (
             "the tracker is at rest and the gradient is not: lr is too large (eta*L "
-            f"near or above 1). grad_norm {gradient:.3g}, tracker_norm {tracker:.3g}."
+            f"near or above {limit:g}). grad_norm {gradient:.3g}, tracker_norm "
+            f"{tracker:.3g}."
         )
 
     def keep(self, end: Mapping[str, Any]) -> list[str]:
