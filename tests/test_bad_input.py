@@ -368,6 +368,7 @@ MADE = {
     "inverse_sqrt": Made(
         schedules.InverseSqrt, {"lr": 0.1},
         {"lr": "positive", "every": "positive", "power": "not negative"}),
+    "feddyn": Made(ff.FedDyn, {}, {"alpha": "maybe positive"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.fedawe import FedAWE
+from focusfl.algorithms.feddyn import FedDyn
 from focusfl.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from focusfl.algorithms.fedprox import FedProx
 from focusfl.algorithms.fedvarp import FedVARP
@@ -19,6 +20,7 @@ from focusfl.core import Algorithm
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "focus": Focus,
     "scaffold": Scaffold,
+    "feddyn": FedDyn,
     "scaffnew": Scaffnew,
     "proxskip": ProxSkip,
     "mifa": MIFA,
@@ -45,6 +47,7 @@ __all__ = [  # spelled out: editors do not compute it
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedDyn",
     "FedProx",
     "FedVARP",
     "FedYogi",
