@@ -369,6 +369,8 @@ MADE = {
         schedules.InverseSqrt, {"lr": 0.1},
         {"lr": "positive", "every": "positive", "power": "not negative"}),
     "feddyn": Made(ff.FedDyn, {}, {"alpha": "maybe positive"}),
+    "fedlt": Made(ff.FedLT, {}, {"rho": "maybe positive"}),
+    "fedadmm": Made(ff.FedADMM, {}, {"rho": "maybe positive"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

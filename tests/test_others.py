@@ -62,10 +62,75 @@ def test_many_local_steps_are_the_exact_minimisation_of_feddyns_paper():
     assert gap(result.trajectory[1:], np.array(expected)) < 1e-12
 
 
+# Fed-LT and FedADMM.
+
+
+@pytest.mark.parametrize("lr", [0.05, falling])
+@pytest.mark.parametrize("alg", [ff.FedLT(), ff.FedLT(0.5)], ids=repr)
+def test_fed_lt_keeps_x_at_the_mean_of_all_z(alg, lr):
+    result = run(alg, lr=lr)
+    assert np.abs(result.clients.z - result.x).max() > 0.01
+    assert gap(result.x, result.clients.z.mean(0)) < 1e-13
+
+
+@pytest.mark.parametrize("lr", [0.05, falling])
+@pytest.mark.parametrize("alg", [ff.FedADMM(), ff.FedADMM(2.0)], ids=repr)
+def test_fedadmm_keeps_x_at_the_mean_of_models_and_multipliers(alg, lr):
+    """Whatever rho is in which round."""
+    result = run(alg, lr=lr)
+    w, a, rho = result.clients
+    assert np.abs(a).max() > 0.1
+    assert gap(result.x, (w + a / rho[:, None]).mean(0)) < 1e-13
+
+
+def prox(problem, i, point, rho):
+    """The minimiser of f_i(w) + |w - point|^2 / (2 rho), where f_i is quadratic."""
+    left = problem.H[i] + np.eye(5) / rho
+    return np.linalg.solve(left, problem.h[i] + point / rho)
+
+
+@pytest.mark.parametrize("alg", [ff.FedLT(0.5), ff.FedADMM(2.0)], ids=repr)
+def test_many_local_steps_are_the_splitting_itself(alg):
+    """Peaceman and Rachford's, and the method of multipliers, by closed forms."""
+    problem, masks, rho = quadratic(), some_masks(rounds=30), 0.5
+    reflects = isinstance(alg, ff.FedLT)
+    x, own, a = np.zeros(5), np.zeros((6, 5)), np.zeros((6, 5))
+    expected = []
+    for mask in masks:
+        for i in np.flatnonzero(mask):
+            if reflects:
+                own[i] += 2 * (prox(problem, i, 2 * x - own[i], rho) - x)
+            else:
+                w = prox(problem, i, x - rho * a[i], rho)
+                a[i] += (w - x) / rho
+                own[i] = w + rho * a[i]
+        x = own.mean(0)
+        expected.append(x)
+    law = who.Replay(masks)
+    result = run(alg, law, rounds=30, lr=0.1, local_steps=400, x0=None)
+    assert gap(result.trajectory[1:], np.array(expected)) < 1e-12
+
+
+@pytest.mark.parametrize("alg", [ff.FedDyn(), ff.FedLT(), ff.FedADMM()], ids=repr)
+def test_an_optimizer_on_the_server_leaves_them_exact(alg):
+    """It moves x elsewhere; what clients agree on is kept beside it."""
+    wrapped = ff.ServerOpt(alg, "momentum", 0.5, beta1=0.3)
+    result = run(wrapped, COINS, rounds=3000, local_steps=3, record="metrics")
+    assert result.metrics["distance"][-1] < 1e-12
+
+
 # Where they end.
 
-EXACT = [ff.FedDyn(), ff.FedDyn(3.0)]
-LEARNT = {ff.FedDyn: lambda clients: clients.g}
+EXACT = [
+    ff.FedDyn(), ff.FedDyn(3.0), ff.FedLT(), ff.FedLT(0.3), ff.FedADMM(),
+    ff.FedADMM(3.0),
+]  # fmt: skip
+# What clients have learnt of their gradient at the optimum, after steps of 0.05.
+LEARNT = {
+    ff.FedDyn: lambda alg, run: run.clients.g,
+    ff.FedLT: lambda alg, run: (run.x - run.clients.z) / (alg.rho or 3 * 0.05),
+    ff.FedADMM: lambda alg, run: -run.clients.a,
+}
 
 
 @pytest.mark.parametrize("law", EVERY, ids=lambda law: type(law).__name__)
@@ -76,4 +141,4 @@ def test_exact_ones_end_at_the_optimum_whoever_takes_part(alg, law):
     assert 0.05 < alg.exact_below(problem.L, 3)
     result = run(alg, law, rounds=3000, local_steps=3, record="metrics")
     assert result.metrics["distance"][-1] < 1e-12
-    assert gap(LEARNT[type(alg)](result.clients), own_gradients(problem)) < 1e-10
+    assert gap(LEARNT[type(alg)](alg, result), own_gradients(problem)) < 1e-10

@@ -14,6 +14,8 @@ AS_WRITTEN = {
     "fedavgm": "FedAvgM", "fedadam": "FedAdam", "fedyogi": "FedYogi",
     "fedadagrad": "FedAdagrad", "server_opt": "ServerOpt",
     "client_opt": "ClientOpt", "fedprox": "FedProx",
+    "fedadmm": "FedADMM",
+    "fedlt": "FedLT",
     "feddyn": "FedDyn",
 }  # fmt: skip
 

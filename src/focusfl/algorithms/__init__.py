@@ -1,10 +1,12 @@
 """Federated algorithms, one file each."""
 
 from focusfl.algorithms.client_opt import ClientOpt
+from focusfl.algorithms.fedadmm import FedADMM
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.fedawe import FedAWE
 from focusfl.algorithms.feddyn import FedDyn
+from focusfl.algorithms.fedlt import FedLT
 from focusfl.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from focusfl.algorithms.fedprox import FedProx
 from focusfl.algorithms.fedvarp import FedVARP
@@ -21,6 +23,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "focus": Focus,
     "scaffold": Scaffold,
     "feddyn": FedDyn,
+    "fedlt": FedLT,
+    "fedadmm": FedADMM,
     "scaffnew": Scaffnew,
     "proxskip": ProxSkip,
     "mifa": MIFA,
@@ -41,6 +45,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 __all__ = [  # spelled out: editors do not compute it
     "ALGORITHMS",
     "ClientOpt",
+    "FedADMM",
     "FedAU",
     "FedAWE",
     "FedAdagrad",
@@ -48,6 +53,7 @@ __all__ = [  # spelled out: editors do not compute it
     "FedAvg",
     "FedAvgM",
     "FedDyn",
+    "FedLT",
     "FedProx",
     "FedVARP",
     "FedYogi",

@@ -20,7 +20,7 @@ ORDER = (
     "focus", "fedavg", "scaffold", "mifa", "fedau", "fedawe", "fedvarp", "scaffnew",
     "local_sgd", "proxskip",
     "server_opt", "fedadam", "fedavgm", "fedyogi", "fedadagrad",
-    "fedprox", "client_opt", "feddyn",  # dashed
+    "fedprox", "client_opt", "fedadmm", "fedlt", "feddyn",  # dashed
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours
