@@ -33,6 +33,7 @@ ALL = [
     ff.FedAWE(server_lr=0.7),
     ff.MIFA(server_lr=0.5),
     ff.Scaffold(option=1),
+    ff.AmplifiedScaffold(period=2, gamma=1.5),
     ff.ProxSkip(p=0.5, period=2),
     ff.ServerOpt(ff.Focus(warm_start=True), "yogi", 0.1, bias_correction=True),
     ff.ClientOpt(ff.Scaffold(option=1), weight_decay=0.1, clip_norm=1.0, prox=0.5),

@@ -371,6 +371,8 @@ MADE = {
     "feddyn": Made(ff.FedDyn, {}, {"alpha": "maybe positive"}),
     "fedlt": Made(ff.FedLT, {}, {"rho": "maybe positive"}),
     "fedadmm": Made(ff.FedADMM, {}, {"rho": "maybe positive"}),
+    "amplified_scaffold": Made(
+        ff.AmplifiedScaffold, {}, {"period": "count", "gamma": "positive"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

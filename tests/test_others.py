@@ -119,17 +119,68 @@ def test_an_optimizer_on_the_server_leaves_them_exact(alg):
     assert result.metrics["distance"][-1] < 1e-12
 
 
+# Amplified SCAFFOLD.
+
+
+def test_a_window_of_one_round_without_amplification_is_scaffold():
+    for law in (SOME, COINS):
+        amplified = run(ff.AmplifiedScaffold(period=1, gamma=1.0), law)
+        assert gap(amplified.trajectory, run(ff.Scaffold(), law).trajectory) < 1e-13
+
+
+def test_amplified_scaffold_is_its_rule_written_anew():
+    """As its authors' program has it: tables of all clients, renewed at window ends."""
+    problem, masks, gamma = quadratic(), some_masks(rounds=30), 1.5
+    masks = masks[masks.any(1)]  # what is skipped is in no window
+    x = begin = np.linspace(-1, 1, 5)
+    c, own = np.zeros(5), np.zeros((6, 5))
+    sums, samples, expected = np.zeros((6, 5)), np.zeros(6), [x]
+    for r, mask in enumerate(masks):
+        ends = []
+        for i in np.flatnonzero(mask):
+            z = x
+            for _ in range(4):
+                g = problem.H[i] @ z - problem.h[i]
+                sums[i], samples[i] = sums[i] + g, samples[i] + 1
+                z = z - 0.05 * (g - own[i] + c)
+            ends.append(z)
+        x = np.mean(ends, 0)
+        if (r + 1) % 3 == 0:
+            x = begin = begin + gamma * (x - begin)
+            there = samples > 0
+            own[there] = sums[there] / samples[there, None]
+            c, sums, samples = own.mean(0), 0 * sums, 0 * samples
+        expected.append(x)
+    result = run(ff.AmplifiedScaffold(3, gamma), who.Replay(masks), rounds=len(masks))
+    assert gap(result.trajectory, np.array(expected)) < 1e-13
+
+
+def test_rounds_of_nobody_are_in_no_window():
+    masks = some_masks()
+    assert (~masks.any(1)).sum() == 3
+    alg, full = ff.AmplifiedScaffold(3, 1.5), masks[masks.any(1)]
+    without = run(alg, who.Replay(full), rounds=len(full))
+    assert gap(run(alg).x, without.x) == 0
+
+
+def test_amplified_scaffold_keeps_the_mean_of_what_clients_will_take():
+    result = run(ff.AmplifiedScaffold(3))
+    assert np.abs(result.server.mean - result.server.c).max() > 1e-4
+    assert gap(result.server.mean, result.clients.mean.mean(0)) < 1e-13
+
+
 # Where they end.
 
 EXACT = [
     ff.FedDyn(), ff.FedDyn(3.0), ff.FedLT(), ff.FedLT(0.3), ff.FedADMM(),
-    ff.FedADMM(3.0),
+    ff.FedADMM(3.0), ff.AmplifiedScaffold(), ff.AmplifiedScaffold(3, 1.5),
 ]  # fmt: skip
 # What clients have learnt of their gradient at the optimum, after steps of 0.05.
 LEARNT = {
     ff.FedDyn: lambda alg, run: run.clients.g,
     ff.FedLT: lambda alg, run: (run.x - run.clients.z) / (alg.rho or 3 * 0.05),
     ff.FedADMM: lambda alg, run: -run.clients.a,
+    ff.AmplifiedScaffold: lambda alg, run: run.clients.mean,
 }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from focusfl.algorithms import (
     ALGORITHMS,
     MIFA,
+    AmplifiedScaffold,
     ClientOpt,
     FedAdagrad,
     FedAdam,
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "AmplifiedScaffold",
     "ClientOpt",
     "DivergenceWarning",
     "Diverged",

@@ -1,5 +1,6 @@
 """Federated algorithms, one file each."""
 
+from focusfl.algorithms.amplified_scaffold import AmplifiedScaffold
 from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.fedadmm import FedADMM
 from focusfl.algorithms.fedau import FedAU
@@ -22,6 +23,7 @@ from focusfl.core import Algorithm
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "focus": Focus,
     "scaffold": Scaffold,
+    "amplified_scaffold": AmplifiedScaffold,
     "feddyn": FedDyn,
     "fedlt": FedLT,
     "fedadmm": FedADMM,
@@ -44,6 +46,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 
 __all__ = [  # spelled out: editors do not compute it
     "ALGORITHMS",
+    "AmplifiedScaffold",
     "ClientOpt",
     "FedADMM",
     "FedAU",
