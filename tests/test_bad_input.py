@@ -373,6 +373,8 @@ MADE = {
     "fedadmm": Made(ff.FedADMM, {}, {"rho": "maybe positive"}),
     "amplified_scaffold": Made(
         ff.AmplifiedScaffold, {}, {"period": "count", "gamma": "positive"}),
+    "fednova": Made(
+        ff.FedNova, {}, {"server_lr": "positive", "momentum": "below one"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from helpers import gap, quadratic, some_masks
 
 import focusfl as ff
 from focusfl import participation as who
+from focusfl.core import Round
 
 SOME = who.Replay(some_masks())
 COINS = who.Bernoulli([0.2, 0.9, 0.4, 0.7, 0.3, 0.6])
@@ -167,6 +168,70 @@ def test_amplified_scaffold_keeps_the_mean_of_what_clients_will_take():
     result = run(ff.AmplifiedScaffold(3))
     assert np.abs(result.server.mean - result.server.c).max() > 1e-4
     assert gap(result.server.mean, result.clients.mean.mean(0)) < 1e-13
+
+
+# FedNova.
+
+
+@pytest.mark.parametrize("server_lr", [1.0, 0.5])
+def test_fednova_with_equal_steps_is_fedavg(server_lr):
+    nova, average = run(ff.FedNova(server_lr)), run(ff.FedAvg(server_lr))
+    assert gap(nova.trajectory, average.trajectory) < 1e-14
+
+
+def test_fednova_with_momentum_averages_what_heavy_ball_does():
+    problem, x = quadratic(), np.linspace(-1, 1, 5)
+    z, v = np.tile(x, (6, 1)), np.zeros((6, 5))
+    for _ in range(4):
+        v = 0.6 * v + np.einsum("nij,nj->ni", problem.H, z) - problem.h
+        z = z - 0.05 * v
+    result = run(ff.FedNova(momentum=0.6), who.Full(), rounds=1)
+    assert gap(result.x, z.mean(0)) < 1e-14
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_fednova_divides_by_how_often_gradients_count(momentum):
+    """Of gradients that are all the same, what is sent is just the gradient."""
+    alg, g = ff.FedNova(momentum=momentum), np.arange(3.0)
+    for steps in (1, 2, 7):
+        rd = Round(0, 0.05, steps, 5, 2)
+        down = alg.broadcast(alg.init(np.ones(3))[0])
+        local = alg.pull(None, down)
+        for _ in range(steps):
+            local = alg.step(local, lambda x, batch: g, None, rd)
+        assert gap(alg.push(None, down, local, rd)[1]["d"], -g) < 1e-14
+
+
+def unequal(alg, steps, rounds=400, lr=0.002):
+    """Rounds of everybody, by hand: client i takes steps[i] steps."""
+    problem = quadratic()
+    server, client = alg.init(np.zeros(5))
+    for index in range(rounds):
+        down, ups = alg.broadcast(server), []
+        for i, own in enumerate(steps):
+            rd, local = Round(index, lr, own, 6, 6), alg.pull(client, down)
+            for _ in range(own):
+                local = alg.step(
+                    local, lambda x, b, i=i: problem.H[i] @ x - problem.h[i], None, rd
+                )
+            ups.append(alg.push(client, down, local, rd)[1])
+        total = {name: sum(up[name] for up in ups) for name in ups[0]}
+        server = alg.update(server, total, rd)
+    return server.x
+
+
+def test_with_unequal_steps_fednova_does_not_favour_those_who_take_more():
+    """FedAvg ends at the optimum of f_i weighted by their steps, FedNova does not.
+
+    Both to first order in lr: that the steps of one client are in a row is a bias too.
+    """
+    problem, steps = quadratic(), np.array([1, 2, 4, 8, 16, 32])
+    favoured = np.linalg.solve(
+        np.tensordot(steps, problem.H, 1), np.tensordot(steps, problem.h, 1)
+    )
+    far = gap(favoured, problem.optimum)
+    nova, average = (unequal(alg, steps) for alg in (ff.FedNova(), ff.FedAvg()))
+    assert gap(average, favoured) < 0.1 * far and gap(nova, problem.optimum) < 0.1 * far
 
 
 # Where they end.

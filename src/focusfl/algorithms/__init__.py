@@ -8,6 +8,7 @@ from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.fedawe import FedAWE
 from focusfl.algorithms.feddyn import FedDyn
 from focusfl.algorithms.fedlt import FedLT
+from focusfl.algorithms.fednova import FedNova
 from focusfl.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from focusfl.algorithms.fedprox import FedProx
 from focusfl.algorithms.fedvarp import FedVARP
@@ -36,6 +37,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "local_sgd": LocalSGD,
     "fedavg": FedAvg,
     "fedprox": FedProx,
+    "fednova": FedNova,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
@@ -57,6 +59,7 @@ __all__ = [  # spelled out: editors do not compute it
     "FedAvgM",
     "FedDyn",
     "FedLT",
+    "FedNova",
     "FedProx",
     "FedVARP",
     "FedYogi",

@@ -49,7 +49,7 @@ class AmplifiedScaffold(Algorithm[Server, Client, Local]):
     """
 
     period: int = 4  # rounds of a window, P in the paper
-    gamma: float = 1.0  # how often the way of a window is gone
+    gamma: float = 1.5  # how many times the way of a window is gone
 
     def __post_init__(self):
         check_count("period", self.period)
