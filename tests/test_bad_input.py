@@ -375,6 +375,7 @@ MADE = {
         ff.AmplifiedScaffold, {}, {"period": "count", "gamma": "positive"}),
     "fednova": Made(
         ff.FedNova, {}, {"server_lr": "positive", "momentum": "below one"}),
+    "tamuna": Made(ff.TAMUNA, {}, {"chi": "maybe positive"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

@@ -43,6 +43,7 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
         (ff.FedDyn(), 1.7),
         (ff.FedLT(), 1.7),
         (ff.FedADMM(), 1.7),
+        (ff.TAMUNA(), 1.7),
     ],
     ids=str,
 )

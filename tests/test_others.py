@@ -234,6 +234,46 @@ def test_with_unequal_steps_fednova_does_not_favour_those_who_take_more():
     assert gap(average, favoured) < 0.1 * far and gap(nova, problem.optimum) < 0.1 * far
 
 
+# TAMUNA.
+
+
+def test_with_everybody_there_tamuna_is_scaffnew_and_so_is_chi_1():
+    for alg, law in ((ff.TAMUNA(), who.Full()), (ff.TAMUNA(chi=1.0), SOME)):
+        assert gap(run(alg, law).trajectory, run(ff.Scaffnew(), law).trajectory) < 1e-14
+    assert gap(run(ff.TAMUNA()).x, run(ff.Scaffnew()).x) > 1e-4
+
+
+def test_tamuna_keeps_h_summing_to_zero():
+    result = run(ff.TAMUNA())
+    assert np.abs(result.clients.h).max() > 0.1
+    assert np.abs(result.clients.h.sum(0)).max() < 1e-12
+
+
+def test_tamunas_factor_is_the_largest_of_its_theorem():
+    def chi(active, clients):
+        return ff.TAMUNA().factor(Round(0, 0.1, 2, clients, active))
+
+    for n in (2, 6, 100):
+        for s in range(2, n + 1):
+            assert chi(s, n) == pytest.approx(n * (s - 1) / (s * (n - 1)))
+            assert 1 / 2 < chi(s, n) <= 1
+    for s, n in ((1, 6), (0.2, 6.5), (0.3, 0.3), (1, 1), (0.9, 1.2), (1.5, 20)):
+        assert 1 / 2 <= chi(s, n) <= 1  # weights may add up to anything
+
+
+def test_tamuna_is_exact_exactly_where_clients_meet():
+    """As Scaffnew: and theory does not claim more."""
+    problem, options = quadratic(), {"lr": 0.04, "local_steps": 3}
+    laws = (who.Full(), who.Uniform(2), COINS, who.Cyclic(3, overlap=1), who.Cyclic(2))
+    ends, said = [], []
+    for law in laws:
+        end = run(ff.TAMUNA(), law, rounds=5000, record="metrics", **options)
+        ends.append(end.metrics["distance"][-1])
+        said.append(ff.theory.predict(ff.TAMUNA(), problem, law, **options).bias)
+    assert max(ends[:4]) < 1e-12 and ends[4] > 1e-2
+    assert said == [0, 0, 0, None, None]
+
+
 # Where they end.
 
 EXACT = [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from focusfl.algorithms import (
     ALGORITHMS,
     MIFA,
+    TAMUNA,
     AmplifiedScaffold,
     ClientOpt,
     FedAdagrad,
@@ -72,6 +73,7 @@ __all__ = [
     "Scaffold",
     "ServerOpt",
     "Stop",
+    "TAMUNA",
     "data",
     "load_model",
     "load_result",

@@ -19,6 +19,7 @@ from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.scaffnew import Scaffnew
 from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.server_opt import ServerOpt
+from focusfl.algorithms.tamuna import TAMUNA
 from focusfl.core import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -29,6 +30,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedlt": FedLT,
     "fedadmm": FedADMM,
     "scaffnew": Scaffnew,
+    "tamuna": TAMUNA,
     "proxskip": ProxSkip,
     "mifa": MIFA,
     "fedvarp": FedVARP,
@@ -70,4 +72,5 @@ __all__ = [  # spelled out: editors do not compute it
     "Scaffnew",
     "Scaffold",
     "ServerOpt",
+    "TAMUNA",
 ]
