@@ -31,12 +31,9 @@ ALL = [
     ff.FedAvg(server_lr=0.5),
     ff.FedAU(cutoff=3),
     ff.FedAWE(server_lr=0.7),
-    ff.FedNova(server_lr=0.7, momentum=0.5),
     ff.MIFA(server_lr=0.5),
     ff.Scaffold(option=1),
-    ff.AmplifiedScaffold(period=1, gamma=1.0),
     ff.ProxSkip(p=0.5, period=2),
-    ff.TAMUNA(chi=0.3),
     ff.ServerOpt(ff.Focus(warm_start=True), "yogi", 0.1, bias_correction=True),
     ff.ClientOpt(ff.Scaffold(option=1), weight_decay=0.1, clip_norm=1.0, prox=0.5),
 ]

@@ -376,6 +376,7 @@ MADE = {
     "fednova": Made(
         ff.FedNova, {}, {"server_lr": "positive", "momentum": "below one"}),
     "tamuna": Made(ff.TAMUNA, {}, {"chi": "maybe positive"}),
+    "fedbuff": Made(ff.FedBuff, {}, {"size": "count", "server_lr": "positive"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

@@ -274,6 +274,48 @@ def test_tamuna_is_exact_exactly_where_clients_meet():
     assert said == [0, 0, 0, None, None]
 
 
+# FedBuff.
+
+
+def test_fedbuff_of_everybody_with_room_for_them_is_fedavg():
+    for server_lr in (1.0, 0.5):
+        buffered = run(ff.FedBuff(6, server_lr), who.Full())
+        average = run(ff.FedAvg(server_lr), who.Full())
+        assert gap(buffered.trajectory, average.trajectory) < 1e-14
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_fedbuff_is_its_rule_written_anew(size):
+    """Clients come in with what they did on the model they left with."""
+    problem, x, version = quadratic(), np.linspace(-1, 1, 5), 0
+    left_with, buffer, expected, stale = [(x, 0)] * 6, [], [x], []
+    for mask in some_masks():
+        for i in np.flatnonzero(mask):
+            z, before = left_with[i]
+            for _ in range(4):
+                z = z - 0.05 * (problem.H[i] @ z - problem.h[i])
+            stale.append(version - before)
+            buffer.append((z - left_with[i][0]) / np.sqrt(1 + version - before))
+        if len(buffer) >= size:
+            x, version, buffer = x + np.mean(buffer, 0), version + 1, []
+        for i in np.flatnonzero(mask):
+            left_with[i] = (x, version)
+        expected.append(x)
+    result = run(ff.FedBuff(size))
+    assert max(stale) > 3 and result.server.version == version > 5
+    assert gap(result.trajectory, np.array(expected)) < 1e-13
+    assert result.server.count == len(buffer) < size
+
+
+def test_fedbuff_has_a_bias_that_a_smaller_step_does_not_take_away():
+    problem, law = quadratic(), who.Bernoulli([0.05, 0.9, 0.9, 0.9, 0.9, 0.9])
+    for lr, rounds in ((0.02, 2000), (0.005, 8000)):
+        result = run(ff.FedBuff(2), law, lr=lr, rounds=rounds, local_steps=2)
+        mean = result.trajectory[-rounds // 2 :].mean(0)
+        assert gap(mean, problem.optimum) > 0.1 * np.abs(problem.optimum).max()
+    assert ff.FedBuff().exact_below(1.0, 2) == 0
+
+
 # Where they end.
 
 EXACT = [

@@ -6,6 +6,7 @@ from focusfl.algorithms.fedadmm import FedADMM
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.fedawe import FedAWE
+from focusfl.algorithms.fedbuff import FedBuff
 from focusfl.algorithms.feddyn import FedDyn
 from focusfl.algorithms.fedlt import FedLT
 from focusfl.algorithms.fednova import FedNova
@@ -40,6 +41,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "fednova": FedNova,
+    "fedbuff": FedBuff,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
@@ -59,6 +61,7 @@ __all__ = [  # spelled out: editors do not compute it
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedBuff",
     "FedDyn",
     "FedLT",
     "FedNova",

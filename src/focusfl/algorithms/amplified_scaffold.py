@@ -25,7 +25,7 @@ class Server(NamedTuple):
 class Client(NamedTuple):
     c: Tree  # its control variate in the window it was last there
     mean: Tree  # of its local gradients in that window: c of the next one it comes in
-    visits: Any  # rounds that is a mean of; a float, as jax halves the bits of 1 / int
+    visits: Any  # rounds that is a mean of; a float: jax gives 1 / int half the bits
     window: Any  # which that was
 
 

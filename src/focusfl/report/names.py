@@ -22,7 +22,7 @@ ORDER = (
     "local_sgd", "proxskip",
     "server_opt", "fedadam", "fedavgm", "fedyogi", "fedadagrad",
     "fedprox", "client_opt", "feddyn", "fedlt", "fedadmm",  # dashed
-    "amplified_scaffold", "fednova", "tamuna",  # dashed and dotted
+    "amplified_scaffold", "fednova", "tamuna", "fedbuff",  # dashed and dotted
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours
