@@ -368,6 +368,15 @@ MADE = {
     "inverse_sqrt": Made(
         schedules.InverseSqrt, {"lr": 0.1},
         {"lr": "positive", "every": "positive", "power": "not negative"}),
+    "feddyn": Made(ff.FedDyn, {}, {"alpha": "maybe positive"}),
+    "fedlt": Made(ff.FedLT, {}, {"rho": "maybe positive"}),
+    "fedadmm": Made(ff.FedADMM, {}, {"rho": "maybe positive"}),
+    "amplified_scaffold": Made(
+        ff.AmplifiedScaffold, {}, {"period": "count", "gamma": "positive"}),
+    "fednova": Made(
+        ff.FedNova, {}, {"server_lr": "positive", "momentum": "below one"}),
+    "tamuna": Made(ff.TAMUNA, {}, {"chi": "maybe positive"}),
+    "fedbuff": Made(ff.FedBuff, {}, {"size": "count", "server_lr": "positive"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

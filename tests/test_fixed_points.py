@@ -40,6 +40,11 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
         (ff.Scaffold(), 1.7),
         (ff.Scaffold(option=1), 0.6),
         (ff.Scaffnew(), 1.7),
+        (ff.AmplifiedScaffold(), 1.7),
+        (ff.FedDyn(), 1.7),
+        (ff.FedLT(), 1.7),
+        (ff.FedADMM(), 1.7),
+        (ff.TAMUNA(), 1.7),
     ],
     ids=str,
 )

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from focusfl import tree
-from focusfl.algorithms import fedvarp, focus, mifa, scaffold
+from focusfl.algorithms import (
+    amplified_scaffold,
+    feddyn,
+    fedvarp,
+    focus,
+    mifa,
+    scaffold,
+)
 from focusfl.engines.protocol.format import leaves
 
 # The server's field that follows the sites' memories, theirs, and whether as the mean.
@@ -16,6 +23,8 @@ TRACKED = {
     scaffold.Server: ("c", "c", True),
     mifa.Server: ("g", "g", True),
     fedvarp.Server: ("y", "y", True),
+    feddyn.Server: ("h", "g", True),
+    amplified_scaffold.Server: ("mean", "mean", True),
 }
 
 
