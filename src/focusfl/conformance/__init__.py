@@ -2,6 +2,13 @@
 written in: `check` drives it, judges where it ends, and names the rule it follows."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from focusfl.conformance.algorithm import of_algorithm
+    from focusfl.conformance.checked import Report, RowReport, check
+    from focusfl.conformance.problem import Problem
+    from focusfl.conformance.rows import ROWS
 
 __all__ = ["ROWS", "Problem", "Report", "RowReport", "check", "of_algorithm"]
 
