@@ -15,7 +15,7 @@ FLOORS = [
     {"theory"},
     {"engines"},
     {"experiment"},
-    {"report", "track"},
+    {"conformance", "report", "track"},
     {"deploy", "cli"},
 ]
 # Looks upwards that are known, each inside a function and for a reason.

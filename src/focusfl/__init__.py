@@ -33,7 +33,15 @@ from focusfl.algorithms import (
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
-    from focusfl import data, mixing, participation, problems, schedules, theory
+    from focusfl import (
+        conformance,
+        data,
+        mixing,
+        participation,
+        problems,
+        schedules,
+        theory,
+    )
     from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
@@ -76,6 +84,7 @@ __all__ = [
     "ServerOpt",
     "Stop",
     "TAMUNA",
+    "conformance",
     "data",
     "load_model",
     "load_result",
@@ -92,7 +101,9 @@ __all__ = [
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
-_ROOMS = ("data", "mixing", "participation", "problems", "schedules", "theory")
+_ROOMS = (
+    "conformance", "data", "mixing", "participation", "problems", "schedules", "theory",
+)  # fmt: skip
 _NAMES = {
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",

@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
-from focusfl.cli import completion, deploy, doctor, reports, reproduce, studies, tune
+from focusfl.cli import (
+    check,
+    completion,
+    deploy,
+    doctor,
+    reports,
+    reproduce,
+    studies,
+    tune,
+)
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
@@ -69,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     studies.add(command)
     tune.add(command)
     reports.add(command)
+    check.add(command)
     for add, name, what, example in [
         (
             reproduce.add, "reproduce", "run an experiment of the paper again",
