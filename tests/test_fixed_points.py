@@ -40,6 +40,9 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
         (ff.Scaffold(), 1.7),
         (ff.Scaffold(option=1), 0.6),
         (ff.Scaffnew(), 1.7),
+        (ff.TFocus(), 0.2),
+        (ff.TScaffold(), 0.9),
+        (ff.TScaffold(option="1-up"), 0.9),
     ],
     ids=str,
 )

@@ -22,6 +22,8 @@ from focusfl.algorithms import (
     Scaffnew,
     Scaffold,
     ServerOpt,
+    TFocus,
+    TScaffold,
 )
 from focusfl.core import Algorithm, Round
 
@@ -62,6 +64,8 @@ __all__ = [
     "Scaffold",
     "ServerOpt",
     "Stop",
+    "TFocus",
+    "TScaffold",
     "data",
     "load_model",
     "load_result",

@@ -14,6 +14,7 @@ AS_WRITTEN = {
     "fedavgm": "FedAvgM", "fedadam": "FedAdam", "fedyogi": "FedYogi",
     "fedadagrad": "FedAdagrad", "server_opt": "ServerOpt",
     "client_opt": "ClientOpt", "fedprox": "FedProx",
+    "t_focus": "T-FOCUS", "t_scaffold": "T-SCAFFOLD",
 }  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.scaffnew import Scaffnew
 from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.server_opt import ServerOpt
+from focusfl.algorithms.t_focus import TFocus
+from focusfl.algorithms.t_scaffold import TScaffold
 from focusfl.core import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -32,6 +34,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "t_focus": TFocus,
+    "t_scaffold": TScaffold,
     "server_opt": ServerOpt,
     "client_opt": ClientOpt,
 }
@@ -55,4 +59,6 @@ __all__ = [  # spelled out: editors do not compute it
     "Scaffnew",
     "Scaffold",
     "ServerOpt",
+    "TFocus",
+    "TScaffold",
 ]

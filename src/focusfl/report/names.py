@@ -9,6 +9,8 @@ PUBLISHED = "_as_published"
 NAMES = {name: kind.__name__ for name, kind in ALGORITHMS.items()} | {
     "focus": "FOCUS",
     "scaffold": "SCAFFOLD",
+    "t_focus": "T-FOCUS",
+    "t_scaffold": "T-SCAFFOLD",
 }
 # Okabe and Ito's colours, told apart by colour-blind readers, then three more.
 COLOURS = (
@@ -20,7 +22,7 @@ ORDER = (
     "focus", "fedavg", "scaffold", "mifa", "fedau", "fedawe", "fedvarp", "scaffnew",
     "local_sgd", "proxskip",
     "server_opt", "fedadam", "fedavgm", "fedyogi", "fedadagrad",
-    "fedprox", "client_opt",  # dashed
+    "fedprox", "client_opt", "t_focus", "t_scaffold",  # dashed
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours
