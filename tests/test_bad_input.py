@@ -41,6 +41,7 @@ BAD: dict[str, tuple] = {
     "maybe positive": (*ONE[1:], -1, 0, INF),
     "not negative": (*ONE, -1, INF),
     "share": (*ONE, -0.1, 1.5, INF),
+    "maybe share": (*ONE[1:], -0.1, 1.5, INF),
     "below one": (*ONE, -0.1, 1, INF),
     "chances": (*NOTHING, NAN, True, -1, 0, 1.5, INF, [[0.5]], [0.5, NAN], [0.5, 0],
                 ["a", "b"], RAGGED, [True, True], [None, 0.5]),
@@ -346,6 +347,11 @@ MADE = {
     "fedyogi": Made(ff.FedYogi, {}, ADAPTIVE),
     "fedadagrad": Made(
         ff.FedAdagrad, {}, {"server_lr": "positive", "beta1": "below one"}),
+    "t_focus": Made(ff.TFocus, {}, {"curvature": "maybe share"}),
+    "t_scaffold": Made(
+        ff.TScaffold, {},
+        {"option": "option", "momentum": "below one", "gamma": "maybe share",
+         "curvature": "maybe share"}),
     "server_opt": Made(
         ff.ServerOpt, {"optimizer": "adam"},
         {**ADAPTIVE, "inner": "function", "optimizer": "word"}),

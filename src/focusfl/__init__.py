@@ -29,6 +29,8 @@ from focusfl.algorithms import (
     Scaffnew,
     Scaffold,
     ServerOpt,
+    TFocus,
+    TScaffold,
 )
 from focusfl.core import Algorithm, Round
 
@@ -84,6 +86,8 @@ __all__ = [
     "ServerOpt",
     "Stop",
     "TAMUNA",
+    "TFocus",
+    "TScaffold",
     "conformance",
     "data",
     "load_model",

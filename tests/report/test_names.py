@@ -21,6 +21,7 @@ AS_WRITTEN = {
     "fedadmm": "FedADMM",
     "fedlt": "FedLT",
     "feddyn": "FedDyn",
+    "t_focus": "T-FOCUS", "t_scaffold": "T-SCAFFOLD",
 }  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.scaffnew import Scaffnew
 from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.server_opt import ServerOpt
+from focusfl.algorithms.t_focus import TFocus
+from focusfl.algorithms.t_scaffold import TScaffold
 from focusfl.algorithms.tamuna import TAMUNA
 from focusfl.core import Algorithm
 
@@ -46,6 +48,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "t_focus": TFocus,
+    "t_scaffold": TScaffold,
     "server_opt": ServerOpt,
     "client_opt": ClientOpt,
 }
@@ -76,4 +80,6 @@ __all__ = [  # spelled out: editors do not compute it
     "Scaffold",
     "ServerOpt",
     "TAMUNA",
+    "TFocus",
+    "TScaffold",
 ]

@@ -14,6 +14,8 @@ from focusfl.algorithms import (
     focus,
     mifa,
     scaffold,
+    t_focus,
+    t_scaffold,
 )
 from focusfl.engines.protocol.format import leaves
 
@@ -25,6 +27,8 @@ TRACKED = {
     fedvarp.Server: ("y", "y", True),
     feddyn.Server: ("h", "g", True),
     amplified_scaffold.Server: ("mean", "mean", True),
+    t_focus.Server: ("line", "line", False),
+    t_scaffold.Server: ("line", "line", False),
 }
 
 
