@@ -142,6 +142,7 @@ def _train_in_turn(
         client, up = participant(
             take_rows(clients, i), own.data, cohort.ids[i], cohort.done[i]
         )
+        up = jax.tree.map(jnp.asarray, up)  # a number may be Python's own
         return client, sum_one_to_model(static, _weighed(own.weight, up), own.data)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
