@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
-from focusfl.cli import completion, deploy, doctor, reports, reproduce, studies, tune
+from focusfl.cli import (
+    completion,
+    deploy,
+    doctor,
+    reports,
+    reproduce,
+    studies,
+    suite,
+    tune,
+)
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
@@ -77,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
         (
             deploy.add, "deploy", "run on Flower: processes, here or on many hosts",
             "focusfl deploy local study.toml --clients 4 --tls",
+        ),
+        (
+            suite.add, "suite", "compare methods on the public suite of cells",
+            "focusfl suite run --quick",
         ),
     ]:  # fmt: skip
         several = commands.add_parser(name, help=what, epilog=f"example: {example}")
