@@ -16,6 +16,7 @@ FLOORS = [
     {"engines"},
     {"experiment"},
     {"conformance", "report", "track"},
+    {"suite"},
     {"deploy", "cli"},
 ]
 # Looks upwards that are known, each inside a function and for a reason.

@@ -15,6 +15,7 @@ from focusfl.cli import (
     reports,
     reproduce,
     studies,
+    suite,
     tune,
 )
 
@@ -87,6 +88,10 @@ def parser() -> argparse.ArgumentParser:
         (
             deploy.add, "deploy", "run on Flower: processes, here or on many hosts",
             "focusfl deploy local study.toml --clients 4 --tls",
+        ),
+        (
+            suite.add, "suite", "compare methods on the public suite of cells",
+            "focusfl suite run --quick",
         ),
     ]:  # fmt: skip
         several = commands.add_parser(name, help=what, epilog=f"example: {example}")

@@ -1,0 +1,179 @@
+"""Run what is missing of the suite in a folder, in so many processes."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from focusfl.experiment.folder import alone
+from focusfl.experiment.workers import follow
+from focusfl.fingerprint import fingerprint, stable_repr
+from focusfl.suite.cells import Cell
+from focusfl.suite.entrants import Entrant
+from focusfl.suite.measure import measured
+from focusfl.suite.store import RESULTS, Row, Store, content, in_order, load, save
+
+TOGETHER = 28  # cells of one unit of work, at most
+# Problems that differ in their data alone: one compiled program serves all of them.
+FAMILIES = {"ridge": "quadratics", "written_digits": "labels"}
+SKLEARN = ("written_digits", "images")
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+Finished = Callable[[Row], None]
+
+
+class Unit(NamedTuple):
+    """Cells that one process runs one after the other, with what it has compiled."""
+
+    entrant: Entrant
+    cells: tuple[tuple[Cell, Path], ...]  # with the file for the result
+    home: Path | None  # where a user's own algorithm lies
+
+
+def missing_extras(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that need scikit-learn, if it is not here."""
+    if find_spec("sklearn"):
+        return []
+    return [cell for cell in cells if cell.about["kind"] in SKLEARN]
+
+
+def units(
+    cells: Sequence[Cell], entrants: Sequence[Entrant], folder: Path, home: Path | None
+) -> list[Unit]:
+    """What is left to do, the longest first; a clear error for what cannot be run."""
+    store, found = Store(folder), []
+    for entrant in entrants:
+        code = fingerprint(entrant.algorithms(home))
+        families: dict[tuple, list[tuple[Cell, Path]]] = {}
+        for cell in cells:
+            file = store.file(cell, entrant, code)
+            if not file.exists():
+                kind = cell.about["kind"]
+                family = (
+                    FAMILIES.get(kind, kind),
+                    cell.about.get("model"),
+                    cell.local_steps,
+                )
+                families.setdefault(family, []).append((cell, file))
+        for own in families.values():
+            for start in range(0, len(own), TOGETHER):
+                found.append(Unit(entrant, (*own[start : start + TOGETHER],), home))
+    return sorted(found, key=lambda unit: -len(unit.cells) * len(unit.entrant.variants))
+
+
+def run(
+    cells: Sequence[Cell],
+    entrants: Sequence[Entrant],
+    folder: Path,
+    workers: int = 0,
+    home: Path | None = None,
+    began: Callable[[int, int], Finished] = lambda todo, all: lambda row: None,
+) -> list[Row]:
+    """Run what the folder does not have, and give all that it has.
+
+    With workers, so many processes share the work; else this one does it. What a result
+    follows from is in the name of its file, so that a run that was killed goes on, and
+    a method that joins is run alone. `began` is told how many results are to be found,
+    and of how many, and gives what is to be told of each.
+    """
+    with alone(folder):
+        todo = units(cells, entrants, folder, home)
+        tell = began(sum(len(u.cells) for u in todo), len(cells) * len(entrants))
+        for row in _in_processes(todo, workers) if workers else _here(todo):
+            tell(row)
+        found = Store(folder).rows()
+        save(folder / RESULTS, found)
+        return found
+
+
+def compared(rows: Sequence[Row], shipped: Sequence[Row] | None = None) -> list[Row]:
+    """Results with those that the library ships, of the same cells and of methods that
+    are not among them."""
+    own, cells = {(row.cell, row.entrant) for row in rows}, {row.cell for row in rows}
+    others = [
+        row
+        for row in (load() if shipped is None else shipped)
+        if row.cell in cells and (row.cell, row.entrant) not in own
+    ]
+    return in_order([*rows, *others])
+
+
+def one(cell: Cell, entrant: Entrant, file: Path, home: Path | None) -> Row:
+    """Run an entrant in a cell with each of its constants; keep the best of them."""
+    algorithms = entrant.algorithms(home)
+    tried = [measured(cell, one, entrant.local_steps) for one in algorithms]
+    place = min(range(len(tried)), key=lambda place: tried[place].merit)
+    best, algorithm = tried[place], algorithms[place]
+    trial = best.found.tried[best.found.best]
+    row = Row(
+        cell.name, entrant.name, cell.split, cell.measure, entrant.ours, content(cell),
+        stable_repr(algorithm), best.found.step, trial.value, trial.error,
+        best.found.near, best.found.edge, **best.costs,
+        runs=sum(one.runs for one in tried), spent=sum(one.seconds for one in tried),
+    )  # fmt: skip
+    Store(file.parent.parent).put(file, row, best.found.tried)
+    return row
+
+
+def _here(todo: Sequence[Unit]) -> Iterator[Row]:
+    for unit in todo:
+        for cell, file in unit.cells:
+            yield _named(unit, cell, file)
+
+
+def _named(unit: Unit, cell: Cell, file: Path) -> Row:
+    """Run one; let an error of somebody's algorithm say where it was."""
+    try:
+        return one(cell, unit.entrant, file, unit.home)
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise ValueError(
+            f"{unit.entrant.name} in {cell.name}: {type(error).__name__}: {words}"
+        ) from error
+
+
+def _in_processes(todo: list[Unit], workers: int) -> Iterator[Row]:
+    """Units in processes, each of which takes the next when it is done."""
+    if not todo:
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        said = manager.Queue()
+        pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, (said,))
+        try:
+            waiting: set[Future] = {pool.submit(_unit, unit) for unit in todo}
+            while waiting:
+                done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
+                while not said.empty():
+                    yield said.get()
+                for future in done:
+                    future.result()
+        except BaseException:
+            for process in list((pool._processes or {}).values()):
+                process.kill()  # a file is there whole or not at all
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_SAID: list = []  # where this process tells of its results
+
+
+def _begin(said) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
+    threading.Thread(target=follow, daemon=True).start()
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
+    _SAID.append(said)
+
+
+def _unit(unit: Unit) -> None:
+    import jax
+
+    for cell, file in unit.cells:
+        _SAID[0].put(_named(unit, cell, file))
+    jax.clear_caches()  # no other unit has the same programs
