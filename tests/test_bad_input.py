@@ -347,6 +347,7 @@ MADE = {
     "fedyogi": Made(ff.FedYogi, {}, ADAPTIVE),
     "fedadagrad": Made(
         ff.FedAdagrad, {}, {"server_lr": "positive", "beta1": "below one"}),
+    "anchored_focus": Made(ff.AnchoredFocus, {}, {"anchor": "share"}),
     "t_focus": Made(ff.TFocus, {}, {"curvature": "maybe share"}),
     "t_scaffold": Made(
         ff.TScaffold, {},

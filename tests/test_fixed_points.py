@@ -45,6 +45,7 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
         (ff.FedLT(), 1.7),
         (ff.FedADMM(), 1.7),
         (ff.TAMUNA(), 1.7),
+        (ff.AnchoredFocus(), 1.7),
         (ff.TFocus(), 0.2),
         (ff.TScaffold(), 0.9),
         (ff.TScaffold(option="1-up"), 0.9),

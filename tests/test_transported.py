@@ -20,6 +20,7 @@ EACH = [
 ]
 VECTOR_OF = {
     "focus_mean": ff.Focus(memory="mean"),
+    "anchored_focus": ff.AnchoredFocus(),
     "t_focus": ff.TFocus(),
     "t_scaffold_1": ff.TScaffold(option=1),
     "t_scaffold_2": ff.TScaffold(option=2),
@@ -190,3 +191,56 @@ def test_options_that_do_not_go_together_are_refused():
     with pytest.raises(ValueError, match="gamma is 1 with option '1-up'.*got 0.5"):
         ff.TScaffold(option="1-up", gamma=0.5)
     assert ff.TScaffold(option="1-up", gamma=1.0).cost == (2, 1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_anchored_tracks_every_mean_gradient_and_where_it_was_pulled(weighted):
+    w = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 0.25]) if weighted else np.ones(6)
+    problem = ff.problems.Quadratic(quadratic().H, quadratic().h, weights=w)
+    who = ff.participation.Replay(some_masks())
+    spec = RunSpec(ff.AnchoredFocus(), problem, who, 40, [0.03], 3, np.ones(5), [0])
+    for state, _ in states(spec.validated()):
+        lines = [c.line for c in state.clients]
+        for part in ("b", "rho"):
+            own = np.array([getattr(line, part) for line in lines])
+            assert gap(getattr(state.server.line, part), w @ own) < 1e-12
+
+
+def test_anchors_lie_between_focus_with_mean_memory_and_finito():
+    problem, lr, N = quadratic(), 0.05, 6
+    masks = np.array([np.ones(N, bool), *some_masks()])
+    who = ff.participation.Replay(masks)
+    how = {"rounds": len(masks), "local_steps": 3, "lr": 0.05, "record": "model"}
+    loose = ff.loop(ff.AnchoredFocus(anchor=0.0), problem, who, **how)
+    mean = ff.loop(ff.Focus(memory="mean"), problem, who, **how)
+    assert gap(loose.trajectory, mean.trajectory) < 1e-13
+    tight = ff.loop(
+        ff.AnchoredFocus(anchor=1.0), problem, who, rounds=len(masks), lr=lr / N
+    )
+    some = [mask for mask in masks if mask.any()]
+    assert gap(tight.x, one_at_a_time(problem, lr, some, True)) < 1e-13
+
+
+def test_a_gradient_of_one_who_stays_away_moves_the_model_only_so_far():
+    """By 1/anchor steps, where FOCUS goes on by one in every round."""
+    H, h = np.full((2, 1, 1), 1e-9), np.array([[-1.0], [0.0]])  # slopes of 1 and 0
+    problem, lr = ff.problems.Quadratic(H, h), 0.1
+    masks = np.tile([False, True], (400, 1))
+    masks[0] = True
+    who = ff.participation.Replay(masks)
+
+    def way(alg):
+        return abs(float(ff.loop(alg, problem, who, rounds=400, lr=lr, x0=[0.0]).x[0]))
+
+    assert way(ff.Focus(memory="mean")) == pytest.approx(400 * lr)
+    # rho is anchor / (N lr), and the one who is there draws to where the model is.
+    assert way(ff.AnchoredFocus(anchor=0.25)) == pytest.approx(2 * lr / 0.25)
+
+
+def test_anchored_ends_at_the_optimum_at_any_schedule_of_steps():
+    who = ff.participation.Bernoulli(np.linspace(0.2, 0.9, 6))
+    falling = ff.schedules.Cosine(0.06, rounds=600, floor=0.5)
+    run = ff.simulate(
+        ff.AnchoredFocus(), quadratic(), who, rounds=900, lr=falling, local_steps=4
+    )
+    assert run.metrics["distance"][-1] < 1e-12

@@ -22,6 +22,7 @@ AS_WRITTEN = {
     "fedlt": "FedLT",
     "feddyn": "FedDyn",
     "t_focus": "T-FOCUS", "t_scaffold": "T-SCAFFOLD",
+    "anchored_focus": "Anchored FOCUS",
 }  # fmt: skip
 
 

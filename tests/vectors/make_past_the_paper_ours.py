@@ -57,6 +57,26 @@ def focus_mean(s):
     return np.array(out)
 
 
+def anchored_focus(s, anchor=0.2):
+    x, rho = s.x0.copy(), anchor / (s.N * s.eta)
+    mean, point = np.zeros((s.N, s.d)), np.zeros((s.N, s.d))
+    seen, out = np.zeros(s.N, bool), [x]
+    for active in s.rounds():
+        if len(active):
+            for i in active:
+                guess = seen[i] * (mean[i] + rho * (x - point[i]))
+                z, u, grads = x, np.zeros(s.d), []
+                for _ in range(s.tau):
+                    z = z - s.eta * u
+                    grads.append(s.grad(i, z))
+                    u = grads[-1] - guess
+                mean[i], point[i], seen[i] = np.mean(grads, axis=0), x, True
+            drawn = mean + rho * (x - point)
+            x = x - s.eta * drawn[seen].sum(0)
+        out.append(x)
+    return np.array(out)
+
+
 class Clients:
     """What everybody remembers, and what it makes of it."""
 
@@ -139,6 +159,7 @@ def t_scaffold(s, option, momentum=0.5):
 
 METHODS = {
     "focus_mean": focus_mean,
+    "anchored_focus": anchored_focus,
     "t_focus": t_focus,
     "t_scaffold_1": lambda s: t_scaffold(s, 1),
     "t_scaffold_2": lambda s: t_scaffold(s, 2),

@@ -1,6 +1,7 @@
 """Federated algorithms, one file each."""
 
 from focusfl.algorithms.amplified_scaffold import AmplifiedScaffold
+from focusfl.algorithms.anchored_focus import AnchoredFocus
 from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.fedadmm import FedADMM
 from focusfl.algorithms.fedau import FedAU
@@ -48,6 +49,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "anchored_focus": AnchoredFocus,
     "t_focus": TFocus,
     "t_scaffold": TScaffold,
     "server_opt": ServerOpt,
@@ -57,6 +59,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 __all__ = [  # spelled out: editors do not compute it
     "ALGORITHMS",
     "AmplifiedScaffold",
+    "AnchoredFocus",
     "ClientOpt",
     "FedADMM",
     "FedAU",

@@ -50,6 +50,7 @@ def _each(name: str, *values: Any) -> tuple[dict[str, Any], ...]:
 ALL: list[Entrant] = [
     Entrant("FOCUS", "focus", ours=True),
     Entrant("FOCUS mean", "focus", ({"memory": "mean"},), ours=True),
+    Entrant("Anchored FOCUS", "anchored_focus", ours=True),
     Entrant("T-FOCUS", "t_focus", ours=True),
     Entrant("T-SCAFFOLD 1-up", "t_scaffold", ({"option": "1-up"},), ours=True),
     Entrant("T-SCAFFOLD I", "t_scaffold", ({"option": 1},), ours=True),

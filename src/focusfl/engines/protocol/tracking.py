@@ -9,6 +9,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms import (
     amplified_scaffold,
+    anchored_focus,
     feddyn,
     fedvarp,
     focus,
@@ -27,6 +28,7 @@ TRACKED = {
     fedvarp.Server: ("y", "y", True),
     feddyn.Server: ("h", "g", True),
     amplified_scaffold.Server: ("mean", "mean", True),
+    anchored_focus.Server: ("line", "line", False),
     t_focus.Server: ("line", "line", False),
     t_scaffold.Server: ("line", "line", False),
 }
