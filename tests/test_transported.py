@@ -8,6 +8,7 @@ import focusfl as ff
 from focusfl.algorithms.transported import secant
 from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.reference import states
+from focusfl.engines.rest import tracker_norm
 from focusfl.engines.spec import RunSpec
 
 FULL = ff.participation.Full()
@@ -174,6 +175,14 @@ def test_an_optimizer_on_the_server_moves_the_tracker_with_the_model():
     c, x = run.clients, run.x
     guesses = c.grad + c.rho[:, None] * (x - c.point)
     assert gap(run.server.inner.line.at(x), guesses.sum(0)) < 1e-12
+
+
+def test_the_tracker_is_the_gradient_in_the_end():
+    problem = quadratic()
+    run = ff.loop(ff.TFocus(), problem, FULL, rounds=12, lr=0.02, local_steps=2)
+    slope = run.metrics["grad_norm"][-1]
+    assert tracker_norm(run.server, 6) == pytest.approx(slope, rel=0.2)
+    assert tracker_norm(run.server, 6) == np.linalg.norm(run.server.y) / 6
 
 
 def test_a_late_push_counts_unless_the_server_has_to_work_it_out():

@@ -2,6 +2,7 @@
 
     python docs/draw/choosing.py              # all of it: four minutes on 2 cores
     python docs/draw/choosing.py proxskip     # ProxSkip alone: a quarter of a minute
+    python docs/draw/choosing.py row TFocus   # print one row, and write nothing
 
 Each at its own best step of a grid, the median of three seeds.
 """
@@ -65,21 +66,33 @@ def vectors(algorithm) -> tuple[str, str]:
     return str(kept), "+".join(f"{part:g}" for part in algorithm.cost)
 
 
+def rows() -> dict[str, ff.Algorithm]:
+    found: dict[str, ff.Algorithm] = {}
+    for kind in ff.ALGORITHMS.values():
+        if kind is ff.ProxSkip:  # for everybody at once, and one step a round
+            continue
+        if issubclass(kind, Wrapped):  # of another one: see tuning.md
+            continue
+        found[kind.__name__] = kind()
+        if kind is ff.Focus:
+            found['Focus(memory="mean")'] = ff.Focus(memory="mean")
+    return found
+
+
+def row(name: str) -> str:
+    algorithm = rows()[name]
+    cells = [cell(algorithm, *scenario) for scenario in scenarios().values()]
+    return "| " + " | ".join([f"`{name}`", *vectors(algorithm), *cells]) + " |"
+
+
 def table() -> str:
     found = scenarios()
     lines = [
         f"| algorithm | kept | sent | {' | '.join(found)} |",
         "| --- " * (len(found) + 3) + "|",
     ]
-    for kind in ff.ALGORITHMS.values():
-        if kind is ff.ProxSkip:  # for everybody at once, and one step a round
-            continue
-        if issubclass(kind, Wrapped):  # of another one: see tuning.md
-            continue
-        cells = [cell(kind(), *scenario) for scenario in found.values()]
-        lines.append(
-            "| " + " | ".join([f"`{kind.__name__}`", *vectors(kind()), *cells]) + " |"
-        )
+    for name in rows():
+        lines.append(row(name))
         print(lines[-1], flush=True)
     return "\n".join(lines)
 
@@ -118,6 +131,10 @@ def put(mark: str, measure: Callable[[], str]) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["row"]:
+        for name in sys.argv[2:]:
+            print(row(name), flush=True)
+        sys.exit()
     put("proxskip", proxskip)
     if sys.argv[1:] != ["proxskip"]:
         put("measured", table)

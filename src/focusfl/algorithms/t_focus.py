@@ -15,6 +15,11 @@ class Server(NamedTuple):
     x: Tree
     line: Line  # sum of the lines of all who were here
 
+    @property
+    def y(self) -> Tree:
+        """What all gradients are taken to sum to at x."""
+        return self.line.at(self.x)
+
 
 class Local(NamedTuple):
     z: Tree
@@ -72,4 +77,5 @@ class TFocus(Algorithm[Server, Client, Local]):
 
     def update(self, server, total, rd):
         line = tree.add(server.line, Line(**total))
-        return Server(tree.axpy(-rd.lr, line.at(server.x), server.x), line)
+        y = line.at(server.x)
+        return Server(tree.axpy(-rd.lr, y, server.x), line)

@@ -18,6 +18,11 @@ class Server(NamedTuple):
     line: Line  # sum of the lines of all who were here
     share: Any  # of the clients that take part: a mean, half of it the last round's
 
+    @property
+    def y(self) -> Tree:
+        """What all gradients are taken to sum to at x."""
+        return self.line.at(self.x)
+
 
 class Path(NamedTuple):
     """What option 2 keeps of the local steps."""
@@ -105,7 +110,7 @@ class TScaffold(Algorithm[Server, Client, Local]):
         return Server(params, line, 1 + line.rho), client
 
     def broadcast(self, server):
-        down = {"x": server.x, "y": server.line.at(server.x)}
+        down = {"x": server.x, "y": server.y}
         if self.option != "1-up" and self.gamma is None:
             down["gamma"] = server.share**0.5
         return down
@@ -153,8 +158,7 @@ class TScaffold(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         x, rho = server.x, total["rho"]
         if self.option == "1-up":
-            y = server.line.at(x)
-            new = self._innovation(total["dx"], rd.num_active, y, rd)
+            new = self._innovation(total["dx"], rd.num_active, server.y, rd)
             b = tree.axpy(-rho, x, new)
         else:
             b = total["b"]
