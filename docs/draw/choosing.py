@@ -1,14 +1,15 @@
 """Measure every algorithm in every scenario; write what was found into choosing.md.
 
-    python docs/draw/choosing.py              # all of it: four minutes on 2 cores
+    python docs/draw/choosing.py              # all of it: seven minutes on 2 cores
     python docs/draw/choosing.py proxskip     # ProxSkip alone: a quarter of a minute
+    python docs/draw/choosing.py feddyn mifa  # these rows alone
 
 Each at its own best step of a grid, the median of three seeds.
 """
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -65,16 +66,22 @@ def vectors(algorithm) -> tuple[str, str]:
     return str(kept), "+".join(f"{part:g}" for part in algorithm.cost)
 
 
-def table() -> str:
+def table(names: Collection[str] = ()) -> str:
+    """A row for every algorithm; all are measured, or these and who has none yet."""
     found = scenarios()
+    rows = re.findall(r"^(\| `(\w+)` \|.*)$", PAGE.read_text(), re.M)
+    known = {name: line for line, name in rows} if names else {}
     lines = [
         f"| algorithm | kept | sent | {' | '.join(found)} |",
         "| --- " * (len(found) + 3) + "|",
     ]
-    for kind in ff.ALGORITHMS.values():
+    for name, kind in ff.ALGORITHMS.items():
         if kind is ff.ProxSkip:  # for everybody at once, and one step a round
             continue
         if issubclass(kind, Wrapped):  # of another one: see tuning.md
+            continue
+        if name not in names and kind.__name__ in known:
+            lines.append(known[kind.__name__])
             continue
         cells = [cell(kind(), *scenario) for scenario in found.values()]
         lines.append(
@@ -109,15 +116,17 @@ def proxskip() -> str:
     )
 
 
-def put(mark: str, measure: Callable[[], str]) -> None:
-    """Write what was measured between two marks of the page."""
+def put(mark: str, measure: Callable[[], str], page: Path = PAGE) -> None:
+    """Write what was measured between two marks of a page."""
     found, place = measure(), rf"(<!-- {mark} -->\n).*?(\n<!-- end -->)"
-    text = re.sub(place, lambda m: m[1] + found + m[2], PAGE.read_text(), flags=re.S)
-    with renamed(PAGE) as part:
+    text = re.sub(place, lambda m: m[1] + found + m[2], page.read_text(), flags=re.S)
+    with renamed(page) as part:
         part.write_text(text)
 
 
 if __name__ == "__main__":
-    put("proxskip", proxskip)
-    if sys.argv[1:] != ["proxskip"]:
-        put("measured", table)
+    names = sys.argv[1:]
+    if not names or "proxskip" in names:
+        put("proxskip", proxskip)
+    if names != ["proxskip"]:
+        put("measured", lambda: table(names))
