@@ -1,20 +1,21 @@
 """Measure every algorithm in every scenario; write what was found into choosing.md.
 
-    python docs/draw/choosing.py              # all of it: four minutes on 2 cores
+    python docs/draw/choosing.py              # all of it: seven minutes on 2 cores
     python docs/draw/choosing.py proxskip     # ProxSkip alone: a quarter of a minute
-    python docs/draw/choosing.py row TFocus   # print one row, and write nothing
+    python docs/draw/choosing.py FedDyn MIFA  # these rows alone
 
 Each at its own best step of a grid, the median of three seeds.
 """
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 
 import focusfl as ff
+from focusfl import tree
 from focusfl.algorithms.wrapped import Wrapped
 from focusfl.files import renamed
 
@@ -61,8 +62,8 @@ def cell(algorithm, problem, who) -> str:
 
 def vectors(algorithm) -> tuple[str, str]:
     """What a client keeps between rounds, and what travels down and up."""
-    _, client = algorithm.init(np.zeros(3))
-    kept = sum(np.size(part) == 3 for part in client)
+    _, client = algorithm.init(np.zeros(100))
+    kept = tree.size(client) // 100  # numbers are none
     return str(kept), "+".join(f"{part:g}" for part in algorithm.cost)
 
 
@@ -85,14 +86,17 @@ def row(name: str) -> str:
     return "| " + " | ".join([f"`{name}`", *vectors(algorithm), *cells]) + " |"
 
 
-def table() -> str:
+def table(names: Collection[str] = ()) -> str:
+    """A row for every algorithm; all are measured, or these and who has none yet."""
     found = scenarios()
+    there = re.findall(r"^(\| `(.+?)` \|.*)$", PAGE.read_text(), re.M)
+    known = {name: line for line, name in there} if names else {}
     lines = [
         f"| algorithm | kept | sent | {' | '.join(found)} |",
         "| --- " * (len(found) + 3) + "|",
     ]
     for name in rows():
-        lines.append(row(name))
+        lines.append(known[name] if name in known and name not in names else row(name))
         print(lines[-1], flush=True)
     return "\n".join(lines)
 
@@ -122,19 +126,17 @@ def proxskip() -> str:
     )
 
 
-def put(mark: str, measure: Callable[[], str]) -> None:
-    """Write what was measured between two marks of the page."""
+def put(mark: str, measure: Callable[[], str], page: Path = PAGE) -> None:
+    """Write what was measured between two marks of a page."""
     found, place = measure(), rf"(<!-- {mark} -->\n).*?(\n<!-- end -->)"
-    text = re.sub(place, lambda m: m[1] + found + m[2], PAGE.read_text(), flags=re.S)
-    with renamed(PAGE) as part:
+    text = re.sub(place, lambda m: m[1] + found + m[2], page.read_text(), flags=re.S)
+    with renamed(page) as part:
         part.write_text(text)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["row"]:
-        for name in sys.argv[2:]:
-            print(row(name), flush=True)
-        sys.exit()
-    put("proxskip", proxskip)
-    if sys.argv[1:] != ["proxskip"]:
-        put("measured", table)
+    names = sys.argv[1:]
+    if not names or "proxskip" in names:
+        put("proxskip", proxskip)
+    if names != ["proxskip"]:
+        put("measured", lambda: table(names))

@@ -66,7 +66,7 @@ class AmplifiedScaffold(Algorithm[Server, Client, Local]):
 
     def init(self, params):
         zero = tree.zeros(params)
-        return Server(params, zero, zero, params, 0, 0), Client(zero, zero, 0.0, 0)
+        return Server(params, zero, zero, params, 0, 0.0), Client(zero, zero, 0.0, 0.0)
 
     def broadcast(self, server):
         return {"x": server.x, "c": server.c, "window": server.window}
@@ -104,5 +104,4 @@ def _now(client: Client, down: dict[str, Any]) -> Client:
     """The memory of a client that finds out in which window it is."""
     new = 1 * (down["window"] != client.window)
     c = tree.axpy(new, tree.sub(client.mean, client.c), client.c)
-    window = client.window + new * (down["window"] - client.window)
-    return Client(c, client.mean, client.visits * (1 - new), window)
+    return Client(c, client.mean, client.visits * (1 - new), down["window"])

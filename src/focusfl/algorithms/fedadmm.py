@@ -36,7 +36,7 @@ class FedADMM(Algorithm[Server, Client, Local]):
 
     A participant takes its local steps on f_i(w) + a_i·(w - x) + rho |w - x|^2 / 2,
     from where it ended last time, then adds rho (w - x) to a_i. The server's x is the
-    mean of everybody's w + a / rho, which is the paper's with a server step of |S| / N.
+    mean of everybody's w + a / rho: the paper's server step is |S| / N here.
     Exact whoever takes part. The paper's rho is a constant; if None it follows lr.
     """
 
