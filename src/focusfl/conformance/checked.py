@@ -67,13 +67,22 @@ class Report:
         compared = [row for row in self.rows if row.like or row.nearest]
         if not compared:
             return "could not be compared with any rule"
-        parts = {row.like[0] for row in compared if row.like}
-        if parts and all(row.like for row in compared):
-            return f"behaves like none of {self.rules} rules in all rows"
-        lone = [row for row in compared if not row.like]
-        where = ", ".join(row.row for row in lone)
-        near = lone[0].nearest
-        return f"behaves like none of {self.rules} rules in {where}; nearest is {near}"
+
+        def follows(rule: rules.Rule) -> list[RowReport]:
+            return [row for row in compared if _agrees(rule, row)]
+
+        most = max(rules.rules(), key=lambda rule: len(follows(rule)))
+        alike = follows(most)
+        rest = [row for row in compared if row not in alike]
+        said = [f"behaves like {most.name} in {_names(alike)}"] if alike else []
+        if others := [row for row in rest if row.like]:
+            said.append(f"like {others[0].like[0]} in {_names(others)}")
+        if none := [row for row in rest if not row.like]:
+            where = f"like none of {self.rules} rules in {_names(none)}"
+            said.append(
+                f"{'' if said else 'behaves '}{where}, nearest {none[0].nearest}"
+            )
+        return "; ".join(said)
 
     def __str__(self) -> str:
         lines = [f"{r.row:8} {r.verdict:14} {r.reason}" for r in self.rows]
@@ -242,14 +251,19 @@ def _rule(
 def _like_in_all(rows: tuple[RowReport, ...]) -> tuple[str, ...]:
     """Rules that agree in every row that could be compared."""
     compared = [row for row in rows if row.like or row.nearest]
-
-    def agrees(rule: rules.Rule, row: RowReport) -> bool:
-        other = "" if ROWS[row.row].loses else rule.of
-        return (other or rule.name) in row.like
-
     found = {
         rule.name: rule
         for rule in rules.rules()
-        if compared and all(agrees(rule, row) for row in compared)
+        if compared and all(_agrees(rule, row) for row in compared)
     }
     return tuple(name for name, rule in found.items() if rule.of not in found)
+
+
+def _agrees(rule: rules.Rule, row: RowReport) -> bool:
+    """Whether a row's models are a rule's, or where nothing is lost its plain one's."""
+    other = "" if ROWS[row.row].loses else rule.of
+    return (other or rule.name) in row.like
+
+
+def _names(rows: list[RowReport]) -> str:
+    return ", ".join(row.row for row in rows)

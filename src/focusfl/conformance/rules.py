@@ -34,24 +34,28 @@ class Slipped:
     option: int = 2
     sign: int = 1  # of the correction c - c_i
     divided: bool = True  # the movement by the number of local steps, for c_i
-    begins_as_model: bool = False  # c_i, where it should be 0
+    begins_as_model: str = (
+        ""  # where it should be 0: "c_i", or "all", c_i when first seen
+    )
     written_back: bool = True  # c_i
     advances: bool = False  # c_i, though the reply was lost
     c_over: str = "N"  # what the sum of the changes of c_i is divided by: N or S
-    x_over: str = "S"  # the same for the sum of the movements
-    last_only: str = ""  # sums of which the last reply is all that is left: c, x, xc
+    x_over: str = "S"  # the same for the sum of the movements; or asked, replied or not
+    last_only: str = ""  # of c, x or xc: its mean or sum is the last reply alone
     own_steps: bool = field(default=True, init=False)
 
     def start(self) -> tuple[np.ndarray, ...]:
         """x, c and all c_i."""
         x, many = self.problem.x0, self.problem.num_clients
-        return x, 0 * x, np.tile(x if self.begins_as_model else 0 * x, (many, 1))
+        c, own = {"": (0, 0), "c_i": (0, 1), "all": (1, np.nan)}[self.begins_as_model]
+        return x, c * x, np.tile(own * x, (many, 1))
 
     def round(self, state, participants, lost) -> tuple[np.ndarray, ...]:
         """One round."""
         x, c, own = state[0], state[1], state[2].copy()
         dx, dc, lr = [], [], self.problem.lr
         for i in participants:
+            own[i] = np.where(np.isnan(own[i]), x, own[i])  # not seen before
             z, drift, steps = x, self.sign * (c - own[i]), self.problem.steps[i]
             for _ in range(steps):
                 z = z - lr * (self.problem.gradient(i, z) + drift)
@@ -63,10 +67,11 @@ class Slipped:
                 dc.append(new - own[i])
             if self.written_back and (self.advances or i not in lost):
                 own[i] = new
-        over = {"N": self.problem.num_clients, "S": len(dx)}
-        x = x + sum(dx[-1:] if "x" in self.last_only else dx) / over[self.x_over]
+        many = self.problem.num_clients
+        over = {"N": many, "S": len(dx), "asked": len(participants)}
+        moved = dx[-1] if "x" in self.last_only else sum(dx) / over[self.x_over]
         c = c + sum(dc[-1:] if "c" in self.last_only else dc) / over[self.c_over]
-        return x, c, own
+        return x + moved, c, own
 
     def model(self, state) -> np.ndarray:
         """x"""
@@ -113,10 +118,15 @@ OF_SCAFFOLD: dict[str, dict[str, Any]] = {
     "correction of the wrong sign": {"sign": -1},
     "c moves by the mean of S, without |S|/N": {"c_over": "S"},
     "x moves by the sum over N, not the mean of S": {"x_over": "N"},
-    "c_i begins as the model": {"begins_as_model": True},
+    "c_i begins as the model": {"begins_as_model": "c_i"},
+    "c begins as the model, c_i as that when first seen": {"begins_as_model": "all"},
     "c_i is never written back": {"written_back": False},
     "the last client overwrites the sum of c": {"last_only": "c"},
     "the last client overwrites all sums": {"last_only": "xc"},
+    "the last client overwrites all sums, c_i is never written back": {
+        "last_only": "xc",
+        "written_back": False,
+    },
     "c_i is not divided by the local steps": {"divided": False},
 }
 SLIPS: dict[str, Callable[..., Any]] = {
@@ -171,6 +181,9 @@ def rules() -> tuple[Rule, ...]:
         found.append(Rule(name, made))
         forgets = of_algorithm(algorithm, advances=True, own_steps=any_steps)
         late.append(Rule(f"{name}, {ADVANCES}", forgets, of=name))
+    asked = partial(Slipped, advances=True, x_over="asked")
+    named = f"SCAFFOLD II, {ADVANCES}, x is divided by all that were asked"
+    late.append(Rule(named, asked, of="SCAFFOLD II"))
     slipped = [Rule(name, make) for name, make in SLIPS.items()]
     slipped += [
         Rule(f"{name}, and {ADVANCES}", partial(make, advances=True), of=name)
