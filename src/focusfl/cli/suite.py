@@ -39,7 +39,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="processes (as many as cores)",
     )  # fmt: skip
     run.add_argument(
-        "--quick", action="store_true", help="four cells alone, in some two minutes"
+        "--quick", action="store_true", help="three cells alone, in some two minutes"
     )
     show.add_argument("folder", type=Path, metavar="DIR", help="folder of results")
     show.add_argument("-o", "--out", type=Path, help="the page (DIR/suite.html)")

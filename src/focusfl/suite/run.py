@@ -168,6 +168,10 @@ def _begin(said) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
     threading.Thread(target=follow, daemon=True).start()
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
+    if not os.environ.get("JAX_PLATFORMS"):
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")  # a GPU would be shared by all
     _SAID.append(said)
 
 

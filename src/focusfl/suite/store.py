@@ -43,7 +43,7 @@ class Row(NamedTuple):
     gradients: float
     seconds: float
     runs: int  # that the search took
-    spent: float  # seconds, likewise
+    spent: float  # seconds of a core, likewise
 
     @property
     def law(self) -> str:
