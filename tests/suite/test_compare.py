@@ -20,8 +20,8 @@ TABLE = {
 def rows(table=TABLE, ours=("a",), split="reporting", measure="rounds"):
     return [
         Row(
-            cell, name, split, measure, name in ours, "of", "A()", 0.5, value, 0.0,
-            4, False, value, 2 * value, 16 * value, value, 0.1, 24, 1.0,
+            cell, name, split, measure, name in ours, "of", "key", "A()", 0.5, value,
+            0.0, 4, False, value, 2 * value, 16 * value, value, 0.1, 24, 1.0,
         )
         for cell, own in table.items()
         for name, value in own.items()

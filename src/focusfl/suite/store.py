@@ -31,6 +31,7 @@ class Row(NamedTuple):
     measure: str
     ours: bool
     of: str  # cell and rule, by their content
+    key: str  # the same with the algorithm's code and constants
     variant: str  # the algorithm, with the constants that were best
     step: float  # the best, in units of 1/L
     value: float  # what is measured: rounds, a floor or a share of images
@@ -67,24 +68,31 @@ class Store:
     def __init__(self, folder: Path):
         self.folder = folder / RUNS
 
-    def file(self, cell: Cell, entrant: Entrant, code: str) -> Path:
-        """Where a result is kept: under another name if the code or the constants of
-        the algorithm, the cell or the rule are others."""
-        key = fingerprint(content(cell), code, entrant.local_steps)
-        words = re.sub(r"[^\w.-]+", "_", f"{cell.problem}-{cell.law}-{entrant.name}")
-        return self.folder / f"{words}-{key}.json"
-
-    def put(self, file: Path, row: Row, tried: search.Tried) -> None:
+    def put(self, row: Row, tried: search.Tried) -> None:
         """Keep one result, with all steps that were tried."""
         steps = [[search.step_of(k), *map(_plain, tried[k])] for k in sorted(tried)]
         about = {"row": _packed(row), "tried": steps, "code": package()}
-        write(file, json.dumps(about))
+        words = re.sub(r"[^\w.-]+", "_", f"{row.cell}-{row.entrant}")
+        write(self.folder / f"{words}-{row.key}.json", json.dumps(about))
 
     def rows(self) -> list[Row]:
-        """All results that are there; of several versions of a method, the newest."""
+        """All results that are there, in one file or in many; of several versions of a
+        method, the newest."""
         files = sorted(self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
         found = [_unpacked(json.loads(file.read_text())["row"]) for file in files]
+        found = [*load(self.folder.parent / RESULTS), *found]
         return _current({(row.cell, row.entrant): row for row in found}.values())
+
+    def together(self) -> list[Row]:
+        """Write all as one file, from which a run can go on as well; give them."""
+        save(self.folder.parent / RESULTS, found := self.rows())
+        return found
+
+
+def key_of(cell: Cell, entrant: Entrant, code: str) -> str:
+    """A name for a result: another if the code or the constants of the algorithm, the
+    cell or the rule are others."""
+    return fingerprint(content(cell), code, entrant.local_steps)
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
