@@ -109,11 +109,11 @@ def proxskip() -> str:
     )
 
 
-def put(mark: str, measure: Callable[[], str]) -> None:
-    """Write what was measured between two marks of the page."""
+def put(mark: str, measure: Callable[[], str], page: Path = PAGE) -> None:
+    """Write what was measured between two marks of a page."""
     found, place = measure(), rf"(<!-- {mark} -->\n).*?(\n<!-- end -->)"
-    text = re.sub(place, lambda m: m[1] + found + m[2], PAGE.read_text(), flags=re.S)
-    with renamed(PAGE) as part:
+    text = re.sub(place, lambda m: m[1] + found + m[2], page.read_text(), flags=re.S)
+    with renamed(page) as part:
         part.write_text(text)
 
 
