@@ -180,6 +180,22 @@ def test_bad_input_is_one_line_and_leaves_no_results(arguments, words, tmp_path)
     assert told.stderr.count("\n") == 1 and not list(tmp_path.rglob("*.json"))
 
 
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("{", "holds no results of the suite"),
+        ("[1]", "holds no results of the suite"),
+        ('{"columns": ["cell"], "rows": []}', "of another version of focusfl"),
+    ],
+)
+def test_a_file_that_is_no_result_is_named(text, words, tmp_path):
+    (tmp_path / store.RESULTS).write_text(text)
+    told = in_process("suite", "show", tmp_path)
+    assert (
+        told.returncode == 2 and words in told.stderr and "results.json" in told.stderr
+    )
+
+
 def test_an_empty_folder_has_nothing_to_show(tmp_path):
     told = in_process("suite", "show", tmp_path)
     assert told.returncode == 2 and "no results of the suite" in told.stderr

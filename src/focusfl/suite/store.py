@@ -71,7 +71,7 @@ class Store:
     def put(self, row: Row, tried: search.Tried) -> None:
         """Keep one result, with all steps that were tried."""
         steps = [[search.step_of(k), *map(_plain, tried[k])] for k in sorted(tried)]
-        about = {"row": _packed(row), "tried": steps, "code": package()}
+        about = {"row": row.as_dict(), "tried": steps, "code": package()}
         words = re.sub(r"[^\w.-]+", "_", f"{row.cell}-{row.entrant}")
         write(self.folder / f"{words}-{row.key}.json", json.dumps(about))
 
@@ -79,8 +79,9 @@ class Store:
         """All results that are there, in one file or in many; of several versions of a
         method, the newest."""
         files = sorted(self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
-        found = [_unpacked(json.loads(file.read_text())["row"]) for file in files]
-        found = [*load(self.folder.parent / RESULTS), *found]
+        kept = [_read(file)["row"] for file in files]
+        own = [_unpacked([*row.values()]) for row in kept if [*row] == [*Row._fields]]
+        found = [*load(self.folder.parent / RESULTS), *own]
         return _current({(row.cell, row.entrant): row for row in found}.values())
 
     def together(self) -> list[Row]:
@@ -123,10 +124,23 @@ def load(file: Path = SHIPPED) -> list[Row]:
     """Read such a file; none if there is none."""
     if not file.is_file():
         return []
-    about = json.loads(file.read_text())
-    if about["columns"] != list(Row._fields):
-        raise ValueError(f"{file} is of another version of focusfl; run it again.")
+    about = _read(file)
+    if about["columns"] != [*Row._fields]:
+        raise ValueError(
+            f"{file} is of another version of focusfl; remove it, and run again."
+        )
     return _current(map(_unpacked, about["rows"]))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A file of results; a clear error for one that is none."""
+    try:
+        about = json.loads(file.read_text())
+        if about.keys() & {"row", "rows"}:
+            return about
+    except (ValueError, AttributeError):
+        pass
+    raise ValueError(f"{file} holds no results of the suite; remove it, and run again.")
 
 
 def _current(rows: Iterable[Row]) -> list[Row]:
