@@ -22,7 +22,11 @@ def text() -> str:
     own = halves(load()).get(SHOWN, [])
     if not own:
         return "Not run yet."
-    parts = [f"{len({row.cell for row in own})} cells. {sentence(own)}"]
+    cells, names = {row.cell for row in own}, {row.entrant for row in own}
+    parts = [
+        f"{len(cells)} cells, {len(names)} methods, {sum(r.runs for r in own):,} runs, "
+        f"{sum(r.spent for r in own) / 3600:.1f} hours of a core. {sentence(own)}"
+    ]
     for table in tables(own):
         parts += [f"### {table.title}", markdown(table.heads, [*table.rows]).strip()]
         parts.append(table.note)

@@ -97,6 +97,12 @@ def test_the_rounds_are_those_of_a_run_alone_at_that_step(folder):
     assert distance[int(focus.rounds)] <= 1e-8 < distance[int(focus.rounds) - 1]
 
 
+def test_a_process_of_its_own_finds_the_same(folder, tmp_path):
+    (row,) = run.run(TINY[:1], entrants.entered(["FOCUS"]), tmp_path, workers=1)
+    here = store.Store(folder).rows()[0]
+    assert (row.step, row.rounds, row.key) == (here.step, here.rounds, here.key)
+
+
 def test_one_file_is_enough_to_go_on_from(folder, tmp_path):
     (tmp_path / store.RESULTS).write_bytes((folder / store.RESULTS).read_bytes())
     who = entrants.entered(["FOCUS", "FedAvg"])

@@ -16,7 +16,7 @@ from focusfl.experiment.summary import TARGET, errors
 from focusfl.problems import Problem
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
 from focusfl.suite.problems import made
-from focusfl.suite.search import Search, Trial, search, step_of
+from focusfl.suite.search import AT_ONCE, Search, Trial, search, step_of
 
 SEEDS = (0, 1, 2)
 BEYOND = 100.0  # a run is followed to a target so many times as small
@@ -172,7 +172,7 @@ def _patient(problem: Problem) -> Progress:
 
     def watch(done: int, metrics: Mapping[str, Any]) -> bool:
         nonlocal end
-        there = (np.asarray(metrics[name]) <= goal).mean(-1)
+        there = (metrics[name] <= goal).reshape(AT_ONCE, -1).mean(1)  # over seeds
         if end == np.inf and (there > 0.5).any():
             end = PATIENCE * done
         return done >= end
