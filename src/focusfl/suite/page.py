@@ -11,7 +11,7 @@ from focusfl.report.html import unbroken
 from focusfl.suite.cells import ROUNDS
 from focusfl.suite.figure import profiles
 from focusfl.suite.store import Row
-from focusfl.suite.tables import Table, halves, sentence, tables
+from focusfl.suite.tables import Table, every_cell, halves, sentence, tables
 
 HERE = Path(__file__).parent
 MEANING = {
@@ -45,6 +45,8 @@ def _half(half: str, rows: Sequence[Row]) -> str:
         f'<p class="finding">{unbroken(sentence(rows))}</p>',
         _profiles([row for row in rows if row.measure == ROUNDS]),
         *(_table(table, ours) for table in tables(rows)),
+        f"<details><summary>Every cell</summary>{_table(every_cell(rows), ours)}"
+        "</details>",
         "</section>",
     ]
     return "\n".join(parts)

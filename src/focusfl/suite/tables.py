@@ -62,6 +62,24 @@ def sentence(rows: Sequence[Row]) -> str:
     return " ".join(found)
 
 
+def every_cell(rows: Sequence[Row]) -> Table:
+    """What was measured of everybody in every cell."""
+    table, names = compare.costs(rows), compare.entrants_of(rows)
+    lines = [
+        (cell, *(_value(own.get(name, np.nan)) for name in names))
+        for cell, own in table.items()
+    ]
+    note = (
+        "Rounds to the target, floors, and shares of images misread, at the best step. "
+        "∞: it did not get there."
+    )
+    return Table("Every cell", ("cell", *names), lines, note)
+
+
+def _value(value: float) -> str:
+    return f"{value:,.0f}" if 1 <= value < np.inf else _end(value)
+
+
 def _headline(rows: Sequence[Row]) -> Table:
     lines = []
     vectors = {one.who: one for one in compare.headline(rows, "vectors")}
