@@ -178,6 +178,12 @@ def test_the_numbers_of_cifar10_are_those_of_its_runs_and_of_the_public_logs():
         assert again[name] == [*ends, script["PUBLISHED_FINAL"].get(name, "")]
 
 
+def test_the_tables_of_the_suite_are_those_of_its_shipped_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "draw")
+    script = runpy.run_path(str(ROOT / "docs" / "draw" / "suite.py"))
+    assert script["text"]() in (ROOT / "docs" / "suite.md").read_text()
+
+
 @pytest.mark.parametrize("name", ["ridge", "ridge-public-code", "quadratics"])
 def test_the_tables_of_an_experiment_are_those_that_its_command_wrote(name):
     written = rows(f"experiments/{name}/table.md")

@@ -5,7 +5,7 @@ import pytest
 
 from focusfl.suite import compare
 from focusfl.suite.store import Row
-from focusfl.suite.tables import halves, sentence, tables
+from focusfl.suite.tables import every_cell, halves, sentence, tables
 
 INF = np.inf
 # By hand: a is best in one and two, b in three; nobody solves four.
@@ -20,8 +20,8 @@ TABLE = {
 def rows(table=TABLE, ours=("a",), split="reporting", measure="rounds"):
     return [
         Row(
-            cell, name, split, measure, name in ours, "of", "A()", 0.5, value, 0.0,
-            4, False, value, 2 * value, 16 * value, value, 0.1, 24, 1.0,
+            cell, name, split, measure, name in ours, "of", "key", "A()", 0.5, value,
+            0.0, 4, False, value, 2 * value, 16 * value, value, 0.1, 24, 1.0,
         )
         for cell, own in table.items()
         for name, value in own.items()
@@ -79,6 +79,13 @@ def test_the_halves_are_never_told_as_one():
         ("b", "1", "1", "1"),
         ("a", "0", "0", "1"),
     ]
+
+
+def test_every_cell_is_shown_with_what_each_came_to():
+    found = every_cell([*rows(), *rows({"n/x": {"a": 0.025}}, measure="floor")])
+    assert found.heads == ("cell", "a", "b", "c")
+    assert found.rows[1] == ("p/two", "30", "45", "∞")
+    assert found.rows[-1] == ("n/x", "0.025", "–", "–")
 
 
 def test_floors_have_a_table_of_their_own():

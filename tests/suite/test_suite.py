@@ -9,6 +9,7 @@ from command_line import in_process
 import focusfl as ff
 from focusfl.suite import cells, entrants, measure, run, store
 from focusfl.suite.cells import LAWS, Cell
+from focusfl.suite.progress import progress
 from focusfl.suite.search import FIRST
 
 EASY = {"kind": "quadratics", "condition": 3, "seed": 0}
@@ -96,11 +97,29 @@ def test_the_rounds_are_those_of_a_run_alone_at_that_step(folder):
     assert distance[int(focus.rounds)] <= 1e-8 < distance[int(focus.rounds) - 1]
 
 
+def test_a_process_of_its_own_finds_the_same(folder, tmp_path):
+    (row,) = run.run(TINY[:1], entrants.entered(["FOCUS"]), tmp_path, workers=1)
+    here = store.Store(folder).rows()[0]
+    assert (row.step, row.rounds, row.key) == (here.step, here.rounds, here.key)
+
+
+def test_one_file_is_enough_to_go_on_from(folder, tmp_path):
+    (tmp_path / store.RESULTS).write_bytes((folder / store.RESULTS).read_bytes())
+    who = entrants.entered(["FOCUS", "FedAvg"])
+    assert run.units(TINY, who, tmp_path, None) == []
+
+
+def test_a_run_whose_minutes_are_over_stops_at_the_next_result(folder, tmp_path):
+    who = entrants.entered(["FOCUS", "FedAvg"])
+    with progress(minutes=1e-9) as began:
+        rows = run.run(TINY, who, tmp_path, began=began)
+    assert len(rows) == 1
+
+
 def test_another_cell_or_constant_is_another_result(folder):
-    kept = store.Store(folder)
     (focus,) = entrants.entered(["FOCUS"])
     names = {
-        kept.file(cell, one, code).name
+        store.key_of(cell, one, code)
         for cell in (TINY[0], TINY[0]._replace(rounds=99))
         for one in (focus, focus._replace(local_steps=1))
         for code in ("a", "b")
@@ -155,6 +174,7 @@ def test_list_names_cells_and_entrants():
         (["--algorithms", "mine:Other"], "has no class or function 'Other'"),
         (["--algorithms", "mine:none"], "must give an Algorithm"),
         (["--workers", "0"], "--workers must be a whole number of at least 1"),
+        (["--minutes", "-1"], "--minutes must be positive"),
         (["--quick", "--cells", "all"], "leave --cells out"),
         (["--out", "mine.py"], "--out must be a folder"),
     ],
@@ -164,6 +184,22 @@ def test_bad_input_is_one_line_and_leaves_no_results(arguments, words, tmp_path)
     told = in_process("suite", "run", *arguments, cwd=tmp_path)
     assert told.returncode == 2 and words in told.stderr
     assert told.stderr.count("\n") == 1 and not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("{", "holds no results of the suite"),
+        ("[1]", "holds no results of the suite"),
+        ('{"columns": ["cell"], "rows": []}', "of another version of focusfl"),
+    ],
+)
+def test_a_file_that_is_no_result_is_named(text, words, tmp_path):
+    (tmp_path / store.RESULTS).write_text(text)
+    told = in_process("suite", "show", tmp_path)
+    assert (
+        told.returncode == 2 and words in told.stderr and "results.json" in told.stderr
+    )
 
 
 def test_an_empty_folder_has_nothing_to_show(tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_positive
 from focusfl.cli.options import folder, words
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="processes (as many as cores)",
     )  # fmt: skip
     run.add_argument(
-        "--quick", action="store_true", help="four cells alone, in some two minutes"
+        "--minutes", type=float, help="stop after so many, to go on another time"
+    )
+    run.add_argument(
+        "--quick", action="store_true", help="three cells alone, in some two minutes"
     )
     show.add_argument("folder", type=Path, metavar="DIR", help="folder of results")
     show.add_argument("-o", "--out", type=Path, help="the page (DIR/suite.html)")
@@ -57,6 +60,8 @@ def _run(options: argparse.Namespace) -> int:
     from focusfl.suite.run import missing_extras, run
 
     check_count("--workers", options.workers)
+    if options.minutes is not None:
+        check_positive("--minutes", options.minutes)
     if options.quick and options.cells:
         raise ValueError("--quick chooses the cells; leave --cells out, or --quick.")
     some = cells.chosen(["quick"] if options.quick else options.cells or ["reporting"])
@@ -69,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
             "out"
         )
     try:
-        with progress() as began:
+        with progress(options.minutes) as began:
             rows = run(some, who, place, options.workers, Path.cwd(), began)
     except KeyboardInterrupt:
         terminal.say(f"what was found is in {place}: the same command goes on there")

@@ -17,15 +17,17 @@ WIDEST = 8.0  # times the best, at the right end
 
 
 def profiles(rows: Sequence[Row], what: Sequence[str]) -> "Figure":
-    """Draw Dolan–Moré profiles, a panel for each cost; ours thick, others thin."""
+    """Draw Dolan–Moré profiles, a panel for each cost; ours thick, others thin. Who
+    solves nothing is left out."""
     names = compare.entrants_of(rows)
+    some = compare.entrants_of(row for row in rows if np.isfinite(row.value))
     ours = {row.entrant for row in rows if row.ours}
     factors = np.geomspace(1, WIDEST, 200)
     figure = blank(figsize=(1.6 + 4.1 * len(what), 4.4), layout="constrained")
     panels = figure.subplots(1, len(what), sharey=True, squeeze=False)[0]
     for panel, cost in zip(panels, what, strict=True):
         table = compare.complete(compare.costs(rows, cost), names)
-        for place, name in enumerate(names):
+        for place, name in enumerate(some):
             panel.step(
                 factors, compare.profile(table, name, factors.tolist()), where="post",
                 label=name, color=COLOURS[place % len(COLOURS)],

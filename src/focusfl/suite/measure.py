@@ -16,7 +16,7 @@ from focusfl.experiment.summary import TARGET, errors
 from focusfl.problems import Problem
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
 from focusfl.suite.problems import made
-from focusfl.suite.search import Search, Trial, search, step_of
+from focusfl.suite.search import AT_ONCE, Search, Trial, search, step_of
 
 SEEDS = (0, 1, 2)
 BEYOND = 100.0  # a run is followed to a target so many times as small
@@ -24,7 +24,8 @@ PATIENCE = 3.0  # runs go on until three times the rounds of the first to get th
 LAST = 5  # evaluations that a test error is the mean of
 RULE = (SEEDS, BEYOND, PATIENCE, LAST, TARGET)
 
-COSTS = ("rounds", "vectors", "bytes", "gradients", "seconds")
+COSTS = ("rounds", "vectors", "bytes", "gradients")  # and seconds, of a batch
+COMPILED = 0.1  # seconds of tracing and compiling that spoil what a batch took
 
 
 class Measured(NamedTuple):
@@ -33,7 +34,7 @@ class Measured(NamedTuple):
     found: Search
     costs: dict[str, float]  # to the target, or of all rounds where there is none
     runs: int
-    seconds: float  # that all of them took
+    seconds: float  # of a core, that all of them took
 
     @property
     def merit(self) -> tuple[float, float]:
@@ -43,13 +44,11 @@ class Measured(NamedTuple):
 
 def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:
     """Search for the best step, by the rule that is the same for everybody."""
-    problem, runs, start = made(cell.about), 0, time.perf_counter()
+    problem, clock, start = made(cell.about), Clock(), time.process_time()
     costs: dict[int, dict[str, float]] = {}
 
     def run(ks: list[int]) -> dict[int, Trial]:
-        nonlocal runs
-        runs += len(ks) * len(SEEDS)
-        began, compiled = time.perf_counter(), compiling()
+        clock.start()
         results = sweep(
             algorithm, problem, cell.participation, lrs=[step_of(k) for k in ks],
             rounds=cell.rounds, local_steps=local_steps or cell.local_steps,
@@ -57,8 +56,7 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
             stop=Stop(tolerance=TARGET / BEYOND) if cell.measure == ROUNDS else None,
             progress=_patient(problem) if cell.measure == ROUNDS else None,
         )  # fmt: skip
-        spent = time.perf_counter() - began - (compiling() - compiled)
-        each = spent / max(1, sum(len(r.metrics["down"]) - 1 for r in results))
+        clock.stop(len(results), sum(len(r.metrics["down"]) - 1 for r in results))
         trials = {}
         for place, k in enumerate(ks):
             own = results[place :: len(ks)]
@@ -66,12 +64,39 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
                 _middle([_value(cell, one) for one in own]),
                 _middle([_error(cell, one) for one in own]),
             )
-            spent_by = [_costs(cell, algorithm, problem, one, each) for one in own]
-            costs[k] = {c: _middle([one[c] for one in spent_by]) for c in COSTS}
+            spent = [_costs(cell, algorithm, problem, one) for one in own]
+            costs[k] = {name: _middle([one[name] for one in spent]) for name in COSTS}
         return trials
 
     found = search(run, finer=cell.measure != IMAGES)
-    return Measured(found, costs[found.best], runs, time.perf_counter() - start)
+    best = costs[found.best]
+    best["seconds"] = best["rounds"] * clock.per_round
+    return Measured(found, best, clock.runs, time.process_time() - start)
+
+
+class Clock:
+    """The seconds of a core that a round of a run takes, those of compiling apart."""
+
+    def __init__(self):
+        self.runs = 0
+        self._seen: list[tuple[bool, float]] = []  # whether it compiled; per round
+
+    def start(self) -> None:
+        """Begin to run a batch."""
+        self._began, self._compiled = time.process_time(), compiling()
+
+    def stop(self, runs: int, rounds: int) -> None:
+        """End a batch of so many runs, and so many rounds of theirs in all."""
+        compiled = compiling() - self._compiled
+        spent = max(0.0, time.process_time() - self._began - compiled)
+        self.runs += runs
+        self._seen.append((compiled > COMPILED, spent / max(1, rounds)))
+
+    @property
+    def per_round(self) -> float:
+        """By the batches that compiled nothing, if there are any."""
+        first = min(compiled for compiled, _ in self._seen)
+        return float(np.mean([each for own, each in self._seen if own == first]))
 
 
 def _middle(values: list[float]) -> float:
@@ -107,9 +132,9 @@ def _error(cell: Cell, result: Result) -> float:
 
 
 def _costs(
-    cell: Cell, algorithm: Algorithm, problem: Problem, result: Result, each: float
+    cell: Cell, algorithm: Algorithm, problem: Problem, result: Result
 ) -> dict[str, float]:
-    """What a run cost until it arrived, a round of it having taken so many seconds."""
+    """What a run cost until it arrived."""
     done = len(result.metrics["down"]) - 1
     rounds = arrived(result) if cell.measure == ROUNDS else float(done)
     if not np.isfinite(rounds):
@@ -125,7 +150,6 @@ def _costs(
         "vectors": down + up,
         "bytes": (down + up) / sum(algorithm.cost) * numbers,
         "gradients": gradients,
-        "seconds": each * rounds,
     }
 
 
@@ -148,7 +172,7 @@ def _patient(problem: Problem) -> Progress:
 
     def watch(done: int, metrics: Mapping[str, Any]) -> bool:
         nonlocal end
-        there = (np.asarray(metrics[name]) <= goal).mean(-1)
+        there = (metrics[name] <= goal).reshape(AT_ONCE, -1).mean(1)  # over seeds
         if end == np.inf and (there > 0.5).any():
             end = PATIENCE * done
         return done >= end

@@ -11,7 +11,7 @@ from focusfl.report.html import unbroken
 from focusfl.suite.cells import ROUNDS
 from focusfl.suite.figure import profiles
 from focusfl.suite.store import Row
-from focusfl.suite.tables import Table, halves, sentence, tables
+from focusfl.suite.tables import Table, every_cell, halves, sentence, tables
 
 HERE = Path(__file__).parent
 MEANING = {
@@ -22,15 +22,19 @@ MEANING = {
 
 def page(rows: Sequence[Row]) -> str:
     """Write the page: what is reported first, then what ideas may be tuned on."""
-    sections = [_half(half, own) for half, own in halves(rows).items()]
+    found = halves(rows)
+    sections = [_half(half, own) for half, own in found.items()]
+    links = "".join(f'<a href="#{half}">{half}</a>' for half in found)
     return Template((HERE / "page.html").read_text("utf-8")).substitute(
         style=(html.HERE / "style.css").read_text("utf-8"),
+        links=f'<nav aria-label="halves">{links}</nav>' if len(found) > 1 else "",
         sections="\n".join(sections),
     )
 
 
 def _half(half: str, rows: Sequence[Row]) -> str:
     cells, names = {row.cell for row in rows}, {row.entrant for row in rows}
+    ours = {row.entrant for row in rows if row.ours}
     lead = (
         f"{len(cells)} cells · {len(names)} methods · "
         f"{sum(row.runs for row in rows):,} runs"
@@ -40,7 +44,9 @@ def _half(half: str, rows: Sequence[Row]) -> str:
         f'<p class="lead">{lead}. {MEANING[half]}</p>',
         f'<p class="finding">{unbroken(sentence(rows))}</p>',
         _profiles([row for row in rows if row.measure == ROUNDS]),
-        *map(_table, tables(rows)),
+        *(_table(table, ours) for table in tables(rows)),
+        f"<details><summary>Every cell</summary>{_table(every_cell(rows), ours)}"
+        "</details>",
         "</section>",
     ]
     return "\n".join(parts)
@@ -63,13 +69,19 @@ def _profiles(rows: Sequence[Row]) -> str:
     )
 
 
-def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.heads)
+def _table(table: Table, ours: set[str]) -> str:
+    """A table; numbers to the right, and our own methods marked."""
+    columns = zip(table.heads, *table.rows, strict=True)
+    kinds = [' class="number"' * all(map(_is_number, own[1:])) for own in columns]
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(name)}</th>'
+        for name, kind in zip(table.heads, kinds, strict=True)
+    )
     body = "\n".join(
-        "<tr>"
+        ('<tr class="ours">' if row[0] in ours else "<tr>")
         + "".join(
-            f'<td data-title="{escape(title)}">{escape(text)}</td>'
-            for title, text in zip(table.heads, row, strict=True)
+            f'<td{kind} data-title="{escape(title)}">{escape(text)}</td>'
+            for title, kind, text in zip(table.heads, kinds, row, strict=True)
         )
         + "</tr>"
         for row in table.rows
@@ -81,3 +93,7 @@ def _table(table: Table) -> str:
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
         f'<p class="note">{escape(table.note)}</p>'
     )
+
+
+def _is_number(text: str) -> bool:
+    return text[:1] in "0123456789–∞≥" or text == "never"

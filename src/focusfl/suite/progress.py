@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from math import inf
 
 from rich.console import Console
 from rich.progress import (
@@ -14,18 +15,29 @@ from rich.progress import (
 )
 
 from focusfl.report.terminal import SILENCE, say
+from focusfl.suite.run import Finished
 from focusfl.suite.store import Row
 
-Began = Callable[[int, int], Callable[[Row], None]]
+Began = Callable[[int, int], Finished]
 WINDOW = 600  # seconds that the time left is estimated by
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Began]:
-    """Give what `run` tells how much there is to do, and of every result."""
+def progress(minutes: float | None = None) -> Iterator[Began]:
+    """Give what `run` tells how much there is to do, and of every result; after so many
+    minutes it says that it is enough."""
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+
+    def timed(began: Began) -> Began:
+        def both(todo: int, all: int) -> Finished:
+            tell = began(todo, all)
+            return lambda row: bool(tell(row)) or (end or inf) < time.monotonic()
+
+        return both
+
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines
+        yield timed(_lines)
         return
     bars = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -43,7 +55,7 @@ def progress() -> Iterator[Began]:
 
             return tell
 
-        yield began
+        yield timed(began)
 
 
 def _lines(todo: int, all: int) -> Callable[[Row], None]:

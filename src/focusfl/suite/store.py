@@ -31,6 +31,7 @@ class Row(NamedTuple):
     measure: str
     ours: bool
     of: str  # cell and rule, by their content
+    key: str  # the same with the algorithm's code and constants
     variant: str  # the algorithm, with the constants that were best
     step: float  # the best, in units of 1/L
     value: float  # what is measured: rounds, a floor or a share of images
@@ -43,7 +44,7 @@ class Row(NamedTuple):
     gradients: float
     seconds: float
     runs: int  # that the search took
-    spent: float  # seconds, likewise
+    spent: float  # seconds of a core, likewise
 
     @property
     def law(self) -> str:
@@ -67,24 +68,32 @@ class Store:
     def __init__(self, folder: Path):
         self.folder = folder / RUNS
 
-    def file(self, cell: Cell, entrant: Entrant, code: str) -> Path:
-        """Where a result is kept: under another name if the code or the constants of
-        the algorithm, the cell or the rule are others."""
-        key = fingerprint(content(cell), code, entrant.local_steps)
-        words = re.sub(r"[^\w.-]+", "_", f"{cell.problem}-{cell.law}-{entrant.name}")
-        return self.folder / f"{words}-{key}.json"
-
-    def put(self, file: Path, row: Row, tried: search.Tried) -> None:
+    def put(self, row: Row, tried: search.Tried) -> None:
         """Keep one result, with all steps that were tried."""
         steps = [[search.step_of(k), *map(_plain, tried[k])] for k in sorted(tried)]
-        about = {"row": _packed(row), "tried": steps, "code": package()}
-        write(file, json.dumps(about))
+        about = {"row": row.as_dict(), "tried": steps, "code": package()}
+        words = re.sub(r"[^\w.-]+", "_", f"{row.cell}-{row.entrant}")
+        write(self.folder / f"{words}-{row.key}.json", json.dumps(about))
 
     def rows(self) -> list[Row]:
-        """All results that are there; of several versions of a method, the newest."""
+        """All results that are there, in one file or in many; of several versions of a
+        method, the newest."""
         files = sorted(self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
-        found = [_unpacked(json.loads(file.read_text())["row"]) for file in files]
+        kept = [_read(file)["row"] for file in files]
+        own = [_unpacked([*row.values()]) for row in kept if [*row] == [*Row._fields]]
+        found = [*load(self.folder.parent / RESULTS), *own]
         return _current({(row.cell, row.entrant): row for row in found}.values())
+
+    def together(self) -> list[Row]:
+        """Write all as one file, from which a run can go on as well; give them."""
+        save(self.folder.parent / RESULTS, found := self.rows())
+        return found
+
+
+def key_of(cell: Cell, entrant: Entrant, code: str) -> str:
+    """A name for a result: another if the code or the constants of the algorithm, the
+    cell or the rule are others."""
+    return fingerprint(content(cell), code, entrant.local_steps)
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
@@ -115,10 +124,23 @@ def load(file: Path = SHIPPED) -> list[Row]:
     """Read such a file; none if there is none."""
     if not file.is_file():
         return []
-    about = json.loads(file.read_text())
-    if about["columns"] != list(Row._fields):
-        raise ValueError(f"{file} is of another version of focusfl; run it again.")
+    about = _read(file)
+    if about["columns"] != [*Row._fields]:
+        raise ValueError(
+            f"{file} is of another version of focusfl; remove it, and run again."
+        )
     return _current(map(_unpacked, about["rows"]))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A file of results; a clear error for one that is none."""
+    try:
+        about = json.loads(file.read_text())
+        if about.keys() & {"row", "rows"}:
+            return about
+    except (ValueError, AttributeError):
+        pass
+    raise ValueError(f"{file} holds no results of the suite; remove it, and run again.")
 
 
 def _current(rows: Iterable[Row]) -> list[Row]:

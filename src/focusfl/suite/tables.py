@@ -7,7 +7,7 @@ import numpy as np
 
 from focusfl.report.numbers import short
 from focusfl.suite import compare
-from focusfl.suite.cells import FLOOR, IMAGES, LAWS, ROUNDS, SPLITS
+from focusfl.suite.cells import FLOOR, IMAGES, LAWS, LONGEST, ROUNDS, SPLITS
 from focusfl.suite.store import Row
 
 NEVER = "–"
@@ -62,6 +62,24 @@ def sentence(rows: Sequence[Row]) -> str:
     return " ".join(found)
 
 
+def every_cell(rows: Sequence[Row]) -> Table:
+    """What was measured of everybody in every cell."""
+    table, names = compare.costs(rows), compare.entrants_of(rows)
+    lines = [
+        (cell, *(_value(own.get(name, np.nan)) for name in names))
+        for cell, own in table.items()
+    ]
+    note = (
+        "Rounds to the target, floors, and shares of images misread, at the best step. "
+        "∞: it did not get there."
+    )
+    return Table("Every cell", ("cell", *names), lines, note)
+
+
+def _value(value: float) -> str:
+    return f"{value:,.0f}" if 1 <= value < np.inf else _end(value)
+
+
 def _headline(rows: Sequence[Row]) -> Table:
     lines = []
     vectors = {one.who: one for one in compare.headline(rows, "vectors")}
@@ -84,18 +102,24 @@ def _headline(rows: Sequence[Row]) -> Table:
 
 
 def _wins(rows: Sequence[Row]) -> Table:
+    left: dict[str, list[float]] = {}
+    for row in rows:
+        if not np.isfinite(row.value) and np.isfinite(row.error):
+            left.setdefault(row.entrant, []).append(row.error)
     lines = [
         (one.entrant, str(one.wins), str(one.within), str(one.cells), str(one.missed),
+         _end(compare.geometric(left.get(one.entrant, []))),
          _times(one.mean), _times(one.worst), one.where)
         for one in compare.standings(compare.costs(rows))
     ]  # fmt: skip
     heads = (
-        "method", "wins", "within 2×", "cells", "not solved", "mean of best",
-        "worst of best", "worst cell",
+        "method", "wins", "within 2×", "cells", "not solved", "error there",
+        "mean of best", "worst of best", "worst cell",
     )  # fmt: skip
     note = (
         "Rounds by those of the best method in the same cell. The mean is geometric, "
-        "over the cells that the method solved; a tie is a win of both."
+        "over the cells that the method solved; a tie is a win of both. The error is "
+        "what was left in the others at the best step, in the geometric mean."
     )
     return Table("Wins and worst cells", heads, lines, note)
 
@@ -104,23 +128,23 @@ def _laws(rows: Sequence[Row]) -> Table:
     found, names = compare.by_law(rows), compare.entrants_of(rows)
     laws = [law for law in LAWS if law in found]
     laws += [law for law in found if law not in laws]
-    lines = [
-        (law, *(_rounds(*found[law].get(name, (np.nan, 0))) for name in names))
-        for law in laws
-    ]
+    lines = [(law, *(_rounds(found[law].get(name)) for name in names)) for law in laws]
     flipped = [
         (name, *(line[place + 1] for line in lines)) for place, name in enumerate(names)
     ]
     note = (
         "Geometric means over problems. A run that did not get to the target counts as "
-        "the longest, 4,096 rounds, and the number of such cells stands behind ≥."
+        "the longest, 4,096 rounds; ≥ says so, and how many cells that are."
     )
     return Table("Rounds by participation", ("method", *laws), flipped, note)
 
 
-def _rounds(mean: float, missed: int) -> str:
-    if np.isnan(mean):
+def _rounds(found: tuple[float, int] | None) -> str:
+    if found is None:
         return NEVER
+    mean, missed = found
+    if round(mean) == LONGEST:
+        return "never"
     return f"≥ {mean:,.0f} ({missed})" if missed else f"{mean:,.0f}"
 
 
