@@ -1,6 +1,7 @@
 """Trackers that follow the model: T-FOCUS and T-SCAFFOLD."""
 
 import runpy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.reference import states
 from focusfl.engines.rest import tracker_norm
 from focusfl.engines.spec import RunSpec
+from focusfl.experiment.summary import tracking_gap
 
 FULL = ff.participation.Full()
 EACH = [
@@ -197,6 +199,19 @@ def test_the_tracker_is_the_gradient_in_the_end():
     slope = run.metrics["grad_norm"][-1]
     assert tracker_norm(run.server, 6) == pytest.approx(slope, rel=0.2)
     assert tracker_norm(run.server, 6) == np.linalg.norm(run.server.y) / 6
+
+
+@pytest.mark.parametrize("option", [1, "1-up"])
+def test_how_far_the_tracker_is_off_is_measured_where_the_server_is(option):
+    w = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 0.25])
+    problem = ff.problems.Quadratic(quadratic().H, quadratic().h, weights=w)
+    who = ff.participation.Bernoulli(0.5)
+    alg = ff.TScaffold(option=option)
+    run = ff.simulate(alg, problem, who, rounds=60, lr=0.03, local_steps=2)
+    assert tracking_gap(run) < 1e-13
+    line = run.server.line._replace(rho=run.server.line.rho + 0.1)
+    off = replace(run, server=run.server._replace(line=line))
+    assert tracking_gap(off) > 1e-4
 
 
 def test_a_late_push_counts_unless_the_server_has_to_work_it_out():
