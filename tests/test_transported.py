@@ -1,5 +1,8 @@
 """Trackers that follow the model: T-FOCUS and T-SCAFFOLD."""
 
+import runpy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers import VECTORS, gap, quadratic, some_masks
@@ -10,6 +13,7 @@ from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.reference import states
 from focusfl.engines.rest import tracker_norm
 from focusfl.engines.spec import RunSpec
+from focusfl.experiment.summary import tracking_gap
 
 FULL = ff.participation.Full()
 EACH = [
@@ -28,14 +32,26 @@ VECTOR_OF = {
     "t_scaffold_1up": ff.TScaffold(option="1-up"),
 }
 each = pytest.mark.parametrize("algorithm", EACH, ids=repr)
-both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
 # What is proved of option 2 stops at small steps: see docs/theory.md.
 pytestmark = pytest.mark.filterwarnings("ignore::focusfl.RestWarning")
 
 
-@both
+@pytest.mark.parametrize("name", VECTOR_OF)
+def test_the_vectors_are_those_that_the_script_writes(name):
+    script = runpy.run_path(str(VECTORS / "make_past_the_paper_ours.py"))
+    found = script["METHODS"][name](script["Setting"]("cyclic_tau1"))
+    stored = np.load(VECTORS / "past_the_paper_ours.npz")[f"cyclic_tau1_{name}"]
+    assert np.abs(found - stored).max() < 1e-12
+
+
 @pytest.mark.parametrize(
-    "file", ["bernoulli_tau3", "cyclic_tau1", "ridge_weighted_tau5"]
+    "file, run",
+    [
+        ("bernoulli_tau3", ff.loop),
+        ("bernoulli_tau3", ff.simulate),
+        ("cyclic_tau1", ff.loop),
+        ("ridge_weighted_tau5", ff.loop),
+    ],
 )
 @pytest.mark.parametrize("name", VECTOR_OF)
 def test_trajectories_equal_the_independent_ones(file, name, run):
@@ -145,14 +161,15 @@ def test_what_gamma_is_follows_who_took_part():
     assert gap(run.x, own.x) > 1e-4
 
 
-@both
-def test_option_2_runs_alike_everywhere(run):
+def test_option_2_runs_alike_in_both_engines():
+    """The others are in the list that tests of engines go through."""
     who, how = ff.participation.Bernoulli(0.5), {"rounds": 60, "lr": 0.03}
-    alg = ff.TScaffold(option=2)
-    here = run(alg, quadratic(), who, **how, local_steps=4)
-    slow = ff.loop(alg, quadratic(), who, **how, local_steps=4)
-    assert gap(here.server, slow.server) < 1e-12
-    assert gap(here.clients, slow.clients) < 1e-10
+    fast, slow = (
+        run(ff.TScaffold(option=2), quadratic(), who, **how, local_steps=4)
+        for run in (ff.simulate, ff.loop)
+    )
+    assert gap(fast.server, slow.server) < 1e-12
+    assert gap(fast.clients, slow.clients) < 1e-10
 
 
 @each
@@ -183,6 +200,19 @@ def test_the_tracker_is_the_gradient_in_the_end():
     slope = run.metrics["grad_norm"][-1]
     assert tracker_norm(run.server, 6) == pytest.approx(slope, rel=0.2)
     assert tracker_norm(run.server, 6) == np.linalg.norm(run.server.y) / 6
+
+
+@pytest.mark.parametrize("option", [1, "1-up"])
+def test_how_far_the_tracker_is_off_is_measured_where_the_server_is(option):
+    w = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 0.25])
+    problem = ff.problems.Quadratic(quadratic().H, quadratic().h, weights=w)
+    who = ff.participation.Bernoulli(0.5)
+    alg = ff.TScaffold(option=option)
+    run = ff.simulate(alg, problem, who, rounds=60, lr=0.03, local_steps=2)
+    assert tracking_gap(run) < 1e-13
+    line = run.server.line._replace(rho=run.server.line.rho + 0.1)
+    off = replace(run, server=run.server._replace(line=line))
+    assert tracking_gap(off) > 1e-4
 
 
 def test_a_late_push_counts_unless_the_server_has_to_work_it_out():

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from focusfl import tree
-from focusfl.algorithms import focus
+from focusfl.algorithms.trackers import TRACKERS
 from focusfl.engines.rest import at_rest_elsewhere
 from focusfl.engines.result import Result
 from focusfl.experiment.results import LOSS, measured
@@ -106,20 +106,27 @@ def fitted_rate(
 def tracking_gap(result: Result) -> float | None:
     """How far y is from the sum of all stored gradients, beside the sum of their norms.
 
-    Each by its client's weight. Only FOCUS keeps both; exact arithmetic would give 0.
+    Each by its client's weight, and where gradients follow the model, of what they are
+    taken for at x. Only FOCUS and those that track as it does keep both; exact
+    arithmetic would give 0.
     """
-    if not isinstance(result.server, focus.Server) or result.clients is None:
+    server, clients = result.server, result.clients
+    if not isinstance(server, TRACKERS) or clients is None:
         return None
     square, norms = 0.0, np.zeros(())
     weights = None if result.weights is None else np.asarray(result.weights)
 
-    def add(y: Any, grads: Any) -> None:
+    def add(y: Any, grads: Any, x: Any = None, points: Any = None) -> None:
         nonlocal square, norms
         left, squares = np.ravel(y).astype(float), []
         at_once = max(1, AT_ONCE // left.size)
         for first in range(0, len(grads), at_once):  # there may be too many for memory
             some = np.asarray(grads[first : first + at_once], float)
             some = some.reshape(len(some), -1)
+            if x is not None:
+                rho = np.asarray(clients.rho[first : first + at_once], float)
+                way = np.asarray(x, float) - points[first : first + at_once]
+                some = some + rho[:, None] * way.reshape(some.shape)
             if weights is not None:
                 some = weights[first : first + at_once, None] * some
             left -= some.sum(0)
@@ -127,6 +134,7 @@ def tracking_gap(result: Result) -> float | None:
         square += float((left**2).sum())
         norms = norms + np.concatenate(squares)
 
-    tree.map(add, result.server.y, result.clients.grad)
+    follow = (server.x, clients.point) if hasattr(clients, "point") else ()
+    tree.map(add, server.y, clients.grad, *follow)
     total = float(np.sqrt(norms).sum())
     return float(np.sqrt(square)) / total if total else 0.0

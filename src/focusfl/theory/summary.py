@@ -162,6 +162,8 @@ def _ends(
             f"x° with weights 1 - (1 - p)^{cutoff}"),
         Row(of, f"SG-FOCUS, noise {scale:.3g}", float(np.sqrt(floor)) / unit,
             "root of lr s^2/2 tr(inv(H)) mean(2/p - 1)"),
+        Row(of, "  with mean memory", float(np.sqrt(floor / local_steps)) / unit,
+            "the same with s^2/tau"),
     ]  # fmt: skip
 
 
