@@ -133,7 +133,7 @@ def test_every_public_name_has_its_place_in_the_api_pages():
     shown |= {f"focusfl.{name}" for name in re.findall(r"`ff\.([\w.]+)`", pages)}
     shown |= {name.rpartition(".")[0] for name in shown}
     rooms = [ff.data, ff.mixing, ff.participation, ff.problems, ff.theory, flower]
-    rooms.append(protocol)
+    rooms += [ff.conformance, protocol]
     names = {f"{room.__name__}.{name}" for room in rooms for name in room.__all__}
     names |= {
         f"focusfl.{name}" for name in ff.__all__ if name not in ff.algorithms.__all__
@@ -176,6 +176,12 @@ def test_the_numbers_of_cifar10_are_those_of_its_runs_and_of_the_public_logs():
         own = [line for line in lines if line[0] == name]
         ends = [own[0][-2], own[-1][-2]]
         assert again[name] == [*ends, script["PUBLISHED_FINAL"].get(name, "")]
+
+
+def test_the_tables_of_the_suite_are_those_of_its_shipped_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "draw")
+    script = runpy.run_path(str(ROOT / "docs" / "draw" / "suite.py"))
+    assert script["text"]() in (ROOT / "docs" / "suite.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["ridge", "ridge-public-code", "quadratics"])

@@ -36,6 +36,7 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
     [
         (ff.Focus(), 0.6),
         (ff.Focus(warm_start=True), 0.6),
+        (ff.Focus(memory="mean"), 1.7),
         (ff.Scaffold(), 1.7),
         (ff.Scaffold(option=1), 0.6),
         (ff.Scaffnew(), 1.7),
@@ -44,6 +45,10 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
         (ff.FedLT(), 1.7),
         (ff.FedADMM(), 1.7),
         (ff.TAMUNA(), 1.7),
+        (ff.AnchoredFocus(), 1.7),
+        (ff.TFocus(), 0.2),
+        (ff.TScaffold(), 0.9),
+        (ff.TScaffold(option="1-up"), 0.9),
     ],
     ids=str,
 )

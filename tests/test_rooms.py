@@ -15,7 +15,8 @@ FLOORS = [
     {"theory"},
     {"engines"},
     {"experiment"},
-    {"report", "track"},
+    {"conformance", "report", "track"},
+    {"suite"},
     {"deploy", "cli"},
 ]
 # Looks upwards that are known, each inside a function and for a reason.

@@ -27,6 +27,9 @@ STEPS = 4 * 2.0 ** (-np.arange(16) / 2)  # times 1 / L
 ROUNDS = 1500
 LAWS = {
     "focus": "y = Σ gradᵢ, the last of each",
+    "anchored_focus": "y(x) = Σ mᵢ + ρᵢ(x − pointᵢ); anchor 0 is FOCUS, 1 Finito",
+    "t_focus": "y(x) = Σ gᵢ + ρᵢ(x − pointᵢ); ρ ≡ 0 is FOCUS",
+    "t_scaffold": "as T-FOCUS; ρ ≡ 0, γ = 1 and no momentum is SCAFFOLD",
     "scaffold": "c = mean cᵢ; option II finds it from dx alone",
     "amplified_scaffold": "mean = that of all meanᵢ; P = 1, γ = 1 is SCAFFOLD",
     "feddyn": "h = mean gᵢ; x = mean_S z − h/α",

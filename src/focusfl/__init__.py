@@ -8,6 +8,7 @@ from focusfl.algorithms import (
     MIFA,
     TAMUNA,
     AmplifiedScaffold,
+    AnchoredFocus,
     ClientOpt,
     FedAdagrad,
     FedAdam,
@@ -29,11 +30,21 @@ from focusfl.algorithms import (
     Scaffnew,
     Scaffold,
     ServerOpt,
+    TFocus,
+    TScaffold,
 )
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
-    from focusfl import data, mixing, participation, problems, schedules, theory
+    from focusfl import (
+        conformance,
+        data,
+        mixing,
+        participation,
+        problems,
+        schedules,
+        theory,
+    )
     from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
@@ -47,6 +58,7 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "AmplifiedScaffold",
+    "AnchoredFocus",
     "ClientOpt",
     "DivergenceWarning",
     "Diverged",
@@ -76,6 +88,9 @@ __all__ = [
     "ServerOpt",
     "Stop",
     "TAMUNA",
+    "TFocus",
+    "TScaffold",
+    "conformance",
     "data",
     "load_model",
     "load_result",
@@ -92,7 +107,9 @@ __all__ = [
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
-_ROOMS = ("data", "mixing", "participation", "problems", "schedules", "theory")
+_ROOMS = (
+    "conformance", "data", "mixing", "participation", "problems", "schedules", "theory",
+)  # fmt: skip
 _NAMES = {
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",

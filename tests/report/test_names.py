@@ -21,6 +21,8 @@ AS_WRITTEN = {
     "fedadmm": "FedADMM",
     "fedlt": "FedLT",
     "feddyn": "FedDyn",
+    "t_focus": "T-FOCUS", "t_scaffold": "T-SCAFFOLD",
+    "anchored_focus": "Anchored FOCUS",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Federated algorithms, one file each."""
 
 from focusfl.algorithms.amplified_scaffold import AmplifiedScaffold
+from focusfl.algorithms.anchored_focus import AnchoredFocus
 from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.fedadmm import FedADMM
 from focusfl.algorithms.fedau import FedAU
@@ -20,6 +21,8 @@ from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.scaffnew import Scaffnew
 from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.server_opt import ServerOpt
+from focusfl.algorithms.t_focus import TFocus
+from focusfl.algorithms.t_scaffold import TScaffold
 from focusfl.algorithms.tamuna import TAMUNA
 from focusfl.core import Algorithm
 
@@ -46,6 +49,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "anchored_focus": AnchoredFocus,
+    "t_focus": TFocus,
+    "t_scaffold": TScaffold,
     "server_opt": ServerOpt,
     "client_opt": ClientOpt,
 }
@@ -53,6 +59,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 __all__ = [  # spelled out: editors do not compute it
     "ALGORITHMS",
     "AmplifiedScaffold",
+    "AnchoredFocus",
     "ClientOpt",
     "FedADMM",
     "FedAU",
@@ -76,4 +83,6 @@ __all__ = [  # spelled out: editors do not compute it
     "Scaffold",
     "ServerOpt",
     "TAMUNA",
+    "TFocus",
+    "TScaffold",
 ]

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
-from focusfl.cli import completion, deploy, doctor, reports, reproduce, studies, tune
+from focusfl.cli import (
+    check,
+    completion,
+    deploy,
+    doctor,
+    reports,
+    reproduce,
+    studies,
+    suite,
+    tune,
+)
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
@@ -69,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     studies.add(command)
     tune.add(command)
     reports.add(command)
+    check.add(command)
     for add, name, what, example in [
         (
             reproduce.add, "reproduce", "run an experiment of the paper again",
@@ -77,6 +88,10 @@ def parser() -> argparse.ArgumentParser:
         (
             deploy.add, "deploy", "run on Flower: processes, here or on many hosts",
             "focusfl deploy local study.toml --clients 4 --tls",
+        ),
+        (
+            suite.add, "suite", "compare methods on the public suite of cells",
+            "focusfl suite run --quick",
         ),
     ]:  # fmt: skip
         several = commands.add_parser(name, help=what, epilog=f"example: {example}")

@@ -104,11 +104,11 @@ _WORKER: dict[str, Any] = {}  # what this process works for
 
 def _begin(source: dict, name: str, folder: Path | None, said: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
-    threading.Thread(target=_follow, daemon=True).start()
+    threading.Thread(target=follow, daemon=True).start()
     _WORKER.update(study=config.parse(source, name, folder), said=said)
 
 
-def _follow() -> None:
+def follow() -> None:
     """End with whoever started us, even if that was killed."""
     if parent := multiprocessing.parent_process():
         parent.join()

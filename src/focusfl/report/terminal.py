@@ -202,7 +202,7 @@ class _Rate(ProgressColumn):
 
 def _lines(scenario: str, name: str):
     title = _title(scenario, name)
-    _say(f"running {title}: compiling")
+    say(f"running {title}: compiling")
     start = last = time.monotonic()
 
     def update(done: int, metrics: Mapping[str, Any]) -> None:
@@ -211,7 +211,7 @@ def _lines(scenario: str, name: str):
             last = time.monotonic()
             rate = done / (last - start)
             note = f"{done:,} rounds, {_speed(rate)} rounds/s, {_so_far(metrics)}"
-            _say(f"{title}: {note}".rstrip(", "))
+            say(f"{title}: {note}".rstrip(", "))
 
     return update
 
@@ -220,7 +220,8 @@ def _speed(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Say one line on stderr."""
     sys.stderr.write(line + "\n")  # at once: several threads do
 
 

@@ -9,11 +9,14 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms import (
     amplified_scaffold,
+    anchored_focus,
     feddyn,
     fedvarp,
     focus,
     mifa,
     scaffold,
+    t_focus,
+    t_scaffold,
 )
 from focusfl.engines.protocol.format import leaves
 
@@ -25,6 +28,9 @@ TRACKED = {
     fedvarp.Server: ("y", "y", True),
     feddyn.Server: ("h", "g", True),
     amplified_scaffold.Server: ("mean", "mean", True),
+    anchored_focus.Server: ("line", "line", False),
+    t_focus.Server: ("line", "line", False),
+    t_scaffold.Server: ("line", "line", False),
 }
 
 

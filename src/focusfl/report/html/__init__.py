@@ -92,7 +92,7 @@ def _lead(found: Results, groups: list[Group]) -> str:
 
 def _finding(groups: list[Group]) -> str:
     """Who is fastest and by how much: a sentence for every scenario."""
-    found = [(scenario, _unbroken(text)) for scenario, text in findings(groups)]
+    found = [(scenario, unbroken(text)) for scenario, text in findings(groups)]
     if len(found) == 1:
         text = found[0][1]
         return f'<p class="finding">{text[0].upper() + text[1:]}</p>'
@@ -102,7 +102,7 @@ def _finding(groups: list[Group]) -> str:
     )
 
 
-def _unbroken(text: str) -> str:
+def unbroken(text: str) -> str:
     """Text whose numbers are not broken at their minus."""
     return POWER.sub(r'<span class="whole">\g<0></span>', escape(text))
 
@@ -144,7 +144,7 @@ def _table(groups: list[Group]) -> str:
 
 def _verdict(one: Group, reason: str) -> str:
     """What became of the runs, and why."""
-    text, why = escape(one.verdict()), _unbroken(reason)
+    text, why = escape(one.verdict()), unbroken(reason)
     return (
         f'<td class="verdict {verdicts.kind(one.rows)}" data-title="verdict" '
         f'data-value="{text}"><b>{text}</b> <small>{why}</small></td>'
@@ -159,7 +159,7 @@ def _cell(column: Column, cell: str | Spread | None) -> str:
         return f"<td{_kind(column)}{title}>{text}</td>"
     low, high = (number(column.name).text(end) for end in (cell.low, cell.high))
     if low != high:
-        text += f" <small>{_unbroken(_range(low, high))}</small>"
+        text += f" <small>{unbroken(_range(low, high))}</small>"
     return f'<td{_kind(column)}{title} data-value="{cell.mid}">{text}</td>'
 
 

@@ -1,0 +1,156 @@
+"""`focusfl suite`: federated methods, each at its own best step, cell by cell."""
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from focusfl.checks import check_count, check_positive
+from focusfl.cli.options import folder, words
+
+if TYPE_CHECKING:
+    from focusfl.suite.store import Row
+
+
+def add(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands."""
+    run = command(
+        "run", _run, "run what is missing of the suite; show how methods compare",
+        "focusfl suite run --algorithms my_module:MyAlgorithm --workers 2",
+    )  # fmt: skip
+    show = command(
+        "show", _show, "show results of the suite, and write a page about them",
+        "focusfl suite show runs/suite -o suite.html",
+    )  # fmt: skip
+    command("list", _list, "list cells and entrants", "focusfl suite list --json")
+    run.add_argument(
+        "--cells", type=words, default=[], metavar="A,B",
+        help="tuning, reporting, all, or names of cells, problems, laws (reporting)",
+    )  # fmt: skip
+    run.add_argument(
+        "--algorithms", type=words, default=[], metavar="A,B",
+        help="names of entrants, or your own: module:Class, with module.py here (all)",
+    )  # fmt: skip
+    run.add_argument("-o", "--out", type=Path, help="folder for results (runs/suite)")
+    run.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
+        help="processes (as many as cores)",
+    )  # fmt: skip
+    run.add_argument(
+        "--minutes", type=float, help="stop after so many, to go on another time"
+    )
+    run.add_argument(
+        "--quick", action="store_true", help="three cells alone, in some two minutes"
+    )
+    show.add_argument("folder", type=Path, metavar="DIR", help="folder of results")
+    show.add_argument("-o", "--out", type=Path, help="the page (DIR/suite.html)")
+    for sub in (run, show):
+        sub.add_argument(
+            "--alone", action="store_true",
+            help="compare with nothing but what is in the folder",
+        )  # fmt: skip
+
+
+def _run(options: argparse.Namespace) -> int:
+    from focusfl.report import terminal
+    from focusfl.suite import cells, entrants
+    from focusfl.suite.progress import progress
+    from focusfl.suite.run import missing_extras, run
+
+    check_count("--workers", options.workers)
+    if options.minutes is not None:
+        check_positive("--minutes", options.minutes)
+    if options.quick and options.cells:
+        raise ValueError("--quick chooses the cells; leave --cells out, or --quick.")
+    some = cells.chosen(["quick"] if options.quick else options.cells or ["reporting"])
+    who = entrants.entered(options.algorithms)
+    place = folder(options, "suite")
+    if left_out := missing_extras(some):
+        some = [cell for cell in some if cell not in left_out]
+        terminal.say(
+            f"{len(left_out)} cells need scikit-learn, the extra digits, and are left "
+            "out"
+        )
+    try:
+        with progress(options.minutes) as began:
+            rows = run(some, who, place, options.workers, Path.cwd(), began)
+    except KeyboardInterrupt:
+        terminal.say(f"what was found is in {place}: the same command goes on there")
+        raise
+    names = {cell.name for cell in some}
+    rows = [row for row in rows if row.cell in names]
+    return _tell(options, rows, place / "suite.html")
+
+
+def _show(options: argparse.Namespace) -> int:
+    from focusfl.suite.store import Store
+
+    rows = Store(options.folder).rows()
+    if not rows:
+        raise ValueError(f"there are no results of the suite in {options.folder}.")
+    return _tell(options, rows, options.out or options.folder / "suite.html")
+
+
+def _tell(options: argparse.Namespace, rows: Sequence["Row"], file: Path) -> int:
+    """Print how methods compare, and write the page."""
+    from focusfl.files import write
+    from focusfl.report import terminal
+    from focusfl.suite.page import page
+    from focusfl.suite.run import compared
+    from focusfl.suite.tables import halves, sentence, tables
+
+    everybody = list(rows) if options.alone else compared(rows)
+    found = halves(everybody)
+    write(file, page(everybody))
+    if options.json:
+        told = {
+            "results": [row.as_dict() for row in rows],
+            "tables": {
+                half: [table._asdict() for table in tables(own)]
+                for half, own in found.items()
+            },
+            "files": [str(file)],
+        }
+        print(json.dumps(told, indent=2, allow_nan=False))
+        return 0
+    for half, own in found.items():
+        for table in tables(own):
+            terminal.print_table(f"{half}: {table.title}", table.heads, table.rows)
+        terminal.print_text(sentence(own))
+    print(f"written: {file}")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from focusfl.report import terminal
+    from focusfl.suite import cells, entrants
+
+    if options.json:
+        found = {
+            "cells": {cell.name: cell._asdict() for cell in cells.CELLS},
+            "entrants": {
+                name: one._asdict() for name, one in entrants.ENTRANTS.items()
+            },
+        }
+        print(json.dumps(found, indent=2))
+        return 0
+    problems: dict[str, list[cells.Cell]] = {}
+    for cell in cells.CELLS:
+        problems.setdefault(cell.problem, []).append(cell)
+    rows = [
+        (name, own[0].split, own[0].measure, str(own[0].local_steps),
+         ", ".join(cell.law for cell in own))
+        for name, own in problems.items()
+    ]  # fmt: skip
+    heads = ("problem", "half", "measure", "local steps", "participation")
+    terminal.print_table(f"{len(cells.CELLS)} cells", heads, rows)
+    methods = [
+        (one.name, one.kind, "ours" if one.ours else "baseline",
+         str(len(one.variants)), str(one.local_steps or "the cell's"))
+        for one in entrants.ENTRANTS.values()
+    ]  # fmt: skip
+    heads = ("entrant", "kind", "", "constants", "local steps")
+    terminal.print_table("entrants", heads, methods)
+    return 0

@@ -1,0 +1,1 @@
+"""A public benchmark: federated methods, each at its own best step, cell by cell."""

@@ -1,0 +1,180 @@
+"""What one algorithm comes to in one cell: eight steps and three seeds side by side."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.core import Algorithm, Round
+from focusfl.engines.result import Result
+from focusfl.engines.simulator.api import sweep
+from focusfl.engines.stop import Progress, Stop
+from focusfl.experiment.clock import compiling
+from focusfl.experiment.summary import TARGET, errors
+from focusfl.problems import Problem
+from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
+from focusfl.suite.problems import made
+from focusfl.suite.search import AT_ONCE, Search, Trial, search, step_of
+
+SEEDS = (0, 1, 2)
+BEYOND = 100.0  # a run is followed to a target so many times as small
+PATIENCE = 3.0  # runs go on until three times the rounds of the first to get there
+LAST = 5  # evaluations that a test error is the mean of
+RULE = (SEEDS, BEYOND, PATIENCE, LAST, TARGET)
+
+COSTS = ("rounds", "vectors", "bytes", "gradients")  # and seconds, of a batch
+COMPILED = 0.1  # seconds of tracing and compiling that spoil what a batch took
+
+
+class Measured(NamedTuple):
+    """What one algorithm came to at its best step, in the median over seeds."""
+
+    found: Search
+    costs: dict[str, float]  # to the target, or of all rounds where there is none
+    runs: int
+    seconds: float  # of a core, that all of them took
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """Less is better: what is measured, then the error."""
+        return tuple(self.found.tried[self.found.best])  # type: ignore[return-value]
+
+
+def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:
+    """Search for the best step, by the rule that is the same for everybody."""
+    problem, clock, start = made(cell.about), Clock(), time.process_time()
+    costs: dict[int, dict[str, float]] = {}
+
+    def run(ks: list[int]) -> dict[int, Trial]:
+        clock.start()
+        results = sweep(
+            algorithm, problem, cell.participation, lrs=[step_of(k) for k in ks],
+            rounds=cell.rounds, local_steps=local_steps or cell.local_steps,
+            seed=list(SEEDS), every=cell.every, throw=None,
+            stop=Stop(tolerance=TARGET / BEYOND) if cell.measure == ROUNDS else None,
+            progress=_patient(problem) if cell.measure == ROUNDS else None,
+        )  # fmt: skip
+        clock.stop(len(results), sum(len(r.metrics["down"]) - 1 for r in results))
+        trials = {}
+        for place, k in enumerate(ks):
+            own = results[place :: len(ks)]
+            trials[k] = Trial(
+                _middle([_value(cell, one) for one in own]),
+                _middle([_error(cell, one) for one in own]),
+            )
+            spent = [_costs(cell, algorithm, problem, one) for one in own]
+            costs[k] = {name: _middle([one[name] for one in spent]) for name in COSTS}
+        return trials
+
+    found = search(run, finer=cell.measure != IMAGES)
+    best = costs[found.best]
+    best["seconds"] = best["rounds"] * clock.per_round
+    return Measured(found, best, clock.runs, time.process_time() - start)
+
+
+class Clock:
+    """The seconds of a core that a round of a run takes, those of compiling apart."""
+
+    def __init__(self):
+        self.runs = 0
+        self._seen: list[tuple[bool, float]] = []  # whether it compiled; per round
+
+    def start(self) -> None:
+        """Begin to run a batch."""
+        self._began, self._compiled = time.process_time(), compiling()
+
+    def stop(self, runs: int, rounds: int) -> None:
+        """End a batch of so many runs, and so many rounds of theirs in all."""
+        compiled = compiling() - self._compiled
+        spent = max(0.0, time.process_time() - self._began - compiled)
+        self.runs += runs
+        self._seen.append((compiled > COMPILED, spent / max(1, rounds)))
+
+    @property
+    def per_round(self) -> float:
+        """By the batches that compiled nothing, if there are any."""
+        first = min(compiled for compiled, _ in self._seen)
+        return float(np.mean([each for own, each in self._seen if own == first]))
+
+
+def _middle(values: list[float]) -> float:
+    """The median; of two in the middle, the worse: one may be infinite."""
+    return sorted(values)[len(values) // 2]
+
+
+def arrived(result: Result) -> float:
+    """The rounds after which the error stays below the target, on its way to a
+    hundredth of it; infinite for a run that never got that far."""
+    _, curve = errors(result)
+    if result.diverged_at is not None or not curve[-1] <= TARGET / BEYOND:
+        return np.inf
+    above = np.flatnonzero(curve > TARGET)
+    return float(above[-1] + 1) if len(above) else 0.0
+
+
+def _value(cell: Cell, result: Result) -> float:
+    return arrived(result) if cell.measure == ROUNDS else _error(cell, result)
+
+
+def _error(cell: Cell, result: Result) -> float:
+    """In the end: of the last tenth; of the last quarter, for a floor; or the share of
+    images that are misread."""
+    if result.diverged_at is not None:
+        return np.inf
+    if cell.measure == IMAGES:
+        accuracy = result.metrics["accuracy"][result.evaluated]
+        return float(1 - np.mean(accuracy[1:][-LAST:]))
+    _, curve = errors(result)
+    share = 4 if cell.measure == FLOOR else 10
+    return float(np.median(curve[-max(1, len(curve) // share) :]))
+
+
+def _costs(
+    cell: Cell, algorithm: Algorithm, problem: Problem, result: Result
+) -> dict[str, float]:
+    """What a run cost until it arrived."""
+    done = len(result.metrics["down"]) - 1
+    rounds = arrived(result) if cell.measure == ROUNDS else float(done)
+    if not np.isfinite(rounds):
+        return dict.fromkeys(COSTS, np.inf)
+    end = int(rounds) + 1
+    down, up, gradients = (
+        float(np.sum(result.metrics[name][:end]))
+        for name in ("down", "up", "gradients")
+    )
+    numbers = in_messages(algorithm, problem.x0) * np.dtype(problem.dtype).itemsize
+    return {
+        "rounds": rounds,
+        "vectors": down + up,
+        "bytes": (down + up) / sum(algorithm.cost) * numbers,
+        "gradients": gradients,
+    }
+
+
+def in_messages(algorithm: Algorithm, x0: Any) -> int:
+    """The numbers that a participant receives and sends in a round, all of them."""
+    server, client = algorithm.init(x0)
+    rd, down = Round(0, 1.0, 1, 1, 1), algorithm.broadcast(server)
+    local = algorithm.step(algorithm.pull(client, down), lambda x, _: x, None, rd)
+    _, up = algorithm.push(client, down, local, rd)
+    return tree.size(down) + tree.size(up)
+
+
+def _patient(problem: Problem) -> Progress:
+    """End runs side by side when one step has arrived, by most of its seeds, and the
+    others have had three times as long."""
+    first = problem.objective.evaluate(problem.x0, problem.eval_data)
+    name = "distance" if "distance" in first else "grad_norm"
+    goal = TARGET / BEYOND * (1.0 if name == "distance" else float(first[name]))
+    end = np.inf
+
+    def watch(done: int, metrics: Mapping[str, Any]) -> bool:
+        nonlocal end
+        there = (metrics[name] <= goal).reshape(AT_ONCE, -1).mean(1)  # over seeds
+        if end == np.inf and (there > 0.5).any():
+            end = PATIENCE * done
+        return done >= end
+
+    return watch

@@ -1,0 +1,99 @@
+"""One self-contained page about the suite: it opens offline and asks for nothing."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+
+from focusfl.report import html
+from focusfl.report.figure import NoMatplotlib, render
+from focusfl.report.html import unbroken
+from focusfl.suite.cells import ROUNDS
+from focusfl.suite.figure import profiles
+from focusfl.suite.store import Row
+from focusfl.suite.tables import Table, every_cell, halves, sentence, tables
+
+HERE = Path(__file__).parent
+MEANING = {
+    "reporting": "Cells that nothing was tuned on: what is to be told of a method.",
+    "tuning": "Cells that ideas may be tuned on: not what is to be told of a method.",
+}
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Write the page: what is reported first, then what ideas may be tuned on."""
+    found = halves(rows)
+    sections = [_half(half, own) for half, own in found.items()]
+    links = "".join(f'<a href="#{half}">{half}</a>' for half in found)
+    return Template((HERE / "page.html").read_text("utf-8")).substitute(
+        style=(html.HERE / "style.css").read_text("utf-8"),
+        links=f'<nav aria-label="halves">{links}</nav>' if len(found) > 1 else "",
+        sections="\n".join(sections),
+    )
+
+
+def _half(half: str, rows: Sequence[Row]) -> str:
+    cells, names = {row.cell for row in rows}, {row.entrant for row in rows}
+    ours = {row.entrant for row in rows if row.ours}
+    lead = (
+        f"{len(cells)} cells · {len(names)} methods · "
+        f"{sum(row.runs for row in rows):,} runs"
+    )
+    parts = [
+        f'<section class="study" id="{half}"><h2>{half.capitalize()}</h2>',
+        f'<p class="lead">{lead}. {MEANING[half]}</p>',
+        f'<p class="finding">{unbroken(sentence(rows))}</p>',
+        _profiles([row for row in rows if row.measure == ROUNDS]),
+        *(_table(table, ours) for table in tables(rows)),
+        f"<details><summary>Every cell</summary>{_table(every_cell(rows), ours)}"
+        "</details>",
+        "</section>",
+    ]
+    return "\n".join(parts)
+
+
+def _profiles(rows: Sequence[Row]) -> str:
+    """The figure, as a part of the page; nothing where it cannot be drawn."""
+    if not rows:
+        return ""
+    try:
+        drawn = render(profiles(rows, ("rounds", "vectors")), "svg").decode()
+    except NoMatplotlib as error:
+        return f'<p class="note">{escape(str(error))}</p>'
+    return (
+        "<h3>Performance profiles</h3>"
+        f'<figure class="profiles">{drawn[drawn.index("<svg") :]}</figure>'
+        '<p class="note">How often a method takes at most so many times what the best '
+        "takes in the same cell: at the left, how often it is the best; where a curve "
+        "ends, how much it solves at all. Ours are thick.</p>"
+    )
+
+
+def _table(table: Table, ours: set[str]) -> str:
+    """A table; numbers to the right, and our own methods marked."""
+    columns = zip(table.heads, *table.rows, strict=True)
+    kinds = [' class="number"' * all(map(_is_number, own[1:])) for own in columns]
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(name)}</th>'
+        for name, kind in zip(table.heads, kinds, strict=True)
+    )
+    body = "\n".join(
+        ('<tr class="ours">' if row[0] in ours else "<tr>")
+        + "".join(
+            f'<td{kind} data-title="{escape(title)}">{escape(text)}</td>'
+            for title, kind, text in zip(table.heads, kinds, row, strict=True)
+        )
+        + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f"<h3>{escape(table.title)}</h3>\n"
+        f'<div class="wide" tabindex="0" role="region" '
+        f'aria-label="{escape(table.title)}"><table>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
+        f'<p class="note">{escape(table.note)}</p>'
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text[:1] in "0123456789–∞≥" or text == "never"

@@ -1,0 +1,196 @@
+"""Run what is missing of the suite in a folder, in so many processes."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from focusfl.experiment.folder import alone
+from focusfl.experiment.workers import follow
+from focusfl.fingerprint import fingerprint, stable_repr
+from focusfl.suite.cells import Cell
+from focusfl.suite.entrants import Entrant
+from focusfl.suite.measure import measured
+from focusfl.suite.store import Row, Store, content, in_order, key_of, load
+
+TOGETHER = 28  # cells of one unit of work, at most
+# Problems that differ in their data alone: one compiled program serves all of them.
+FAMILIES = {"ridge": "quadratics", "written_digits": "labels"}
+# What a cell takes, in seconds of a core; where nothing is said, one or so.
+SECONDS = {"written_digits": 4, "labels": 4, "outliers": 2, "noisy": 6, "images": 10}
+SKLEARN = ("written_digits", "images")
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+Work = Generator[Row, None, None]
+Finished = Callable[[Row], bool | None]  # told of a result; true: that is enough
+
+
+class Unit(NamedTuple):
+    """Cells that one process runs one after the other, with what it has compiled."""
+
+    entrant: Entrant
+    cells: tuple[tuple[Cell, str], ...]  # with the keys of their results
+    folder: Path
+    home: Path | None  # where a user's own algorithm lies
+
+    @property
+    def seconds(self) -> int:
+        """What it takes, roughly."""
+        cells = sum(SECONDS.get(cell.about["kind"], 1) for cell, _ in self.cells)
+        return len(self.entrant.variants) * cells
+
+
+def missing_extras(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that need scikit-learn, if it is not here."""
+    if find_spec("sklearn"):
+        return []
+    return [cell for cell in cells if cell.about["kind"] in SKLEARN]
+
+
+def units(
+    cells: Sequence[Cell], entrants: Sequence[Entrant], folder: Path, home: Path | None
+) -> list[Unit]:
+    """What is left to do, the longest first; a clear error for what cannot be run."""
+    there, found = {row.key for row in Store(folder).rows()}, []
+    for entrant in entrants:
+        code = fingerprint(entrant.algorithms(home))
+        families: dict[tuple, list[tuple[Cell, str]]] = {}
+        for cell in cells:
+            key = key_of(cell, entrant, code)
+            if key not in there:
+                kind = cell.about["kind"]
+                family = (
+                    FAMILIES.get(kind, kind),
+                    cell.about.get("model"),
+                    cell.local_steps,
+                )
+                families.setdefault(family, []).append((cell, key))
+        for own in families.values():
+            for start in range(0, len(own), TOGETHER):
+                some = own[start : start + TOGETHER]
+                found.append(Unit(entrant, (*some,), folder, home))
+    return sorted(found, key=lambda unit: -unit.seconds)
+
+
+def run(
+    cells: Sequence[Cell],
+    entrants: Sequence[Entrant],
+    folder: Path,
+    workers: int = 0,
+    home: Path | None = None,
+    began: Callable[[int, int], Finished] = lambda todo, all: lambda row: None,
+) -> list[Row]:
+    """Run what the folder does not have, and give all that it has.
+
+    With workers, so many processes share the work; else this one does it. What a result
+    follows from is in the name of its file, so that a run that was killed goes on, and
+    a method that joins is run alone. `began` is told how many results are to be found,
+    and of how many, and gives what is told of each and may say that it is enough.
+    """
+    with alone(folder):
+        todo = units(cells, entrants, folder, home)
+        tell = began(sum(len(u.cells) for u in todo), len(cells) * len(entrants))
+        work = _in_processes(todo, workers) if workers else _here(todo)
+        try:
+            any(tell(row) for row in work)
+        finally:
+            work.close()
+            found = Store(folder).together()
+        return found
+
+
+def compared(rows: Sequence[Row], shipped: Sequence[Row] | None = None) -> list[Row]:
+    """Results with those that the library ships, of the same cells and of methods that
+    are not among them."""
+    own, cells = {(row.cell, row.entrant) for row in rows}, {row.cell for row in rows}
+    others = [
+        row
+        for row in (load() if shipped is None else shipped)
+        if row.cell in cells and (row.cell, row.entrant) not in own
+    ]
+    return in_order([*rows, *others])
+
+
+def one(unit: Unit, cell: Cell, key: str) -> Row:
+    """Run an entrant in a cell with each of its constants; keep the best of them."""
+    entrant, algorithms = unit.entrant, unit.entrant.algorithms(unit.home)
+    tried = [measured(cell, one, entrant.local_steps) for one in algorithms]
+    place = min(range(len(tried)), key=lambda place: tried[place].merit)
+    best, algorithm = tried[place], algorithms[place]
+    trial = best.found.tried[best.found.best]
+    row = Row(
+        cell.name, entrant.name, cell.split, cell.measure, entrant.ours, content(cell),
+        key, stable_repr(algorithm), best.found.step, trial.value, trial.error,
+        best.found.near, best.found.edge, **best.costs,
+        runs=sum(one.runs for one in tried), spent=sum(one.seconds for one in tried),
+    )  # fmt: skip
+    Store(unit.folder).put(row, best.found.tried)
+    return row
+
+
+def _here(todo: Sequence[Unit]) -> Work:
+    for unit in todo:
+        for cell, key in unit.cells:
+            yield _named(unit, cell, key)
+
+
+def _named(unit: Unit, cell: Cell, key: str) -> Row:
+    """Run one; let an error of somebody's algorithm say where it was."""
+    try:
+        return one(unit, cell, key)
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise ValueError(
+            f"{unit.entrant.name} in {cell.name}: {type(error).__name__}: {words}"
+        ) from error
+
+
+def _in_processes(todo: list[Unit], workers: int) -> Work:
+    """Units in processes, each of which takes the next when it is done."""
+    if not todo:
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        said = manager.Queue()
+        pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, (said,))
+        try:
+            waiting: set[Future] = {pool.submit(_unit, unit) for unit in todo}
+            while waiting:
+                done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
+                while not said.empty():
+                    yield said.get()
+                for future in done:
+                    future.result()
+        except BaseException:
+            for process in list((pool._processes or {}).values()):
+                process.kill()  # a file is there whole or not at all
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_SAID: list = []  # where this process tells of its results
+
+
+def _begin(said) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
+    threading.Thread(target=follow, daemon=True).start()
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
+    if not os.environ.get("JAX_PLATFORMS"):
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")  # a GPU would be shared by all
+    _SAID.append(said)
+
+
+def _unit(unit: Unit) -> None:
+    import jax
+
+    for cell, key in unit.cells:
+        _SAID[0].put(_named(unit, cell, key))
+    jax.clear_caches()  # no other unit has the same programs

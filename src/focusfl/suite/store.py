@@ -1,0 +1,164 @@
+"""Results on disk: a small file for each entrant in each cell, and all as one."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl.experiment.cache import RUNS
+from focusfl.experiment.environment import environment
+from focusfl.files import write
+from focusfl.fingerprint import fingerprint, package
+from focusfl.suite import search
+from focusfl.suite.cells import CELLS, Cell
+from focusfl.suite.entrants import Entrant, place_of
+from focusfl.suite.measure import RULE
+
+RESULTS = "results.json"
+SHIPPED = Path(__file__).parent / RESULTS  # what the entrants of the library came to
+DIGITS = 5  # that are kept of a number
+
+
+class Row(NamedTuple):
+    """What one entrant came to in one cell: its best step, the median over seeds."""
+
+    cell: str
+    entrant: str
+    split: str
+    measure: str
+    ours: bool
+    of: str  # cell and rule, by their content
+    key: str  # the same with the algorithm's code and constants
+    variant: str  # the algorithm, with the constants that were best
+    step: float  # the best, in units of 1/L
+    value: float  # what is measured: rounds, a floor or a share of images
+    error: float  # in the end
+    near: int  # steps of the grid that need at most twice the best
+    edge: bool  # whether the search ended at an edge of the grid
+    rounds: float  # to the target, or in all
+    vectors: float
+    bytes: float
+    gradients: float
+    seconds: float
+    runs: int  # that the search took
+    spent: float  # seconds of a core, likewise
+
+    @property
+    def law(self) -> str:
+        """Of participation."""
+        return self.cell.rpartition("/")[2]
+
+    def as_dict(self) -> dict[str, Any]:
+        """By name, as JSON has it: None for what is infinite."""
+        return dict(zip(self._fields, _packed(self), strict=True))
+
+
+def content(cell: Cell) -> str:
+    """A name for a cell and the rule, by what they say."""
+    rule = (RULE, search.AT_ONCE, [*search.FIRST], search.MOST, search.NEAR)
+    return fingerprint(cell.identity, json.dumps(rule))
+
+
+class Store:
+    """The results in a folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder / RUNS
+
+    def put(self, row: Row, tried: search.Tried) -> None:
+        """Keep one result, with all steps that were tried."""
+        steps = [[search.step_of(k), *map(_plain, tried[k])] for k in sorted(tried)]
+        about = {"row": row.as_dict(), "tried": steps, "code": package()}
+        words = re.sub(r"[^\w.-]+", "_", f"{row.cell}-{row.entrant}")
+        write(self.folder / f"{words}-{row.key}.json", json.dumps(about))
+
+    def rows(self) -> list[Row]:
+        """All results that are there, in one file or in many; of several versions of a
+        method, the newest."""
+        files = sorted(self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
+        kept = [_read(file)["row"] for file in files]
+        own = [_unpacked([*row.values()]) for row in kept if [*row] == [*Row._fields]]
+        found = [*load(self.folder.parent / RESULTS), *own]
+        return _current({(row.cell, row.entrant): row for row in found}.values())
+
+    def together(self) -> list[Row]:
+        """Write all as one file, from which a run can go on as well; give them."""
+        save(self.folder.parent / RESULTS, found := self.rows())
+        return found
+
+
+def key_of(cell: Cell, entrant: Entrant, code: str) -> str:
+    """A name for a result: another if the code or the constants of the algorithm, the
+    cell or the rule are others."""
+    return fingerprint(content(cell), code, entrant.local_steps)
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Results by cell, then by method, as the suite lists both."""
+    cells = {cell.name: place for place, cell in enumerate(CELLS)}
+    return sorted(
+        rows,
+        key=lambda row: (
+            cells.get(row.cell, len(cells)), row.cell, place_of(row.entrant),
+            row.entrant,
+        ),
+    )  # fmt: skip
+
+
+def save(file: Path, rows: Iterable[Row]) -> Path:
+    """Write results as one file, as the library ships those of its own entrants."""
+    about = {
+        "columns": Row._fields,
+        "code": package(),
+        "environment": environment(),
+        "rows": [_packed(row) for row in rows],
+    }
+    lines = json.dumps(about, separators=(",", ":"))
+    return write(file, lines.replace("],[", "],\n[") + "\n")
+
+
+def load(file: Path = SHIPPED) -> list[Row]:
+    """Read such a file; none if there is none."""
+    if not file.is_file():
+        return []
+    about = _read(file)
+    if about["columns"] != [*Row._fields]:
+        raise ValueError(
+            f"{file} is of another version of focusfl; remove it, and run again."
+        )
+    return _current(map(_unpacked, about["rows"]))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A file of results; a clear error for one that is none."""
+    try:
+        about = json.loads(file.read_text())
+        if about.keys() & {"row", "rows"}:
+            return about
+    except (ValueError, AttributeError):
+        pass
+    raise ValueError(f"{file} holds no results of the suite; remove it, and run again.")
+
+
+def _current(rows: Iterable[Row]) -> list[Row]:
+    """Leave out what is of a cell as it was once, or by another rule."""
+    now = {cell.name: content(cell) for cell in CELLS}
+    return in_order(row for row in rows if now.get(row.cell, row.of) == row.of)
+
+
+def _packed(row: Row) -> list[Any]:
+    return [_plain(value) for value in row]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it, which knows no infinity."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+    return value
+
+
+def _unpacked(values: Sequence[Any]) -> Row:
+    return Row._make(np.inf if value is None else value for value in values)
