@@ -1,6 +1,6 @@
 """Measure every algorithm in every scenario; write what was found into choosing.md.
 
-    python docs/draw/choosing.py              # all of it: seven minutes on 2 cores
+    python docs/draw/choosing.py              # all of it: some minutes on 2 cores
     python docs/draw/choosing.py proxskip     # ProxSkip alone: a quarter of a minute
     python docs/draw/choosing.py FedDyn MIFA  # these rows alone
 

@@ -1,7 +1,7 @@
 """Write what every algorithm keeps, sends and claims into methods.md, from the code.
 
     python docs/draw/methods.py               # the claims: a second
-    python docs/draw/methods.py measured      # and the rounds: five minutes on 2 cores
+    python docs/draw/methods.py measured      # and the rounds: some minutes on 2 cores
     python docs/draw/methods.py fedlt         # and the rounds of these alone
     python docs/draw/methods.py constants     # and of methods whose constant is given
 

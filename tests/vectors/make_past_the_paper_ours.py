@@ -64,12 +64,11 @@ def anchored_focus(s, anchor=0.2):
     for active in s.rounds():
         if len(active):
             for i in active:
-                guess = seen[i] * (mean[i] + rho * (x - point[i]))
                 z, u, grads = x, np.zeros(s.d), []
                 for _ in range(s.tau):
                     z = z - s.eta * u
                     grads.append(s.grad(i, z))
-                    u = grads[-1] - guess
+                    u = grads[-1] - mean[i]
                 mean[i], point[i], seen[i] = np.mean(grads, axis=0), x, True
             drawn = mean + rho * (x - point)
             x = x - s.eta * drawn[seen].sum(0)

@@ -22,21 +22,22 @@ class Server(NamedTuple):
 
 
 class Client(NamedTuple):
-    line: Line  # its mean gradient, drawn back to the model it was pulled for
+    grad: Tree  # the mean of the gradients of its last visit
+    line: Line  # the same, drawn back to the model that it had pulled
 
 
 class Local(NamedTuple):
     z: Tree
-    u: Tree  # gradient now minus what this client was taken for
+    u: Tree  # gradient now minus what is stored
+    grad: Tree
     total: Tree  # the sum of this visit's gradients
-    guess: Tree  # what this client was taken for at the pulled model
 
 
 @dataclass(frozen=True)
 class AnchoredFocus(Algorithm[Server, Client, Local]):
     """Draw the model back to where each stored gradient was taken.
 
-    A client's gradient is taken for m + rho (x - point): m the mean of its local
+    The server takes a client's gradient for m + rho (x - point): m the mean of its local
     gradients, point the model it pulled then. In the rounds of an absence m moves the
     model by at most m / (N rho), that is 1/anchor steps, however long it lasts. Where
     everybody was here since the model came to rest, every point is x and the anchors
@@ -50,31 +51,31 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
         check_share("anchor", self.anchor)
 
     def exact_below(self, L, local_steps):
-        # At rest every point is x, so that the guess is m: as FOCUS with mean memory.
+        # At rest every point is x, and the anchors are gone: FOCUS with mean memory.
         return 2 / L if local_steps > 1 else math.inf
 
     def init(self, params):
         line, _ = begin(params)
-        return Server(params, line), Client(line)
+        return Server(params, line), Client(line.b, line)
 
     def broadcast(self, server):
         return {"x": server.x}
 
     def pull(self, client, down):
         zero = tree.zeros(down["x"])
-        return Local(down["x"], zero, zero, client.line.at(down["x"]))
+        return Local(down["x"], zero, client.grad, zero)
 
     def step(self, local, grad_fn, batch, rd):
         z = tree.axpy(-rd.lr, local.u, local.z)
         grad = grad_fn(z, batch)
-        u = tree.sub(grad, local.guess)
-        return Local(z, u, tree.add(local.total, grad), local.guess)
+        u = tree.sub(grad, local.grad)
+        return Local(z, u, local.grad, tree.add(local.total, grad))
 
     def push(self, client, down, local, rd):
         rho = 0 * client.line.rho + self.anchor / (rd.num_clients * rd.lr)
-        mean = tree.scale(1 / rd.local_steps, local.total)
-        line = Line(tree.axpy(-rho, down["x"], mean), rho)
-        return Client(line), tree.sub(line, client.line)._asdict()
+        grad = tree.scale(1 / rd.local_steps, local.total)
+        line = Line(tree.axpy(-rho, down["x"], grad), rho)
+        return Client(grad, line), tree.sub(line, client.line)._asdict()
 
     def update(self, server, total, rd):
         line = tree.add(server.line, Line(**total))
