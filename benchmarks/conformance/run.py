@@ -30,7 +30,6 @@ LIMIT = 900.0  # seconds for a row at one step
 def main() -> None:
     options = _options()
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in options.only or ([] if options.table else PACKAGES):
         package = PACKAGES[name]
         python = environment(options.cache, package)
@@ -38,11 +37,17 @@ def main() -> None:
         if code:
             os.environ["CONFORMANCE_CODE"] = str(code / package.root)
         say(f"checking {package.title}")
-        results[name] = checked(package, python, code)
+        found = checked(package, python, code)
+        results = kept() | {name: found}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         if not options.keep:
             shutil.rmtree(python.parent.parent)
-    write(results)
+    write(kept())
+
+
+def kept() -> dict:
+    """What runs have found so far, those before this one too."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def _options() -> argparse.Namespace:
@@ -127,13 +132,13 @@ def checked(package: Package, python: Path, code: Path | None) -> dict:
     if code:
         version = f"{package.source} {(code / 'COMMIT').read_text().strip()}"
     theirs = code / package.root if code else Path(folder)
-    lines = [found(theirs, *line) for line in package.lines]
+    lines = [line_of(theirs, *line) for line in package.lines]
     return {"title": package.title, "version": version, "lines": lines} | json.loads(
         json.dumps(report.as_dict())
     )
 
 
-def found(folder: Path, file: str, has: str, what: str) -> dict:
+def line_of(folder: Path, file: str, has: str, what: str) -> dict:
     """Where a line of theirs is, in what was run."""
     text = (folder / file).read_text().splitlines()
     numbers = [k for k, line in enumerate(text, 1) if has in line]

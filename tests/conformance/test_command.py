@@ -93,7 +93,7 @@ def test_the_command_says_what_the_library_says(folder):
     [
         (["mine"], "'mine' must be like my_module:make."),
         (["mine:Mone"], "mine has no class or function 'Mone'; it has Mine, Raises"),
-        (["nowhere:Mine"], "cannot find nowhere: there is no "),
+        (["nowhere:Mine"], "ModuleNotFoundError: No module named 'nowhere'"),
         (["broken:Mine"], "cannot be imported: ModuleNotFoundError: No module named"),
         (["mine:Mine", "--rows", "ful"], "unknown row: 'ful'. Did you mean 'full'?"),
         (["mine:Mine", "--rows", ","], "rows must name one at least; known: full, "),

@@ -111,7 +111,7 @@ def check(
         limit: seconds that a row may take at one step.
         python: another interpreter for a name, such as that of another environment;
             it needs numpy.
-        folder: where a named module is looked for, before installed packages.
+        folder: where a named module is looked for first.
         watch: called with a row's name and its rounds, as they are done.
     """
     if lacking := [name for name in rows if name not in ROWS]:

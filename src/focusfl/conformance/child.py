@@ -9,20 +9,34 @@ import json
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
+from importlib import import_module
+from typing import Any
 
 from focusfl.conformance.driver import Driver, Failed, NotApplicable
 from focusfl.conformance.rows import ROWS
-from focusfl.experiment.kinds import find
 
 
-def made_by(name: str):
-    """What makes the implementation that is named, looked for in this folder first."""
-    found = find("algorithms", name, {}, Path.cwd()).made_by
-    return as_make(found)
+def made_by(name: str) -> Any:
+    """What makes the implementation that is named, by Python's own rules of import:
+    this folder comes first."""
+    module, _, attribute = name.partition(":")
+    try:
+        loaded = import_module(module)
+    except Exception as error:
+        raise ValueError(
+            f"{name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    found = as_make(getattr(loaded, attribute, None))
+    if not callable(found):
+        known = [n for n, one in vars(loaded).items() if callable(one) and n[0] != "_"]
+        raise ValueError(
+            f"{name!r}: {module} has no class or function {attribute!r}; it has "
+            f"{', '.join(known) or 'none'}."
+        )
+    return found
 
 
-def as_make(found):
+def as_make(found: Any) -> Any:
     """A function of a problem; an algorithm of the contract is driven by its own."""
     from focusfl.core import Algorithm
 
