@@ -5,8 +5,10 @@ Requests and answers are lines of JSON on stdin and stdout; what the implementat
 prints goes to stderr.
 """
 
+import ctypes
 import json
 import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -14,6 +16,8 @@ from typing import Any
 
 from focusfl.conformance.driver import Driver, Failed, NotApplicable
 from focusfl.conformance.rows import ROWS
+
+PR_SET_PDEATHSIG = 1
 
 
 def made_by(name: str) -> Any:
@@ -51,6 +55,8 @@ def as_make(found: Any) -> Any:
 
 def main() -> None:
     """Answer requests until there are no more."""
+    # Whoever asks may be killed while a round hangs: then Linux ends this too.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints, prints there
 
