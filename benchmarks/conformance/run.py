@@ -154,7 +154,7 @@ def write(results: dict) -> None:
     """Put the table into the page, between its marks."""
     from focusfl.conformance import ROWS
 
-    heads = ["package", "version", *ROWS, "behaves like"]
+    heads = ["package", "exact in", "not exact in", "not tried", "behaves like"]
     lines = [_row(heads), _row(["---"] * len(heads))]
     for name in PACKAGES:
         if name in results:
@@ -180,19 +180,22 @@ def _row(cells: list[str]) -> str:
 
 
 def _cells(one: dict, names: list[str]) -> list[str]:
+    """A line of the table: rows by what became of them, and the rule."""
     from focusfl.conformance import Report, RowReport
 
-    by_row = {row["row"]: row for row in one["rows"]}
-    cells = [one["title"], one["version"]]
-    for name in names:
-        row = by_row.get(name)
-        word = row["verdict"] if row else "not run"
-        if word in ("biased", "unsettled"):
-            word = f"{word} {row['error']:.2g}"
-        cells.append({"not applicable": "–"}.get(word, word))
     rows = tuple(RowReport(**row | {"like": tuple(row["like"])}) for row in one["rows"])
-    report = Report(rows, tuple(one["like"]), one["rules"])
-    return [*cells, report.words().removeprefix("behaves like ")]
+    exact = [row.row for row in rows if row.verdict == "exact"]
+    done = [row for row in rows if row.verdict != "not applicable"]
+    wrong = [
+        f"{row.row} ({row.verdict}" + (f" {row.error:.2g})" if row.error else ")")
+        for row in done
+        if row.verdict != "exact"
+    ]
+    left = [name for name in names if name not in [row.row for row in done]]
+    said = Report(rows, tuple(one["like"]), one["rules"]).words()
+    cells = [f"{one['title']}, {one['version']}"]
+    cells += [", ".join(part) for part in (exact, wrong, left)]
+    return [*cells, said.removeprefix("behaves like ")]
 
 
 if __name__ == "__main__":

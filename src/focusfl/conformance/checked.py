@@ -74,11 +74,11 @@ class Report:
         most = max(rules.rules(), key=lambda rule: len(follows(rule)))
         alike = follows(most)
         rest = [row for row in compared if row not in alike]
-        said = [f"behaves like {most.name} in {_names(alike)}"] if alike else []
+        said = [f"behaves like {most.name} (in {_names(alike)})"] if alike else []
         if others := [row for row in rest if row.like]:
-            said.append(f"like {others[0].like[0]} in {_names(others)}")
+            said.append(f"like {others[0].like[0]} (in {_names(others)})")
         if none := [row for row in rest if not row.like]:
-            where = f"like none of {self.rules} rules in {_names(none)}"
+            where = f"like none of {self.rules} rules (in {_names(none)})"
             said.append(
                 f"{'' if said else 'behaves '}{where}, nearest {none[0].nearest}"
             )
