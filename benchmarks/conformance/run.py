@@ -30,6 +30,7 @@ LIMIT = 900.0  # seconds for a row at one step
 def main() -> None:
     options = _options()
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    made = set()
     for name in options.only or ([] if options.table else PACKAGES):
         package = PACKAGES[name]
         python = environment(options.cache, package)
@@ -40,9 +41,10 @@ def main() -> None:
         found = checked(package, python, code)
         results = kept() | {name: found}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        if not options.keep:
-            shutil.rmtree(python.parent.parent)
+        made.add(python.parent.parent)
     write(kept())
+    for folder in made if not options.keep else ():
+        shutil.rmtree(folder)
 
 
 def kept() -> dict:
