@@ -65,7 +65,11 @@ class Scaffold(Kept):
         dataset = [many * problem.dim, 0, None, None, numbers, data, data, 2]
         device = torch.device("cpu")
         self.trainer = Trainer(dataset, Logits(problem), device, args)
+        self.prepare()
         self.trainer.begin()
+
+    def prepare(self):
+        pass
 
     def round(self, state, participants, lost):
         """One of its rounds with those whose reply arrives; the others train before,
@@ -83,3 +87,12 @@ class Scaffold(Kept):
 
     def net(self):
         return self.trainer.model_trainer.model
+
+
+class ScaffoldCopies(Scaffold):
+    """With a first model that shares no memory with the one that clients train."""
+
+    def prepare(self):
+        own = self.trainer.model_trainer
+        given = own.get_model_params
+        own.get_model_params = lambda: copy.deepcopy(given())

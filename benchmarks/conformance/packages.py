@@ -52,6 +52,10 @@ PACKAGES = {
                  "storage in memory keeps a reference to it"),
         ),
     ),
+    "pfl-I-copies": Package(
+        "pfl, SCAFFOLD option I, storage of copies (ours)", "pfl_side:ScaffoldICopies",
+        [TORCH, "pfl==0.6.0"], "pfl", rows="full,uniform",
+    ),
     "nvflare": Package(
         "NVFlare, SCAFFOLD", "nvflare_side:Scaffold", [TORCH, "nvflare==2.9.0"],
         "nvflare",
@@ -59,6 +63,9 @@ PACKAGES = {
             Line("nvflare/app_common/workflows/scaffold.py",
                  "self._global_ctrl_weights[v_name] = _add_control_delta(",
                  "c moves by the mean over those that replied, without |S|/N"),
+            Line("nvflare/app_common/workflows/scaffold.py",
+                 "weight = _get_num_steps_weight(_result)",
+                 "replies weigh by the number of their local steps"),
             Line("nvflare/app_opt/pt/scaffold.py",
                  "self.c_local.load_state_dict(c_new_para)",
                  "the client's control advances before anything is sent"),
@@ -124,10 +131,18 @@ PACKAGES = {
             Line("fedml/ml/aggregator/agg_operator.py",
                  "total_weights_delta[k] = weights_delta[k]",
                  "after the sum is done, it is replaced by the last client's"),
+            Line("fedml/simulation/sp/scaffold/scaffold_trainer.py",
+                 "w_global = self.model_trainer.get_model_params()",
+                 "shares memory with the model that clients train: in the first round "
+                 "it takes the first client's first step with it"),
             Line("fedml/simulation/sp/scaffold/client.py",
                  "c_new_para[key] = c_new_para[key] - c_model_global_param[key]",
                  "the new control is put into a dict, and not into the client's model"),
         ),
+    ),
+    "fedml-copies": Package(
+        "FedML sp, SCAFFOLD, first model copied (by us)", "fedml_side:ScaffoldCopies",
+        [TORCH, "setuptools<81", "fedml==0.9.6"], "fedml", rows="full,uniform",
     ),
 }  # fmt: skip
 # What was tried and could not be driven, and why.

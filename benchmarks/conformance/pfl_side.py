@@ -1,6 +1,7 @@
 """SCAFFOLD of pfl, options I and II: its algorithm, model and simulated backend."""
 
 import asyncio
+import copy
 import os
 
 os.environ["PFL_PYTORCH_DEVICE"] = "cpu"
@@ -92,3 +93,16 @@ class Scaffold(Kept):
 
 class ScaffoldI(Scaffold):
     option = 1
+
+
+class Copies(InMemoryUserStateStorage):
+    """Its storage in memory, of copies instead of references."""
+
+    def save_state(self, state, user_id, key=None):
+        super().save_state(copy.deepcopy(state), user_id, key)
+
+
+class ScaffoldICopies(ScaffoldI):
+    def __init__(self, problem):
+        super().__init__(problem)
+        self.storage = Copies()

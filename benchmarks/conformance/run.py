@@ -30,7 +30,7 @@ LIMIT = 900.0  # seconds for a row at one step
 def main() -> None:
     options = _options()
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    made = set()
     for name in options.only or ([] if options.table else PACKAGES):
         package = PACKAGES[name]
         python = environment(options.cache, package)
@@ -38,11 +38,18 @@ def main() -> None:
         if code:
             os.environ["CONFORMANCE_CODE"] = str(code / package.root)
         say(f"checking {package.title}")
-        results[name] = checked(package, python, code)
+        found = checked(package, python, code)
+        results = kept() | {name: found}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        if not options.keep:
-            shutil.rmtree(python.parent.parent)
-    write(results)
+        made.add(python.parent.parent)
+    write(kept())
+    for folder in made if not options.keep else ():
+        shutil.rmtree(folder)
+
+
+def kept() -> dict:
+    """What runs have found so far, those before this one too."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def _options() -> argparse.Namespace:
@@ -127,13 +134,13 @@ def checked(package: Package, python: Path, code: Path | None) -> dict:
     if code:
         version = f"{package.source} {(code / 'COMMIT').read_text().strip()}"
     theirs = code / package.root if code else Path(folder)
-    lines = [found(theirs, *line) for line in package.lines]
+    lines = [line_of(theirs, *line) for line in package.lines]
     return {"title": package.title, "version": version, "lines": lines} | json.loads(
         json.dumps(report.as_dict())
     )
 
 
-def found(folder: Path, file: str, has: str, what: str) -> dict:
+def line_of(folder: Path, file: str, has: str, what: str) -> dict:
     """Where a line of theirs is, in what was run."""
     text = (folder / file).read_text().splitlines()
     numbers = [k for k, line in enumerate(text, 1) if has in line]
@@ -149,7 +156,7 @@ def write(results: dict) -> None:
     """Put the table into the page, between its marks."""
     from focusfl.conformance import ROWS
 
-    heads = ["package", "version", *ROWS, "behaves like"]
+    heads = ["package", "exact in", "not exact in", "not tried", "behaves like"]
     lines = [_row(heads), _row(["---"] * len(heads))]
     for name in PACKAGES:
         if name in results:
@@ -175,19 +182,22 @@ def _row(cells: list[str]) -> str:
 
 
 def _cells(one: dict, names: list[str]) -> list[str]:
+    """A line of the table: rows by what became of them, and the rule."""
     from focusfl.conformance import Report, RowReport
 
-    by_row = {row["row"]: row for row in one["rows"]}
-    cells = [one["title"], one["version"]]
-    for name in names:
-        row = by_row.get(name)
-        word = row["verdict"] if row else "not run"
-        if word in ("biased", "unsettled"):
-            word = f"{word} {row['error']:.2g}"
-        cells.append({"not applicable": "–"}.get(word, word))
     rows = tuple(RowReport(**row | {"like": tuple(row["like"])}) for row in one["rows"])
-    report = Report(rows, tuple(one["like"]), one["rules"])
-    return [*cells, report.words().removeprefix("behaves like ")]
+    exact = [row.row for row in rows if row.verdict == "exact"]
+    done = [row for row in rows if row.verdict != "not applicable"]
+    wrong = [
+        f"{row.row} ({row.verdict}" + (f" {row.error:.2g})" if row.error else ")")
+        for row in done
+        if row.verdict != "exact"
+    ]
+    left = [name for name in names if name not in [row.row for row in done]]
+    said = Report(rows, tuple(one["like"]), one["rules"]).words()
+    cells = [f"{one['title']}, {one['version']}"]
+    cells += [", ".join(part) for part in (exact, wrong, left)]
+    return [*cells, said.removeprefix("behaves like ")]
 
 
 if __name__ == "__main__":

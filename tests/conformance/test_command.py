@@ -5,6 +5,8 @@ import re
 import runpy
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from command_line import in_process
@@ -22,6 +24,7 @@ class Raises(Mine):
 
 class Hangs(Mine):
     def round(self, *_):
+        import os; open("pid", "w").write(str(os.getpid()))
         while True:
             pass
 
@@ -77,6 +80,24 @@ def test_what_cannot_be_driven_gets_one_line(name, said, folder, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_an_implementation_that_hangs_does_not_outlive_who_asked(folder):
+    code = "from focusfl.conformance import check; check('mine:Hangs', limit=600)"
+    who = subprocess.Popen([sys.executable, "-c", code], cwd=folder)
+    written = folder / "pid"
+    assert _within(60, lambda: written.exists() and written.read_text())
+    who.kill()
+    who.wait()
+    stat = Path("/proc", written.read_text(), "stat")
+    assert _within(20, lambda: not stat.exists() or " Z " in stat.read_text())
+
+
+def _within(seconds, done):
+    ends = time.monotonic() + seconds
+    while not done() and time.monotonic() < ends:
+        time.sleep(0.05)
+    return done()
+
+
 def test_the_command_says_what_the_library_says(folder):
     done = in_process("check", "mine:Mine", "--rows", "full,coins", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -93,7 +114,7 @@ def test_the_command_says_what_the_library_says(folder):
     [
         (["mine"], "'mine' must be like my_module:make."),
         (["mine:Mone"], "mine has no class or function 'Mone'; it has Mine, Raises"),
-        (["nowhere:Mine"], "cannot find nowhere: there is no "),
+        (["nowhere:Mine"], "ModuleNotFoundError: No module named 'nowhere'"),
         (["broken:Mine"], "cannot be imported: ModuleNotFoundError: No module named"),
         (["mine:Mine", "--rows", "ful"], "unknown row: 'ful'. Did you mean 'full'?"),
         (["mine:Mine", "--rows", ","], "rows must name one at least; known: full, "),

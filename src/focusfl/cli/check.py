@@ -20,7 +20,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     sub.add_argument(
         "implementation", metavar="MODULE:OBJECT",
-        help="make(problem), in module.py of this folder or in an installed package",
+        help="make(problem), in module.py of this folder or any module Python finds",
     )  # fmt: skip
     rows = sub.add_argument(
         "--rows", type=words, metavar="A,B",

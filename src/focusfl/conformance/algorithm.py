@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl import tree
+from focusfl.algorithms import MIFA, FedAvg, FedVARP, Focus, Scaffold
 from focusfl.conformance.problem import Problem
 from focusfl.core import Algorithm, Round
 from focusfl.engines.client_round import client_round
@@ -78,7 +79,7 @@ class Driven:
 
 
 def of_algorithm(
-    algorithm: Algorithm, advances: bool = False, own_steps: bool = False
+    algorithm: Algorithm, advances: bool = False, own_steps: bool | None = None
 ) -> Make:
     """Make an implementation to check of an algorithm of the contract.
 
@@ -86,6 +87,11 @@ def of_algorithm(
         algorithm: such as Focus().
         advances: let a client's memory advance although its reply was lost.
         own_steps: let clients take different numbers of local steps; right if the
-            server's side does not ask for `local_steps`.
+            server's side does not ask for `local_steps`. None: of FOCUS, SCAFFOLD I,
+            MIFA, FedVARP and FedAvg it is known that it does not.
     """
+    if own_steps is None:
+        own_steps = isinstance(algorithm, FedAvg | FedVARP | Focus | MIFA) or (
+            isinstance(algorithm, Scaffold) and algorithm.option == 1
+        )
     return lambda problem: Driven(algorithm, problem, advances, own_steps)

@@ -74,11 +74,11 @@ class Report:
         most = max(rules.rules(), key=lambda rule: len(follows(rule)))
         alike = follows(most)
         rest = [row for row in compared if row not in alike]
-        said = [f"behaves like {most.name} in {_names(alike)}"] if alike else []
+        said = [f"behaves like {most.name} (in {_names(alike)})"] if alike else []
         if others := [row for row in rest if row.like]:
-            said.append(f"like {others[0].like[0]} in {_names(others)}")
+            said.append(f"like {others[0].like[0]} (in {_names(others)})")
         if none := [row for row in rest if not row.like]:
-            where = f"like none of {self.rules} rules in {_names(none)}"
+            where = f"like none of {self.rules} rules (in {_names(none)})"
             said.append(
                 f"{'' if said else 'behaves '}{where}, nearest {none[0].nearest}"
             )
@@ -111,7 +111,7 @@ def check(
         limit: seconds that a row may take at one step.
         python: another interpreter for a name, such as that of another environment;
             it needs numpy.
-        folder: where a named module is looked for, before installed packages.
+        folder: where a named module is looked for first.
         watch: called with a row's name and its rounds, as they are done.
     """
     if lacking := [name for name in rows if name not in ROWS]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.algorithms import ALGORITHMS, MIFA, FedAvg, FedVARP, Focus, Scaffold
+from focusfl.algorithms import ALGORITHMS, Focus, Scaffold
 from focusfl.conformance.algorithm import Make, of_algorithm
 from focusfl.conformance.problem import Problem, standard
 from focusfl.conformance.rows import Row, schedule
@@ -22,8 +22,6 @@ ADVANCES = "memory advances though the reply was lost"
 # Wrappers of others, and a method whose round is one iteration of everybody.
 APART = {"client_opt", "server_opt", "proxskip"}
 NAMES = {"focus": "FOCUS", "scaffold": "SCAFFOLD II"}
-# On the server these do not ask how many steps there were.
-ANY_STEPS = (FedAvg(), FedVARP(), Focus(), MIFA(), Scaffold(option=1))
 
 
 @dataclass(frozen=True)
@@ -174,12 +172,11 @@ def rules() -> tuple[Rule, ...]:
     """All rules that are known, published ones first."""
     found, late = [], []
     for name, algorithm in library().items():
-        any_steps = algorithm in ANY_STEPS
-        made: Make = of_algorithm(algorithm, own_steps=any_steps)
+        made: Make = of_algorithm(algorithm)
         if name == "SCAFFOLD II":
             made = Slipped  # the same, and its server knows of unequal steps
         found.append(Rule(name, made))
-        forgets = of_algorithm(algorithm, advances=True, own_steps=any_steps)
+        forgets = of_algorithm(algorithm, advances=True)
         late.append(Rule(f"{name}, {ADVANCES}", forgets, of=name))
     asked = partial(Slipped, advances=True, x_over="asked")
     named = f"SCAFFOLD II, {ADVANCES}, x is divided by all that were asked"
