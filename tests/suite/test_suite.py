@@ -17,7 +17,7 @@ TINY = [
     Cell("small", law, "reporting", EASY, LAWS[law], rounds=256)
     for law in ("full", "rare")
 ]
-MINE = """
+MINE = r"""
 from dataclasses import dataclass
 import focusfl as ff
 
@@ -27,6 +27,10 @@ class Mine(ff.Focus):
 
 def two():
     return [Mine(), Mine(warm_start=True)]
+
+class Broken(Mine):
+    def update(self, server, total, rd):
+        raise RuntimeError("no idea\nwhat to do")
 
 def none():
     return 7
@@ -146,6 +150,15 @@ def test_somebodys_algorithm_is_run_alone_and_compared(folder, tmp_path):
     assert own.entrant == "mine:two" and np.isfinite(own.value)
     assert own.runs >= 4 * len(FIRST)  # of both constants
     assert [row.entrant for row in together] == ["FOCUS", "FedAvg", "mine:two"]
+
+
+def test_one_that_breaks_is_named_and_the_others_are_run_all_the_same(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    who = entrants.entered(["mine:Broken", "FOCUS"])
+    words = "mine:Broken in small/full: RuntimeError: no idea what to do$"
+    with pytest.raises(ValueError, match=words):
+        run.run(TINY[:1], who, tmp_path, home=tmp_path)
+    assert [row.entrant for row in store.Store(tmp_path).rows()] == ["FOCUS"]
 
 
 def test_show_prints_tables_and_writes_a_page(folder):

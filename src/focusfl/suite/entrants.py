@@ -50,6 +50,7 @@ def _each(name: str, *values: Any) -> tuple[dict[str, Any], ...]:
 ALL: list[Entrant] = [
     Entrant("FOCUS", "focus", ours=True),
     Entrant("FOCUS mean", "focus", ({"memory": "mean"},), ours=True),
+    Entrant("Anchored FOCUS", "anchored_focus", ours=True),
     Entrant("T-FOCUS", "t_focus", ours=True),
     Entrant("T-SCAFFOLD 1-up", "t_scaffold", ({"option": "1-up"},), ours=True),
     Entrant("T-SCAFFOLD I", "t_scaffold", ({"option": 1},), ours=True),
@@ -57,6 +58,7 @@ ALL: list[Entrant] = [
     Entrant("SCAFFOLD I", "scaffold", ({"option": 1},)),
     Entrant("SCAFFOLD II", "scaffold", ({"option": 2},)),
     Entrant("Scaffnew", "scaffnew"),
+    Entrant("TAMUNA", "tamuna"),
     Entrant("Amplified SCAFFOLD", "amplified_scaffold", _each("gamma", 1.5, 2.0)),
     Entrant("MIFA", "mifa"),
     Entrant("MIFA 1-step", "mifa", local_steps=1),
