@@ -144,7 +144,7 @@ def one(unit: Unit, cell: Cell, key: str) -> Row:
 
 
 def _here(todo: Sequence[Unit]) -> Work:
-    failed = []
+    failed: list[BaseException] = []
     for unit in todo:
         try:
             for cell, key in unit.cells:
@@ -154,7 +154,7 @@ def _here(todo: Sequence[Unit]) -> Work:
     _end(failed)
 
 
-def _end(failed: Sequence[Exception]) -> None:
+def _end(failed: Sequence[BaseException]) -> None:
     """Say what went wrong, if anything did: the rest has been run all the same."""
     if failed:
         more = f" ({len(failed) - 1} more like this)" if len(failed) > 1 else ""
