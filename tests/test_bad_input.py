@@ -41,6 +41,7 @@ BAD: dict[str, tuple] = {
     "maybe positive": (*ONE[1:], -1, 0, INF),
     "not negative": (*ONE, -1, INF),
     "share": (*ONE, -0.1, 1.5, INF),
+    "maybe share": (*ONE[1:], -0.1, 1.5, INF),
     "below one": (*ONE, -0.1, 1, INF),
     "chances": (*NOTHING, NAN, True, -1, 0, 1.5, INF, [[0.5]], [0.5, NAN], [0.5, 0],
                 ["a", "b"], RAGGED, [True, True], [None, 0.5]),
@@ -331,7 +332,7 @@ MADE = {
     "read_libsvm_text": Made(
         data.read_libsvm_text, {"path": "nowhere"}, {"path": "file"},
         {"path": "cannot read"}),
-    "focus": Made(ff.Focus, {}, {"warm_start": "flag"}),
+    "focus": Made(ff.Focus, {}, {"warm_start": "flag", "memory": "word"}),
     "fedau": Made(ff.FedAU, {}, {"cutoff": "count", "server_lr": "positive"}),
     "proxskip": Made(
         ff.ProxSkip, {}, {"p": "share", "seed": "seed", "period": "whole"}),
@@ -346,6 +347,12 @@ MADE = {
     "fedyogi": Made(ff.FedYogi, {}, ADAPTIVE),
     "fedadagrad": Made(
         ff.FedAdagrad, {}, {"server_lr": "positive", "beta1": "below one"}),
+    "anchored_focus": Made(ff.AnchoredFocus, {}, {"anchor": "share"}),
+    "t_focus": Made(ff.TFocus, {}, {"curvature": "maybe share"}),
+    "t_scaffold": Made(
+        ff.TScaffold, {},
+        {"option": "option", "momentum": "below one", "gamma": "maybe share",
+         "curvature": "maybe share"}),
     "server_opt": Made(
         ff.ServerOpt, {"optimizer": "adam"},
         {**ADAPTIVE, "inner": "function", "optimizer": "word"}),
@@ -368,6 +375,15 @@ MADE = {
     "inverse_sqrt": Made(
         schedules.InverseSqrt, {"lr": 0.1},
         {"lr": "positive", "every": "positive", "power": "not negative"}),
+    "feddyn": Made(ff.FedDyn, {}, {"alpha": "maybe positive"}),
+    "fedlt": Made(ff.FedLT, {}, {"rho": "maybe positive"}),
+    "fedadmm": Made(ff.FedADMM, {}, {"rho": "maybe positive"}),
+    "amplified_scaffold": Made(
+        ff.AmplifiedScaffold, {}, {"period": "count", "gamma": "positive"}),
+    "fednova": Made(
+        ff.FedNova, {}, {"server_lr": "positive", "momentum": "below one"}),
+    "tamuna": Made(ff.TAMUNA, {}, {"chi": "maybe positive"}),
+    "fedbuff": Made(ff.FedBuff, {}, {"size": "count", "server_lr": "positive"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 

@@ -133,7 +133,7 @@ def test_every_public_name_has_its_place_in_the_api_pages():
     shown |= {f"focusfl.{name}" for name in re.findall(r"`ff\.([\w.]+)`", pages)}
     shown |= {name.rpartition(".")[0] for name in shown}
     rooms = [ff.data, ff.mixing, ff.participation, ff.problems, ff.theory, flower]
-    rooms.append(protocol)
+    rooms += [ff.conformance, protocol]
     names = {f"{room.__name__}.{name}" for room in rooms for name in room.__all__}
     names |= {
         f"focusfl.{name}" for name in ff.__all__ if name not in ff.algorithms.__all__

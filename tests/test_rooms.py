@@ -15,7 +15,7 @@ FLOORS = [
     {"theory"},
     {"engines"},
     {"experiment"},
-    {"report", "track"},
+    {"conformance", "report", "track"},
     {"suite"},
     {"deploy", "cli"},
 ]

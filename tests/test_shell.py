@@ -112,6 +112,7 @@ LINES = {
     "focusfl plot runs --x s": {"seconds", "step-size"},
     "focusfl reproduce r": {"ridge", "ridge-public-code", "regimes"},
     "focusfl reproduce cifar10 --tu": {"--tune"},
+    "focusfl check mine:Mine --rows s": {"sizes", "steps"},
     "focusfl completion ": {"bash", "zsh", "fish"},
 }
 

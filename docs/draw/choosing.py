@@ -1,19 +1,21 @@
 """Measure every algorithm in every scenario; write what was found into choosing.md.
 
-    python docs/draw/choosing.py              # all of it: four minutes on 2 cores
+    python docs/draw/choosing.py              # all of it: seven minutes on 2 cores
     python docs/draw/choosing.py proxskip     # ProxSkip alone: a quarter of a minute
+    python docs/draw/choosing.py FedDyn MIFA  # these rows alone
 
 Each at its own best step of a grid, the median of three seeds.
 """
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 
 import focusfl as ff
+from focusfl import tree
 from focusfl.algorithms.wrapped import Wrapped
 from focusfl.files import renamed
 
@@ -60,26 +62,41 @@ def cell(algorithm, problem, who) -> str:
 
 def vectors(algorithm) -> tuple[str, str]:
     """What a client keeps between rounds, and what travels down and up."""
-    _, client = algorithm.init(np.zeros(3))
-    kept = sum(np.size(part) == 3 for part in client)
+    _, client = algorithm.init(np.zeros(100))
+    kept = tree.size(client) // 100  # numbers are none
     return str(kept), "+".join(f"{part:g}" for part in algorithm.cost)
 
 
-def table() -> str:
-    found = scenarios()
-    lines = [
-        f"| algorithm | kept | sent | {' | '.join(found)} |",
-        "| --- " * (len(found) + 3) + "|",
-    ]
+def rows() -> dict[str, ff.Algorithm]:
+    found: dict[str, ff.Algorithm] = {}
     for kind in ff.ALGORITHMS.values():
         if kind is ff.ProxSkip:  # for everybody at once, and one step a round
             continue
         if issubclass(kind, Wrapped):  # of another one: see tuning.md
             continue
-        cells = [cell(kind(), *scenario) for scenario in found.values()]
-        lines.append(
-            "| " + " | ".join([f"`{kind.__name__}`", *vectors(kind()), *cells]) + " |"
-        )
+        found[kind.__name__] = kind()
+        if kind is ff.Focus:
+            found['Focus(memory="mean")'] = ff.Focus(memory="mean")
+    return found
+
+
+def row(name: str) -> str:
+    algorithm = rows()[name]
+    cells = [cell(algorithm, *scenario) for scenario in scenarios().values()]
+    return "| " + " | ".join([f"`{name}`", *vectors(algorithm), *cells]) + " |"
+
+
+def table(names: Collection[str] = ()) -> str:
+    """A row for every algorithm; all are measured, or these and who has none yet."""
+    found = scenarios()
+    there = re.findall(r"^(\| `(.+?)` \|.*)$", PAGE.read_text(), re.M)
+    known = {name: line for line, name in there} if names else {}
+    lines = [
+        f"| algorithm | kept | sent | {' | '.join(found)} |",
+        "| --- " * (len(found) + 3) + "|",
+    ]
+    for name in rows():
+        lines.append(known[name] if name in known and name not in names else row(name))
         print(lines[-1], flush=True)
     return "\n".join(lines)
 
@@ -118,6 +135,8 @@ def put(mark: str, measure: Callable[[], str], page: Path = PAGE) -> None:
 
 
 if __name__ == "__main__":
-    put("proxskip", proxskip)
-    if sys.argv[1:] != ["proxskip"]:
-        put("measured", table)
+    names = sys.argv[1:]
+    if not names or "proxskip" in names:
+        put("proxskip", proxskip)
+    if names != ["proxskip"]:
+        put("measured", lambda: table(names))

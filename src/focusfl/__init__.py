@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING
 from focusfl.algorithms import (
     ALGORITHMS,
     MIFA,
+    TAMUNA,
+    AmplifiedScaffold,
+    AnchoredFocus,
     ClientOpt,
     FedAdagrad,
     FedAdam,
+    FedADMM,
     FedAU,
     FedAvg,
     FedAvgM,
     FedAWE,
+    FedBuff,
+    FedDyn,
+    FedLT,
+    FedNova,
     FedProx,
     FedVARP,
     FedYogi,
@@ -22,11 +30,21 @@ from focusfl.algorithms import (
     Scaffnew,
     Scaffold,
     ServerOpt,
+    TFocus,
+    TScaffold,
 )
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
-    from focusfl import data, mixing, participation, problems, schedules, theory
+    from focusfl import (
+        conformance,
+        data,
+        mixing,
+        participation,
+        problems,
+        schedules,
+        theory,
+    )
     from focusfl.engines.divergence import Diverged, DivergenceWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
@@ -39,15 +57,22 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "AmplifiedScaffold",
+    "AnchoredFocus",
     "ClientOpt",
     "DivergenceWarning",
     "Diverged",
+    "FedADMM",
     "FedAU",
     "FedAWE",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedBuff",
+    "FedDyn",
+    "FedLT",
+    "FedNova",
     "FedProx",
     "FedVARP",
     "FedYogi",
@@ -62,6 +87,10 @@ __all__ = [
     "Scaffold",
     "ServerOpt",
     "Stop",
+    "TAMUNA",
+    "TFocus",
+    "TScaffold",
+    "conformance",
     "data",
     "load_model",
     "load_result",
@@ -78,7 +107,9 @@ __all__ = [
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
-_ROOMS = ("data", "mixing", "participation", "problems", "schedules", "theory")
+_ROOMS = (
+    "conformance", "data", "mixing", "participation", "problems", "schedules", "theory",
+)  # fmt: skip
 _NAMES = {
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",

@@ -60,6 +60,9 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
         for each active client:
             client = alg.settle(client, alg.broadcast(server), rd)
 
+    On clients trees are combined linearly, by factors that may be inner products
+    (`tree.dot`): an engine may run a client in coordinates that are turned.
+
     The engine always SUMS the `up` messages; an algorithm that wants a mean divides in
     `update`. Messages are dicts; server, client and local are NamedTuples of trees.
 

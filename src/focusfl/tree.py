@@ -49,3 +49,10 @@ def scale(s: Any, a: Tree) -> Tree:
 def axpy(s: Any, a: Tree, b: Tree) -> Tree:
     """s * a + b"""
     return map(lambda a, b: s * a + b, a, b)
+
+
+def dot(a: Tree, b: Tree) -> Any:
+    """The inner product over all leaves, a number in the dtype of the leaves."""
+    parts: list[Any] = []
+    map(lambda a, b: parts.append((a * b).sum()), a, b)
+    return sum(parts)

@@ -8,6 +8,7 @@ import torch
 from helpers import ALL, NAMED, VECTORS, Diary, Nested, gap, quadratic, same, some_masks
 
 import focusfl as ff
+from focusfl.engines.simulator import layout, simulation
 
 VECTOR_OF = [
     ("fedavg", ff.FedAvg(), "skip"),
@@ -47,11 +48,13 @@ def test_trajectories_equal_the_independent_ones(file, name, alg, on_empty, run)
 )
 @pytest.mark.parametrize("on_empty", ["skip", "step"])
 @pytest.mark.parametrize("local_steps", [1, 4])  # Hessians as they are, diagonal
-def test_loop_and_simulate_agree(alg, on_empty, local_steps):
-    problem, masks = quadratic(), some_masks(rounds=300)  # more than one chunk
+def test_loop_and_simulate_agree(alg, on_empty, local_steps, monkeypatch):
+    four = layout.QUICK._replace(chunk=32)  # chunks, the last of them padded
+    monkeypatch.setattr(simulation, "chunk_policy", lambda *_: four)
+    problem, masks = quadratic(), some_masks(rounds=100)
     slow, fast = (
         run(
-            alg, problem, ff.participation.Replay(masks), rounds=300, lr=0.03,
+            alg, problem, ff.participation.Replay(masks), rounds=100, lr=0.03,
             local_steps=local_steps, on_empty=on_empty, record="model", throw=None,
         )
         for run in (ff.loop, ff.simulate)

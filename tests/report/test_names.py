@@ -14,6 +14,15 @@ AS_WRITTEN = {
     "fedavgm": "FedAvgM", "fedadam": "FedAdam", "fedyogi": "FedYogi",
     "fedadagrad": "FedAdagrad", "server_opt": "ServerOpt",
     "client_opt": "ClientOpt", "fedprox": "FedProx",
+    "fedbuff": "FedBuff",
+    "tamuna": "TAMUNA",
+    "fednova": "FedNova",
+    "amplified_scaffold": "Amplified SCAFFOLD",
+    "fedadmm": "FedADMM",
+    "fedlt": "FedLT",
+    "feddyn": "FedDyn",
+    "t_focus": "T-FOCUS", "t_scaffold": "T-SCAFFOLD",
+    "anchored_focus": "Anchored FOCUS",
 }  # fmt: skip
 
 

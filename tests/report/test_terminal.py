@@ -51,6 +51,21 @@ class Hidden:
 
 sys.meta_path.insert(0, Hidden())
 """
+EACH = (
+    HIDE
+    + """
+import contextlib, io, json, os
+from focusfl.cli import main
+
+for line in sys.stdin:
+    folder, *words = json.loads(line)
+    os.chdir(folder)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+)
 
 
 @pytest.fixture
@@ -107,8 +122,9 @@ def test_eighty_columns_are_enough_and_compiling_is_said(study, tmp_path):
 
 def test_a_pipe_gets_lines_and_no_bars(study, tmp_path):
     done = subprocess.run(
-        command("run", study), cwd=tmp_path, capture_output=True, text=True
-    )
+        command("run", study, "--participation", "some"),
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "running some · FOCUS · 2 step sizes · 2 seeds: compiling" in done.stderr
     assert "some · FOCUS (lr 0.002, best of 2): exact, error " in done.stderr
@@ -117,55 +133,55 @@ def test_a_pipe_gets_lines_and_no_bars(study, tmp_path):
     assert "Each at the best step of its grid, medians over 2 seeds." in done.stdout
 
 
-def hidden(tmp_path):
-    """An environment in which matplotlib is not installed."""
-    (tmp_path / "hide").mkdir()
-    (tmp_path / "hide" / "sitecustomize.py").write_text(HIDE)
-    before = os.environ.get("PYTHONPATH", "")
-    return os.environ | {"PYTHONPATH": f"{tmp_path / 'hide'}{os.pathsep}{before}"}
+SHOWN = {
+    "run study.toml": "verdict",
+    "demo --set rounds=200": "verdict",
+    "reproduce quadratics --algorithms focus": "E(k): exact",
+    "reproduce regimes": "predicted",
+}
+ASKED = ["run study.toml --out out --quiet", "report out", "plot out"]
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        (["run", "study.toml"], "verdict"),
-        (["demo", "--set", "rounds=200"], "verdict"),
-        (["reproduce", "quadratics", "--algorithms", "focus"], "E(k): exact"),
-        (["reproduce", "regimes"], "predicted"),
-    ],
-    ids=" ".join,
-)
-def test_without_matplotlib_everything_but_the_figure_is_shown(
-    study, tmp_path, words, says
-):
+@pytest.fixture(scope="module")
+def without_matplotlib(tmp_path_factory):
+    """What these commands leave in their folders and say where matplotlib is not
+    installed: in one process, which imports and compiles once."""
+    folders = {line: tmp_path_factory.mktemp("shown") for line in SHOWN}
+    asked = tmp_path_factory.mktemp("asked")
+    for folder in (*folders.values(), asked):
+        (folder / "study.toml").write_text(STUDY)
+    lines = [(folder, f"{line} --out out") for line, folder in folders.items()]
+    lines += [(asked, line) for line in ASKED]
     done = subprocess.run(
-        command(*words, "--out", "out"), cwd=tmp_path, env=hidden(tmp_path),
-        capture_output=True, text=True,
+        [sys.executable, "-c", EACH], text=True, capture_output=True,
+        input="\n".join(json.dumps([str(f), *line.split()]) for f, line in lines),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert says in done.stdout and "written: " in done.stdout
-    last = done.stderr.splitlines()[-1]
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    return {words: (f, *s) for (f, words), s in zip(lines, said, strict=True)}
+
+
+@pytest.mark.parametrize("words, says", SHOWN.items())
+def test_without_matplotlib_everything_but_the_figure_is_shown(
+    without_matplotlib, words, says
+):
+    folder, code, out, err = without_matplotlib[f"{words} --out out"]
+    assert code == 0, err
+    assert says in out and "written: " in out
+    last = err.splitlines()[-1]
     assert last.startswith("no figure") and "matplotlib; get it" in last
-    assert "Traceback" not in done.stderr
-    kinds = {file.suffix for file in (tmp_path / "out").iterdir() if file.is_file()}
+    assert "Traceback" not in err
+    kinds = {file.suffix for file in (folder / "out").iterdir() if file.is_file()}
     assert ".png" not in kinds and ".json" in kinds
-    assert (".html" in kinds) == (words[0] != "reproduce")
+    assert (".html" in kinds) == (not words.startswith("reproduce"))
 
 
-def test_without_matplotlib_a_figure_that_was_asked_for_is_one_line(study, tmp_path):
-    environment = hidden(tmp_path)
-    for words, code in [
-        (["run", study, "--out", "out", "--quiet"], 0),
-        (["report", "out"], 0),
-        (["plot", "out"], 2),
-    ]:
-        done = subprocess.run(
-            command(*words), cwd=tmp_path, env=environment, capture_output=True,
-            text=True,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
-    assert done.stderr.startswith("focusfl: figures need matplotlib")
-    assert len(done.stderr.splitlines()) == 1
+def test_without_matplotlib_a_figure_that_was_asked_for_is_one_line(without_matplotlib):
+    ends = [without_matplotlib[words][1:] for words in ASKED]
+    assert [code for code, *_ in ends] == [0, 0, 2], ends
+    *_, err = ends[-1]
+    assert err.startswith("focusfl: figures need matplotlib")
+    assert len(err.splitlines()) == 1
 
 
 SLOW_FIRST = STUDY.replace("lr = [1e-3, 2e-3]", "lr = 2e-3").replace(

@@ -85,7 +85,7 @@ class ClientOpt(Wrapped):
         def changed(x, batch):
             grad = grad_fn(x, batch)
             if self.clip_norm is not None:
-                past = _norm(grad) / self.clip_norm - 1
+                past = tree.dot(grad, grad) ** 0.5 / self.clip_norm - 1
                 grad = tree.scale(1 / (1 + (past > 0) * past), grad)
             if self.weight_decay:
                 grad = tree.axpy(self.weight_decay, x, grad)
@@ -101,9 +101,3 @@ class ClientOpt(Wrapped):
     def update(self, server, total, rd):
         inner = self.inner.update(whole(server), total, rd)
         return Server(inner.x, apart(inner))
-
-
-def _norm(a: Tree) -> Any:
-    squares: list[Any] = []
-    tree.map(lambda leaf: squares.append((leaf * leaf).sum()), a)
-    return sum(squares) ** 0.5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl import tree
-from focusfl.checks import check_flag
+from focusfl.checks import check_flag, check_one_of
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
 
@@ -17,36 +17,50 @@ AT_REST = 1e-3  # |y| / N below this share of the gradient does not follow it an
 
 class Server(NamedTuple):
     x: Tree
-    y: Tree  # sum over all clients of the last gradient each has pushed
+    y: Tree  # sum over all clients of what each has stored
 
 
 class Client(NamedTuple):
-    grad: Tree  # the last gradient this client computed
+    grad: Tree  # stored: the last gradient this client computed, or the mean of a visit
 
 
 class Local(NamedTuple):
     x: Tree
-    y: Tree  # gradient now minus gradient when last seen
+    y: Tree  # gradient now minus what is stored
     grad: Tree
+    total: Tree  # the sum of this visit's gradients; nothing if the last is stored
 
 
 @dataclass(frozen=True)
 class Focus(Algorithm[Server, Client, Local]):
-    """Track the sum of gradients on the server; push differences, never averages."""
+    """Track the sum of gradients on the server; push differences, never averages.
+
+    memory="mean" is not the paper's: a client stores, and so pushes, the mean of its
+    local gradients instead of the last. It sends as much, has less noise, and is exact
+    at twice the step. With one local step there is no difference.
+    """
 
     warm_start: bool = False  # the theorem's initialisation; Algorithm 1 starts cold
+    memory: str = "last"  # which local gradient a client stores: "last", or the "mean"
 
     def __post_init__(self):
         check_flag("warm_start", self.warm_start)
+        check_one_of("memory", self.memory, ("last", "mean"))
 
     @property
     def starts_warm(self):
         return self.warm_start
 
     def exact_below(self, L, local_steps):
+        if local_steps == 1:
+            return math.inf
+        if self.memory == "mean":
+            # At rest the local gradients less the stored one sum to 0: one step more
+            # would lead back to x, and below 2/L each goes down unless they vanish.
+            return 2 / L
         # At rest the last local gradient is the stored one. Below 1/L a local step is
         # one-to-one, so that all gradients before it are too; past it they need not be.
-        return 1 / L if local_steps > 1 else math.inf
+        return 1 / L
 
     def init(self, params):
         # Zero on both sides: a stored gradient the server has not counted would stay
@@ -58,16 +72,21 @@ class Focus(Algorithm[Server, Client, Local]):
         return {"x": server.x}
 
     def pull(self, client, down):
-        return Local(down["x"], tree.zeros(down["x"]), client.grad)
+        zero = tree.zeros(down["x"])
+        total = zero if self.memory == "mean" else {}
+        return Local(down["x"], zero, client.grad, total)
 
     def step(self, local, grad_fn, batch, rd):
         x = tree.axpy(-rd.lr, local.y, local.x)
         grad = grad_fn(x, batch)
         y = tree.add(local.y, tree.sub(grad, local.grad))
-        return Local(x, y, grad)
+        return Local(x, y, grad, tree.add(local.total, grad))  # nothing stays nothing
 
     def push(self, client, down, local, rd):
-        return Client(local.grad), {"y": local.y}
+        if self.memory == "last":
+            return Client(local.grad), {"y": local.y}
+        grad = tree.scale(1 / rd.local_steps, local.total)
+        return Client(grad), {"y": tree.sub(grad, client.grad)}
 
     def update(self, server, total, rd):
         y = tree.add(server.y, total["y"])

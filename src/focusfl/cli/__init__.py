@@ -8,6 +8,7 @@ from functools import partial
 
 from focusfl import __version__
 from focusfl.cli import (
+    check,
     completion,
     deploy,
     doctor,
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     studies.add(command)
     tune.add(command)
     reports.add(command)
+    check.add(command)
     for add, name, what, example in [
         (
             reproduce.add, "reproduce", "run an experiment of the paper again",

@@ -51,10 +51,12 @@ def grad_fn(objective: Any, data: Tree) -> GradFn:
     return lambda x, batch: objective.grad(x, data, batch)
 
 
-def next_batch(objective: Any, key: Any, client: Any, number: Any) -> Any:
-    """What a gradient is drawn from; nothing if the objective draws nothing."""
+def batches_of(objective: Any, key: Any, client: Any) -> Callable[[Any], Any]:
+    """What a client's gradients are drawn from, by how many it has computed before;
+    nothing if the objective draws nothing."""
     if not objective.stochastic:
-        return None
+        return lambda number: None
     from focusfl import keys
 
-    return Batch(keys.fold(key, client), number)
+    own = keys.fold(key, client)
+    return lambda number: Batch(own, number)

@@ -15,9 +15,9 @@ from focusfl.core import Algorithm, C, Round, S
 from focusfl.engines import served
 from focusfl.engines.client_round import (
     batch_stream,
+    batches_of,
     client_round,
     grad_fn,
-    next_batch,
 )
 from focusfl.engines.divergence import finish, limit_of, number, sane
 from focusfl.engines.rest import warn
@@ -201,7 +201,7 @@ def states(
         total = tree.zeros(no_steps[1])
         for i in ids:
             numbers = range(steps[i], steps[i] + rd.local_steps)
-            batches = (next_batch(objective, key, i, number) for number in numbers)
+            batches = map(batches_of(objective, key, i), numbers)
             clients[i], up = client_round(
                 algorithm, clients[i], down, grads[i], batches, rd
             )

@@ -11,6 +11,7 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.algorithms import focus
+from focusfl.algorithms.trackers import TRACKERS
 from focusfl.core import Algorithm
 from focusfl.engines.result import Result
 from focusfl.problems import Noisy, Problem
@@ -78,11 +79,12 @@ def warn(
 
 
 def tracker_norm(server: Any, total_weight: float | int) -> float | None:
-    """|y| / N, what FOCUS takes for the norm of the gradient; None for all others.
+    """|y| / N, what FOCUS and those that track as it does take for the norm of the
+    gradient; None for all others.
 
     N is the sum of the weights, where clients have some.
     """
-    if not isinstance(server, focus.Server):
+    if not isinstance(server, TRACKERS):
         return None
     squares: list[float] = []
     tree.map(lambda y: squares.append(float(np.vdot(y, y).real)), server.y)

@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,8 +135,8 @@ def masks(
 def ids_of(masks: Bool[np.ndarray, "rounds clients"]) -> list[Ids]:
     """Turn rows of a matrix into lists of participants."""
     rows, ids = np.nonzero(masks)
-    ends = np.searchsorted(rows, np.arange(1, len(masks)))
-    return np.split(ids, ends)
+    ends = np.searchsorted(rows, np.arange(1, len(masks) + 1)).tolist()
+    return [ids[start:end] for start, end in pairwise([0, *ends])]
 
 
 def first_to_ring(clocks: Float[np.ndarray, "rounds clients"], m: int) -> list[Ids]:

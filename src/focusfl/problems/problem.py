@@ -32,7 +32,7 @@ class Objective(abc.ABC):
         """What comes from the server, in the coordinates this client works in.
 
         Any orthogonal map will do: on clients algorithms only combine trees linearly
-        and look at norms, and cannot tell. Almost always: the same coordinates.
+        and look at inner products, and cannot tell. Almost always: the same ones.
         """
         del data
         return down

@@ -9,6 +9,10 @@ PUBLISHED = "_as_published"
 NAMES = {name: kind.__name__ for name, kind in ALGORITHMS.items()} | {
     "focus": "FOCUS",
     "scaffold": "SCAFFOLD",
+    "amplified_scaffold": "Amplified SCAFFOLD",
+    "anchored_focus": "Anchored FOCUS",
+    "t_focus": "T-FOCUS",
+    "t_scaffold": "T-SCAFFOLD",
 }
 # Okabe and Ito's colours, told apart by colour-blind readers, then three more.
 COLOURS = (
@@ -20,7 +24,9 @@ ORDER = (
     "focus", "fedavg", "scaffold", "mifa", "fedau", "fedawe", "fedvarp", "scaffnew",
     "local_sgd", "proxskip",
     "server_opt", "fedadam", "fedavgm", "fedyogi", "fedadagrad",
-    "fedprox", "client_opt",  # dashed
+    "fedprox", "client_opt", "feddyn", "fedlt", "fedadmm",  # dashed
+    "amplified_scaffold", "fednova", "tamuna", "fedbuff",  # dashed and dotted
+    "t_focus", "t_scaffold", "anchored_focus",
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours

@@ -75,8 +75,7 @@ def auto_lr(
     if isinstance(problem, Quadratic | LeastSquares):
         rounds = _affordable(problem, float(p.sum()))
         if rounds >= FEWEST and p.min() > 0:  # else the optimum is out of reach
-            warm = algorithm.warm_start
-            course = _course(problem, participation, rounds, local_steps, warm)
+            course = _course(algorithm, problem, participation, rounds, local_steps)
             if any(map(len, course.sets)):
                 return _search(course, guess.lr)
     return guess
@@ -129,7 +128,7 @@ class Course(NamedTuple):
     x0: Float[np.ndarray, " dim"]
     sets: list[Ids]
     local_steps: int
-    warm: bool
+    algorithm: Focus
 
     def gradient(self, ids: Any, x: Float[np.ndarray, "dim runs"]) -> np.ndarray:
         """The gradients of some clients, each in its basis."""
@@ -138,11 +137,11 @@ class Course(NamedTuple):
 
 
 def _course(
+    algorithm: Focus,
     problem: Quadratics,
     participation: Participation,
     rounds: int,
     local_steps: int,
-    warm: bool,
 ) -> Course:
     values, vectors, h = eigen(problem)
     unit, x0 = float(problem.eval_data["unit"]), np.asarray(problem.x0)
@@ -154,7 +153,7 @@ def _course(
     return Course(
         values, vectors.swapaxes(1, 2), leave, h,
         problem.optimum, unit, x0,
-        _sets(participation, problem.num_clients, rounds), local_steps, warm,
+        _sets(participation, problem.num_clients, rounds), local_steps, algorithm,
     )  # fmt: skip
 
 
@@ -174,14 +173,15 @@ def _race(course: Course, lrs: Float[np.ndarray, " runs"]) -> Finish:
     """Run FOCUS at several step sizes until some have won and the rest has lost.
 
     In its basis a participant's local steps are one product per coordinate: the stored
-    gradient moves towards the new one by the factor 1 - (1 - lr values)^(steps - 1).
+    t-th gradient is as far from the stored one as the first times (1 - lr values)^t,
+    t from 0. What is stored next is the last of these, or their mean.
     """
     rounds, error = np.full(len(lrs), np.inf), np.full(len(lrs), np.inf)
     runs = np.arange(len(lrs))  # who is still running
-    damp = (1 - lrs * course.values[..., None]) ** (course.local_steps - 1)
+    damp = _left_over(course, lrs)
     x = np.tile(course.x0[:, None], len(lrs))
     g = np.zeros((*course.values.shape, len(lrs)))
-    if course.warm:
+    if course.algorithm.warm_start:
         g = course.gradient(slice(None), x)
     y = (course.leave @ g).sum(0)
     for done, ids in enumerate(course.sets, start=1):
@@ -202,6 +202,16 @@ def _race(course: Course, lrs: Float[np.ndarray, " runs"]) -> Finish:
             g, damp = g[..., keep], damp[..., keep]
     error[runs] = now
     return Finish(rounds, error)
+
+
+def _left_over(
+    course: Course, lrs: Float[np.ndarray, " runs"]
+) -> Float[np.ndarray, "clients dim runs"]:
+    """How far the stored gradient moves in a visit, beside how far the first is off."""
+    shrink = 1 - lrs * course.values[..., None]
+    if course.algorithm.memory == "last":
+        return shrink ** (course.local_steps - 1)
+    return sum(shrink**t for t in range(course.local_steps)) / course.local_steps
 
 
 def _search(course: Course, centre: float) -> Choice:

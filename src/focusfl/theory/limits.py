@@ -164,7 +164,11 @@ def first_order_bias(
 
 
 def noise_floor(
-    problem: Problem, participation: Participation, lr: float, scale: float
+    problem: Problem,
+    participation: Participation,
+    lr: float,
+    scale: float,
+    averaged: int = 1,
 ) -> float:
     """E|x - x*|^2 at which FOCUS stalls under N(0, scale^2 I) on every gradient.
 
@@ -176,16 +180,19 @@ def noise_floor(
         participation: the law of who takes part.
         lr: step size.
         scale: standard deviation in every entry of every gradient.
+        averaged: how many gradients a stored one is the mean of: 1 for the last, the
+            local steps with memory="mean".
     """
     problem = check_quadratic(problem, "the noise floor")
     check_positive("lr", lr)
+    check_count("averaged", averaged)
     p = participation.marginals(problem.num_clients).p
     trace = np.trace(np.linalg.inv(problem.mean[0]))
     again = np.mean(2 / p - 1)
     if problem.weights is not None:  # noise has a variance: weights come in squared
         w = np.asarray(problem.weights)
         again = (w**2 * (2 / p - 1)).sum() / w.sum()
-    return float(lr * scale**2 / 2 * trace * again)
+    return float(lr * scale**2 / averaged / 2 * trace * again)
 
 
 def hessians(

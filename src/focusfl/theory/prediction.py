@@ -53,15 +53,17 @@ def predict(
         noise: standard deviation in every entry of every gradient.
     """
     check_positive("lr", lr)
-    plain, kind = exact(problem), type(algorithm)
-    rate = _rate(plain, participation, lr) if kind is Focus else None
+    plain = exact(problem)
+    ours = algorithm if type(algorithm) is Focus else None
+    rate = _rate(plain, participation, lr) if ours else None
     safe = rests_at_optimum(algorithm, plain, participation, lr, local_steps)
     bias = 0.0 if safe else None
     if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > LARGEST:
         return Prediction(rate, bias)
     unit, optimum = float(plain.eval_data["unit"]), plain.optimum
-    if noise and kind is Focus:
-        square = limits.noise_floor(plain, participation, lr, noise)
+    if noise and ours:
+        averaged = local_steps if ours.memory == "mean" else 1
+        square = limits.noise_floor(plain, participation, lr, noise, averaged)
         return Prediction(rate, bias, float(np.sqrt(square)) / unit)
     if bias == 0:
         return Prediction(rate, bias)

@@ -109,11 +109,14 @@ def report(
     choice = auto_lr(Focus(), problem, participation, local_steps)
     add("step to use", "auto_lr", choice.lr, choice.why)
     of = "step below which rest is the optimum"
-    for algorithm in (Focus(), Scaffold()):
+    mean = "Focus, mean memory"
+    for name, algorithm in (
+        ("Focus", Focus()), (mean, Focus(memory="mean")), ("Scaffold", Scaffold()),
+    ):  # fmt: skip
         bound = algorithm.exact_below(known.L, local_steps)
         told = "any step will do" if np.isinf(bound) else f"lr L = {lr * known.L:.3g}"
         add(
-            of, type(algorithm).__name__, None if np.isinf(bound) else bound,
+            of, name, None if np.isinf(bound) else bound,
             f"{told}; past it a run may stop elsewhere" if bound < np.inf else told,
         )  # fmt: skip
     of = f"factor per round of FOCUS at lr = {lr:.3g}"

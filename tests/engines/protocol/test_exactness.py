@@ -20,7 +20,10 @@ def problem():
 
 PROBLEM = problem()
 NAMES = [f"site-{i}" for i in range(N)]
-EXACT = [ff.Focus(), ff.Scaffold(), ff.Scaffold(option=1), ff.Scaffnew()]
+EXACT = [
+    ff.Focus(), ff.Scaffold(), ff.Scaffold(option=1), ff.Scaffnew(),
+    ff.AmplifiedScaffold(), ff.FedADMM(), ff.FedDyn(), ff.FedLT(),
+]  # fmt: skip
 
 
 def grad(i):
@@ -87,7 +90,9 @@ def test_without_acknowledgement_it_does_not(algorithm):
 
 
 @pytest.mark.parametrize(
-    "algorithm", [ff.Focus(), ff.Scaffold(option=1), ff.Scaffnew()], ids=repr
+    "algorithm",
+    [ff.Focus(), ff.Scaffold(option=1), ff.Scaffnew(), ff.FedDyn()],
+    ids=repr,
 )
 def test_a_straggler_three_rounds_behind_blocks_nothing_and_breaks_nothing(
     algorithm, job

@@ -13,7 +13,9 @@ from helpers import quadratic, same
 from wire_oracle import Oracle
 
 import focusfl.files
-from focusfl import Focus, tree
+from focusfl import tree
+from focusfl.algorithms import focus
+from focusfl.algorithms.transported import Line
 from focusfl.engines.protocol import (
     ProtocolServer,
     Refused,
@@ -81,6 +83,16 @@ def noisy_grads(problem):
         )
 
     return [grad(i) for i in range(problem.num_clients)]
+
+
+def tracked(server, total):
+    """The server with what the open round has counted, where that is in the pushes."""
+    if isinstance(server, focus.Server):
+        return server._replace(y=tree.add(server.y, total["y"]))
+    if hasattr(server, "line") and "b" in total:
+        line = tree.add(server.line, Line(total["b"], total["rho"]))
+        return server._replace(line=line)
+    return None
 
 
 class World:
@@ -318,10 +330,7 @@ class World:
                 assert same(snapshot.memory, oracle.pushed[i])
             else:
                 assert same(snapshot.memory, oracle.memory[i])
-        if isinstance(self.algorithm, Focus) and len(memories) == len(
-            oracle.contributed
-        ):
-            y = tree.add(ledger.server.y, ledger.total["y"])
-            held = ledger.server._replace(y=y)
+        held = tracked(ledger.server, ledger.total)
+        if held and len(memories) == len(oracle.contributed):
             gap = tracking_error(held, memories, len(self.sites), weights)
             assert gap < 1e-12 * max(self.weights or [1])

@@ -107,8 +107,8 @@ def _load(work: Any, context: Context, seed: int) -> Work:
 
 def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """One client's part of a problem, drawing the batches that simulate() draws."""
-    from focusfl import keys, tree
-    from focusfl.engines.client_round import batch_stream, grad_fn
+    from focusfl import tree
+    from focusfl.engines.client_round import batch_stream, batches_of, grad_fn
 
     i = who.number
     if i is None or not 0 <= i < problem.num_clients:
@@ -121,10 +121,8 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
         tree.map(lambda leaf: leaf[i], problem.data),
     )
     grad, whole = grad_fn(objective, data), _whole(objective, data)
-    if not objective.stochastic:
-        return Work(grad, batch_of=lambda number: None, gradient=whole)
-    key = keys.fold(batch_stream(objective, seed), i)
-    return Work(grad, batch_of=lambda number: Batch(key, number), gradient=whole)
+    batch_of = batches_of(objective, batch_stream(objective, seed), i)
+    return Work(grad, batch_of=batch_of, gradient=whole)
 
 
 def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:

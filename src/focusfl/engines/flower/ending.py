@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.algorithms import focus
+from focusfl.algorithms.trackers import TRACKERS
 from focusfl.engines.flower import events
 from focusfl.engines.flower.evaluation import Evaluation
 from focusfl.engines.flower.job import Job
@@ -78,7 +79,7 @@ class Ending:
         )
 
     def _false_rest(self) -> str:
-        """Say so if FOCUS stands still where the gradient does not vanish.
+        """Say so if a tracker stands still where the gradient does not vanish.
 
         Only where both are of the same sites: who was never counted is in one alone.
         """
@@ -86,7 +87,7 @@ class Ending:
         counted = {site for site, push in protocol.applied.items() if push} - {
             *protocol.gone
         }
-        if not isinstance(protocol.server, focus.Server) or counted != {*self._of}:
+        if not isinstance(protocol.server, TRACKERS) or counted != {*self._of}:
             return ""
         gradient, tracker = facts.get("grad_norm", 0.0), facts["tracker_norm"]
         largest = max(event.get("tracker_norm", 0.0) for event in self._events)
@@ -96,9 +97,11 @@ class Ending:
             or tracker > focus.AT_REST * gradient
         ):
             return ""
+        limit = self._job.algorithm.exact_below(1.0, max(2, self._job.local_steps))
         return (
             "the tracker is at rest and the gradient is not: lr is too large (eta*L "
-            f"near or above 1). grad_norm {gradient:.3g}, tracker_norm {tracker:.3g}."
+            f"near or above {limit:g}). grad_norm {gradient:.3g}, tracker_norm "
+            f"{tracker:.3g}."
         )
 
     def keep(self, end: Mapping[str, Any]) -> list[str]:

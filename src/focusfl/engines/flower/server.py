@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from focusfl.algorithms import focus
+from focusfl.algorithms.trackers import TRACKERS
 from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
 from focusfl.engines.flower.ending import Ending, who
@@ -186,8 +186,8 @@ class _Server:
     def measured(self) -> dict[str, float]:
         """What is known of the model: its metrics, and the norm of every tracker.
 
-        That of FOCUS divided by N, or the sum of weights: what it takes the gradient
-        for.
+        That of FOCUS, and of those that track as it does, divided by N, or the sum of
+        weights: what they take the gradient for.
         """
         protocol = self.protocol
         found = {
@@ -195,8 +195,9 @@ class _Server:
             for name, part in protocol.server._asdict().items()
             if name != "x"
         }
-        if isinstance(protocol.server, focus.Server):
-            found["tracker_norm"] = found.pop("|y|") / self.job.total_weight
+        if isinstance(protocol.server, TRACKERS):
+            tracker = evaluation.norm(protocol.server.y)
+            found = {"tracker_norm": tracker / self.job.total_weight}
         if self.job.evaluate:
             found |= {k: float(v) for k, v in self.job.evaluate(protocol.x).items()}
         return found

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from focusfl import tree
-from focusfl.algorithms import fedvarp, focus, mifa, scaffold
+from focusfl.algorithms import (
+    amplified_scaffold,
+    anchored_focus,
+    feddyn,
+    fedvarp,
+    focus,
+    mifa,
+    scaffold,
+    t_focus,
+    t_scaffold,
+)
 from focusfl.engines.protocol.format import leaves
 
 # The server's field that follows the sites' memories, theirs, and whether as the mean.
@@ -16,6 +26,11 @@ TRACKED = {
     scaffold.Server: ("c", "c", True),
     mifa.Server: ("g", "g", True),
     fedvarp.Server: ("y", "y", True),
+    feddyn.Server: ("h", "g", True),
+    amplified_scaffold.Server: ("mean", "mean", True),
+    anchored_focus.Server: ("line", "line", False),
+    t_focus.Server: ("line", "line", False),
+    t_scaffold.Server: ("line", "line", False),
 }
 
 

@@ -13,14 +13,14 @@ from jaxtyping import Array, Bool, Int
 
 from focusfl.core import Algorithm, GradFn, Round
 from focusfl.engines import served
-from focusfl.engines.client_round import client_round, grad_fn, next_batch
+from focusfl.engines.client_round import batches_of, client_round, grad_fn
 from focusfl.engines.simulator.devices import Devices
 from focusfl.engines.simulator.layout import is_large
 from focusfl.engines.spec import Record
 from focusfl.problems import Objective
 from focusfl.tree import Tree
 
-UNROLL = 8  # local steps per turn of the inner loop, which costs some microseconds
+UNROLL = 8  # local steps per turn of the inner loop, at most: it costs microseconds
 
 
 class StaticConfig(NamedTuple):
@@ -142,6 +142,7 @@ def _train_in_turn(
         client, up = participant(
             take_rows(clients, i), own.data, cohort.ids[i], cohort.done[i]
         )
+        up = jax.tree.map(jnp.asarray, up)  # a number may be Python's own
         return client, sum_one_to_model(static, _weighed(own.weight, up), own.data)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -160,13 +161,14 @@ def _participant(static: StaticConfig, rd: Round, key: Any, server: Any) -> Any:
     """What one client does: (memory, data, id, steps done) -> (memory, message)."""
     algorithm, objective = static.algorithm, static.objective
     down = algorithm.broadcast(server)
-    unroll = 1 if is_large(server.x) else UNROLL
-    turns = take_turns(server.x)
+    unroll, turns = _unroll(objective, server.x), take_turns(server.x)
 
     def participant(client, data, id, done):
+        batch = batches_of(objective, key, id)
+
         def scan(step, local, numbers):
             def one(local, number):
-                return step(local, next_batch(objective, key, id, number)), None
+                return step(local, batch(number)), None
 
             return jax.lax.scan(one, local, numbers, unroll=unroll)[0]
 
@@ -178,6 +180,14 @@ def _participant(static: StaticConfig, rd: Round, key: Any, server: Any) -> Any:
         return client_round(algorithm, client, here, gradient, numbers, rd, scan)
 
     return participant
+
+
+def _unroll(objective: Objective, x: Tree) -> int:
+    """Local steps per turn of the inner loop; one where a turn costs nothing beside
+    them: with a large model, or on a CPU where each of them draws a batch, in loops of
+    its own that take seconds to compile eight times."""
+    draws = objective.stochastic and jax.default_backend() == "cpu"
+    return 1 if draws or is_large(x) else UNROLL
 
 
 def take_turns(x: Tree) -> bool:

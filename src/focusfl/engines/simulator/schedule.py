@@ -1,5 +1,6 @@
 """Schedules side by side, drawn as the run comes to them."""
 
+from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
@@ -29,13 +30,14 @@ class ScheduleBuffer:
         self._streams = [
             schedule(participation, num_clients, rounds, seed) for seed in seeds
         ]
-        self._ready: list[list[Ids]] = [[] for _ in seeds]
+        self._ready: list[deque[Ids]] = [deque() for _ in seeds]
         self._active: list[list[int]] = [[] for _ in seeds]
         self._rounds = rounds
         total = 0
         while not self.all and total < AHEAD:
             total += self._draw(BLOCK)
-        self.ahead = self._ready  # as far as the run is known before it begins
+        # as far as the run is known before it begins
+        self.ahead: list[list[Ids]] = [list(own) for own in self._ready]
 
     @property
     def all(self) -> bool:
@@ -52,9 +54,9 @@ class ScheduleBuffer:
         self.ahead = []  # no longer needed here
         if not self.all and len(self._ready[0]) < count:
             self._draw(count - len(self._ready[0]))
-        taken = [own[:count] for own in self._ready]
-        self._ready = [own[count:] for own in self._ready]
-        return taken
+        return [
+            [own.popleft() for _ in range(min(count, len(own)))] for own in self._ready
+        ]
 
     def _draw(self, count: int) -> int:
         """Draw so many more rounds; say how many take part in them."""

@@ -1,0 +1,166 @@
+"""Write what every algorithm keeps, sends and claims into methods.md, from the code.
+
+    python docs/draw/methods.py               # the claims: a second
+    python docs/draw/methods.py measured      # and the rounds: five minutes on 2 cores
+    python docs/draw/methods.py fedlt         # and the rounds of these alone
+    python docs/draw/methods.py constants     # and of methods whose constant is given
+
+Tests hold the page to what this writes. A new algorithm needs its line in LAWS.
+"""
+
+import inspect
+import math
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+from choosing import EXACT, SEEDS, TARGET, TAU, put, vectors
+
+import focusfl as ff
+from focusfl.algorithms.wrapped import Wrapped
+from focusfl.participation import Bernoulli, Cyclic, Full, Uniform
+from focusfl.theory.prediction import rests_at_optimum
+
+PAGE = Path(__file__).parent.parent / "methods.md"
+STEPS = 4 * 2.0 ** (-np.arange(16) / 2)  # times 1 / L
+ROUNDS = 1500
+LAWS = {
+    "focus": "y = Σ gradᵢ, the last of each",
+    "anchored_focus": "y(x) = Σ mᵢ + ρᵢ(x − pointᵢ); anchor 0 is FOCUS, 1 Finito",
+    "t_focus": "y(x) = Σ gᵢ + ρᵢ(x − pointᵢ); ρ ≡ 0 is FOCUS",
+    "t_scaffold": "as T-FOCUS; ρ ≡ 0, γ = 1 and no momentum is SCAFFOLD",
+    "scaffold": "c = mean cᵢ; option II finds it from dx alone",
+    "amplified_scaffold": "mean = that of all meanᵢ; P = 1, γ = 1 is SCAFFOLD",
+    "feddyn": "h = mean gᵢ; x = mean_S z − h/α",
+    "fedlt": "x = mean zᵢ",
+    "fedadmm": "x = mean (wᵢ + aᵢ/ρ)",
+    "scaffnew": "Σ hᵢ = 0",
+    "tamuna": "Σ hᵢ = 0; with everybody it is Scaffnew",
+    "proxskip": "Σ hᵢ = 0",
+    "mifa": "g = mean gᵢ",
+    "fedvarp": "y = mean yᵢ",
+    "fedawe": "every round is echoed once",
+    "fedau": "weights are mean absences",
+    "local_sgd": "x = mean of the participants' models",
+    "fedavg": "x moves by the mean of the participants' moves",
+    "fedprox": "FedAvg of fᵢ + μ‖x − x_server‖²/2",
+    "fednova": "FedAvg if all take as many steps",
+    "fedbuff": "FedAvg if all come every round and fill the buffer",
+    "fedavgm": "FedAvg whose moves gather momentum",
+    "fedadam": "FedAvg whose moves Adam takes",
+    "fedyogi": "FedAvg whose moves Yogi takes",
+    "fedadagrad": "FedAvg whose moves Adagrad takes",
+    "server_opt": "rests where the inner one does, but for ProxSkip",
+    "client_opt": "prox leaves an exact one exact; decay and clipping do not",
+}
+
+
+def papers(kind) -> str:
+    """The papers that an algorithm's file names, the file's own or its original's."""
+    own = inspect.getmodule(kind).__doc__
+    numbers = dict.fromkeys(re.findall(r"arxiv\.org/abs/([\d.]+\d)", own))
+    links = [f"[{number}](https://arxiv.org/abs/{number})" for number in numbers]
+    return ", ".join(links) or "–"
+
+
+def exact(algorithm) -> str:
+    """Below which step an algorithm can rest at the optimum alone."""
+    if hasattr(algorithm, "inner"):
+        return "as the inner one"
+    one, several = (algorithm.exact_below(1.0, steps) for steps in (1, TAU))
+    if not one and not several:
+        return "no"
+    problem = ff.problems.random_quadratic(num_clients=4, dim=2)
+    apart = rests_at_optimum(algorithm, problem, Cyclic(2), 1e-9, 1)
+    meet = "" if apart else ", if clients meet"
+    if not several:
+        return f"with one local step{meet}"
+    bound = "any η" if several == math.inf else f"η < {several:g}/L"
+    return f"{bound}{meet}"
+
+
+def claims() -> str:
+    lines = ["| algorithm | paper | kept | sent | exact | law |", "| --- " * 6 + "|"]
+    for name, kind in ff.ALGORITHMS.items():
+        cells = [f"`{kind.__name__}`", papers(kind), *vectors(kind()), exact(kind())]
+        lines.append("| " + " | ".join([*cells, LAWS.get(name, "")]) + " |")
+    return "\n".join(lines)
+
+
+def rounds(algorithm, problem, law) -> str:
+    """Rounds to 1e-8 at the best step for it, in the median of seeds; or the error."""
+    how = {"lrs": STEPS / problem.L, "rounds": ROUNDS, "local_steps": TAU}
+    reached, ends = np.full((2, len(SEEDS), len(STEPS)), np.inf)
+    for s, seed in enumerate(SEEDS):
+        found = ff.sweep(algorithm, problem, law, seed=seed, throw=None, **how)
+        for k, run in enumerate(found):
+            distance = run.metrics["distance"]
+            if run.diverged_at is None:
+                ends[s, k] = np.median(distance[-100:])
+            if ends[s, k] < EXACT:
+                reached[s, k] = np.argmax(distance < TARGET)
+    best = np.median(reached, axis=0).min()
+    if best < np.inf:
+        return f"**{int(best)}**"
+    return f"{np.median(ends, axis=0).min():.0e}".replace("e-0", "e-")
+
+
+def scene():
+    """A problem, and who takes part."""
+    return ff.problems.ridge(num_clients=16, dim=20, rows=40), {
+        "everybody": Full(),
+        "4 of 16": Uniform(4),
+        "unequal coins": Bernoulli(np.linspace(0.05, 0.9, 16)),
+        "four blocks in turn": Cyclic(4),
+    }
+
+
+def row(name: str, algorithm) -> str:
+    problem, laws = scene()
+    cells = [rounds(algorithm, problem, law) for law in laws.values()]
+    line = "| " + " | ".join([f"`{name}`", *cells]) + " |"
+    print(line, flush=True)
+    return line
+
+
+def heading(first: str) -> list[str]:
+    _, laws = scene()
+    return [f"| {first} | {' | '.join(laws)} |", "| --- " * (len(laws) + 1) + "|"]
+
+
+def measured(names=()) -> str:
+    """All algorithms, or these and who has no row yet."""
+    block = PAGE.read_text().partition("<!-- measured -->")[2]
+    rows = re.findall(r"^(\| `(\w+)` \|.*)$", block, re.M)
+    known = {name: line for line, name in rows} if names else {}
+    lines = heading("algorithm")
+    for name, kind in ff.ALGORITHMS.items():
+        if kind is ff.ProxSkip or issubclass(kind, Wrapped):
+            continue
+        keep = kind.__name__ in known and name not in names
+        lines.append(known[kind.__name__] if keep else row(kind.__name__, kind()))
+    return "\n".join(lines)
+
+
+def constants() -> str:
+    """FedDyn and the like, drawn to x with a strength in units of L."""
+    lines = heading("constant given")
+    for k in (4, 2, 1):
+        number = round(scene()[0].L) // k
+        lines.append(row(f"FedDyn(alpha={number})", ff.FedDyn(number)))
+        lines.append(row(f"FedLT(rho=1/{number})", ff.FedLT(1 / number)))
+        lines.append(row(f"FedADMM(rho={number})", ff.FedADMM(number)))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    put("claims", claims, PAGE)
+    match sys.argv[1:]:
+        case []:
+            pass
+        case ["constants"]:
+            put("constants", constants, PAGE)
+        case names:
+            chosen = () if names == ["measured"] else names
+            put("measured", lambda: measured(chosen), PAGE)

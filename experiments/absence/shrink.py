@@ -1,0 +1,24 @@
+"""CIFAR-10 in 8 x 8 pixels, as cifar8.npz beside this file. Wants FOCUSFL_DATA."""
+
+from pathlib import Path
+
+import numpy as np
+
+from focusfl import data
+from focusfl.files import renamed
+
+
+def shrunk(images: np.ndarray) -> np.ndarray:
+    """The means of squares of 4 x 4 pixels, one row of numbers for an image."""
+    squares = images.reshape(-1, 8, 4, 8, 4, 3).mean((2, 4), dtype=np.float32)
+    return squares.reshape(len(images), -1)
+
+
+if __name__ == "__main__":
+    whole = data.cifar10()
+    x = np.concatenate([shrunk(whole.train_x), shrunk(whole.test_x)])
+    y = np.concatenate([whole.train_y, whole.test_y])
+    target = Path(__file__).with_name("cifar8.npz")
+    with renamed(target) as part, part.open("wb") as file:
+        np.savez(file, x=x, y=y)
+    print(f"{target.name}: {len(x)} images of {x.shape[1]} numbers")

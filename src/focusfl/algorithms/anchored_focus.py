@@ -1,0 +1,81 @@
+"""Anchored FOCUS: a stored gradient pushes only so far. Not in any paper.
+
+SAG, which FOCUS is with one local step, applies a stored gradient in every round until
+its client is back. Finito (Defazio, Caetano, Domke. ICML 2014) and MISO (Mairal. SIAM
+J. Optim. 2015) apply it once. This is what lies between.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from focusfl import tree
+from focusfl.algorithms.transported import Line, begin
+from focusfl.checks import check_share
+from focusfl.core import Algorithm
+from focusfl.tree import Tree
+
+
+class Server(NamedTuple):
+    x: Tree
+    line: Line  # sum of the lines of all who were here
+
+
+class Client(NamedTuple):
+    line: Line  # its mean gradient, drawn back to the model it was pulled for
+
+
+class Local(NamedTuple):
+    z: Tree
+    u: Tree  # gradient now minus what this client was taken for
+    total: Tree  # the sum of this visit's gradients
+    guess: Tree  # what this client was taken for at the pulled model
+
+
+@dataclass(frozen=True)
+class AnchoredFocus(Algorithm[Server, Client, Local]):
+    """Draw the model back to where each stored gradient was taken.
+
+    A client's gradient is taken for m + rho (x - point): m the mean of its local
+    gradients, point the model it pulled then. In the rounds of an absence m moves the
+    model by at most m / (N rho), that is 1/anchor steps, however long it lasts. Where
+    everybody was here since the model came to rest, every point is x and the anchors
+    vanish. With anchor=0 it is FOCUS with memory="mean"; with anchor=1 and one local
+    step it is Finito.
+    """
+
+    anchor: float = 0.2  # rho as a share of 1/(N lr): in [0, 1]
+
+    def __post_init__(self):
+        check_share("anchor", self.anchor)
+
+    def exact_below(self, L, local_steps):
+        # At rest every point is x, so that the guess is m: as FOCUS with mean memory.
+        return 2 / L if local_steps > 1 else math.inf
+
+    def init(self, params):
+        line, _ = begin(params)
+        return Server(params, line), Client(line)
+
+    def broadcast(self, server):
+        return {"x": server.x}
+
+    def pull(self, client, down):
+        zero = tree.zeros(down["x"])
+        return Local(down["x"], zero, zero, client.line.at(down["x"]))
+
+    def step(self, local, grad_fn, batch, rd):
+        z = tree.axpy(-rd.lr, local.u, local.z)
+        grad = grad_fn(z, batch)
+        u = tree.sub(grad, local.guess)
+        return Local(z, u, tree.add(local.total, grad), local.guess)
+
+    def push(self, client, down, local, rd):
+        rho = 0 * client.line.rho + self.anchor / (rd.num_clients * rd.lr)
+        mean = tree.scale(1 / rd.local_steps, local.total)
+        line = Line(tree.axpy(-rho, down["x"], mean), rho)
+        return Client(line), tree.sub(line, client.line)._asdict()
+
+    def update(self, server, total, rd):
+        line = tree.add(server.line, Line(**total))
+        return Server(tree.axpy(-rd.lr, line.at(server.x), server.x), line)

@@ -1,0 +1,88 @@
+"""What an implementation is checked on: least squares that clients disagree about.
+
+Imports numpy alone: it is also read in environments of other packages.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+NUM_CLIENTS, DIM, LOCAL_STEPS, LR = 6, 4, 3, 0.03
+STEPS = (1, 2, 3, 3, 4, 5)  # of the row in which clients differ; on average as many
+CURVATURE = (1.0, 4.0)  # smallest and largest, of every client
+APART = 2.0  # how far clients' own optima are from each other, per coordinate
+FAR = 3.0  # how far from the optimum it begins
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Client i has f_i(x) = mean of (A[i] x - b[i])², the loss that many packages call
+    MSE; F is the mean of all f_i, and its minimum x* is known."""
+
+    A: np.ndarray  # clients x rows x dim
+    b: np.ndarray  # clients x rows
+    x0: np.ndarray  # where the model must begin
+    lr: float  # the step of every local update
+    local_steps: int  # of every participant in a round, unless steps are unequal
+    steps: tuple[int, ...]  # the same for every client on its own
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.A)
+
+    @property
+    def dim(self) -> int:
+        return self.A.shape[2]
+
+    def gradient(self, client: int, x: np.ndarray) -> np.ndarray:
+        """The gradient of one client's f at x."""
+        return self.hessians[client] @ x - self.constants[client]
+
+    @cached_property
+    def hessians(self) -> np.ndarray:
+        """Of every client's f."""
+        return 2 * np.einsum("irj,irk->ijk", self.A, self.A) / self.A.shape[1]
+
+    @cached_property
+    def constants(self) -> np.ndarray:
+        """Every client's gradient at 0, with the other sign."""
+        return 2 * np.einsum("irj,ir->ij", self.A, self.b) / self.A.shape[1]
+
+    @cached_property
+    def optimum(self) -> np.ndarray:
+        """x*, where the clients' gradients sum to 0."""
+        flat = self.A.reshape(-1, self.dim)
+        return np.linalg.solve(flat.T @ flat, flat.T @ self.b.ravel())
+
+    def error(self, models: np.ndarray) -> Any:
+        """How far models are from x*, as a share of how far x0 is."""
+        far = np.linalg.norm(self.x0 - self.optimum)
+        return np.linalg.norm(models - self.optimum, axis=-1) / far
+
+    def at(self, lr: float) -> "Problem":
+        """The same with another step."""
+        return replace(self, lr=lr)
+
+    def unequal(self) -> "Problem":
+        """The same with steps that differ from client to client."""
+        return replace(self, steps=STEPS)
+
+
+def standard(seed: int = 0) -> Problem:
+    """The problem of every check."""
+    draw = np.random.default_rng(seed)
+    A = np.empty((NUM_CLIENTS, DIM, DIM))
+    b = np.empty((NUM_CLIENTS, DIM))
+    common = draw.normal(size=DIM)
+    for i in range(NUM_CLIENTS):
+        turn, _ = np.linalg.qr(draw.normal(size=(DIM, DIM)))
+        curvature = np.geomspace(*CURVATURE, DIM)[draw.permutation(DIM)]
+        A[i] = np.sqrt(DIM * curvature / 2)[:, None] * turn
+        b[i] = A[i] @ (common + APART * draw.normal(size=DIM))
+    away = draw.normal(size=DIM)
+    steps = (LOCAL_STEPS,) * NUM_CLIENTS
+    made = Problem(A, b, np.zeros(DIM), LR, LOCAL_STEPS, steps)
+    x0 = made.optimum + FAR * np.sqrt(DIM) * away / np.linalg.norm(away)
+    return replace(made, x0=x0)

@@ -1,0 +1,225 @@
+"""Rules that an implementation may be found to follow: published ones and slips.
+
+The library's algorithms are driven through the contract. The slips are of SCAFFOLD and
+FOCUS and live here, in plain numpy: none is an algorithm that anybody should run.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache, lru_cache, partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl.algorithms import ALGORITHMS, MIFA, FedAvg, FedVARP, Focus, Scaffold
+from focusfl.conformance.algorithm import Make, of_algorithm
+from focusfl.conformance.problem import Problem, standard
+from focusfl.conformance.rows import Row, schedule
+
+COMPARED = 24  # rounds, of which every one must agree
+ADVANCES = "memory advances though the reply was lost"
+# Wrappers of others, and a method whose round is one iteration of everybody.
+APART = {"client_opt", "server_opt", "proxskip"}
+NAMES = {"focus": "FOCUS", "scaffold": "SCAFFOLD II"}
+# On the server these do not ask how many steps there were.
+ANY_STEPS = (FedAvg(), FedVARP(), Focus(), MIFA(), Scaffold(option=1))
+
+
+@dataclass(frozen=True)
+class Slipped:
+    """SCAFFOLD as published, or with one slip; to be driven by `check`."""
+
+    problem: Problem
+    option: int = 2
+    sign: int = 1  # of the correction c - c_i
+    divided: bool = True  # the movement by the number of local steps, for c_i
+    begins_as_model: str = (
+        ""  # where it should be 0: "c_i", or "all", c_i when first seen
+    )
+    written_back: bool = True  # c_i
+    advances: bool = False  # c_i, though the reply was lost
+    c_over: str = "N"  # what the sum of the changes of c_i is divided by: N or S
+    x_over: str = "S"  # the same for the sum of the movements; or asked, replied or not
+    last_only: str = ""  # of c, x or xc: its mean or sum is the last reply alone
+    own_steps: bool = field(default=True, init=False)
+
+    def start(self) -> tuple[np.ndarray, ...]:
+        """x, c and all c_i."""
+        x, many = self.problem.x0, self.problem.num_clients
+        c, own = {"": (0, 0), "c_i": (0, 1), "all": (1, np.nan)}[self.begins_as_model]
+        return x, c * x, np.tile(own * x, (many, 1))
+
+    def round(self, state, participants, lost) -> tuple[np.ndarray, ...]:
+        """One round."""
+        x, c, own = state[0], state[1], state[2].copy()
+        dx, dc, lr = [], [], self.problem.lr
+        for i in participants:
+            own[i] = np.where(np.isnan(own[i]), x, own[i])  # not seen before
+            z, drift, steps = x, self.sign * (c - own[i]), self.problem.steps[i]
+            for _ in range(steps):
+                z = z - lr * (self.problem.gradient(i, z) + drift)
+            new = own[i] - c + (x - z) / (lr * (steps if self.divided else 1))
+            if self.option == 1:
+                new = self.problem.gradient(i, x)
+            if i not in lost:
+                dx.append(z - x)
+                dc.append(new - own[i])
+            if self.written_back and (self.advances or i not in lost):
+                own[i] = new
+        many = self.problem.num_clients
+        over = {"N": many, "S": len(dx), "asked": len(participants)}
+        moved = dx[-1] if "x" in self.last_only else sum(dx) / over[self.x_over]
+        c = c + sum(dc[-1:] if "c" in self.last_only else dc) / over[self.c_over]
+        return x + moved, c, own
+
+    def model(self, state) -> np.ndarray:
+        """x"""
+        return state[0]
+
+
+@dataclass(frozen=True)
+class SlippedFocus:
+    """FOCUS as published, or with one slip."""
+
+    problem: Problem
+    mean: bool = False  # of the pushes, where they should be summed
+    whole: bool = False  # gradients are pushed, not what is new in them
+    kept: bool = True  # the last gradient
+    own_steps: bool = field(default=True, init=False)
+
+    def start(self) -> tuple[np.ndarray, ...]:
+        """x, y and the stored gradients."""
+        x = self.problem.x0
+        return x, 0 * x, np.zeros((self.problem.num_clients, len(x)))
+
+    def round(self, state, participants, lost) -> tuple[np.ndarray, ...]:
+        """One round."""
+        x, y, own = state[0], state[1], state[2].copy()
+        pushed = []
+        for i in participants:
+            z, u = x, 0 * x
+            for _ in range(self.problem.steps[i]):
+                z = z - self.problem.lr * u
+                grad = self.problem.gradient(i, z)
+                u = grad - own[i]
+            if i not in lost:
+                pushed.append(grad if self.whole else u)
+                own[i] = self.kept * grad
+        y = y + sum(pushed) / (len(pushed) if self.mean else 1)
+        return x - self.problem.lr * y, y, own
+
+    def model(self, state) -> np.ndarray:
+        """x"""
+        return state[0]
+
+
+OF_SCAFFOLD: dict[str, dict[str, Any]] = {
+    "correction of the wrong sign": {"sign": -1},
+    "c moves by the mean of S, without |S|/N": {"c_over": "S"},
+    "x moves by the sum over N, not the mean of S": {"x_over": "N"},
+    "c_i begins as the model": {"begins_as_model": "c_i"},
+    "c begins as the model, c_i as that when first seen": {"begins_as_model": "all"},
+    "c_i is never written back": {"written_back": False},
+    "the last client overwrites the sum of c": {"last_only": "c"},
+    "the last client overwrites all sums": {"last_only": "xc"},
+    "the last client overwrites all sums, c_i is never written back": {
+        "last_only": "xc",
+        "written_back": False,
+    },
+    "c_i is not divided by the local steps": {"divided": False},
+}
+SLIPS: dict[str, Callable[..., Any]] = {
+    f"SCAFFOLD {roman}, {slip}": partial(Slipped, option=option, **made_by)
+    for option, roman in ((2, "II"), (1, "I"))
+    for slip, made_by in OF_SCAFFOLD.items()
+    if option == 2 or "divided" not in made_by  # which option I does not do
+}
+SLIPS |= {
+    "FOCUS, mean of the pushes instead of their sum": partial(SlippedFocus, mean=True),
+    "FOCUS, gradients pushed instead of their change": partial(
+        SlippedFocus, whole=True
+    ),
+    "FOCUS, gradient never kept": partial(SlippedFocus, kept=False),
+}
+
+
+class Rule(NamedTuple):
+    """A way to go from round to round, by name."""
+
+    name: str
+    make: Make
+    of: str = ""  # the rule it is where no reply is lost
+
+
+def library() -> dict[str, Any]:
+    """The library's algorithms at their defaults, by the names of their papers."""
+    found = {
+        NAMES.get(name, kind.__name__): kind()
+        for name, kind in ALGORITHMS.items()
+        if name not in APART
+        and all(
+            one.default is not MISSING or one.default_factory is not MISSING
+            for one in fields(kind)
+        )
+    }
+    return found | {
+        "SCAFFOLD I": Scaffold(option=1),
+        "FOCUS, warm start": Focus(warm_start=True),
+    }
+
+
+@lru_cache
+def rules() -> tuple[Rule, ...]:
+    """All rules that are known, published ones first."""
+    found, late = [], []
+    for name, algorithm in library().items():
+        any_steps = algorithm in ANY_STEPS
+        made: Make = of_algorithm(algorithm, own_steps=any_steps)
+        if name == "SCAFFOLD II":
+            made = Slipped  # the same, and its server knows of unequal steps
+        found.append(Rule(name, made))
+        forgets = of_algorithm(algorithm, advances=True, own_steps=any_steps)
+        late.append(Rule(f"{name}, {ADVANCES}", forgets, of=name))
+    asked = partial(Slipped, advances=True, x_over="asked")
+    named = f"SCAFFOLD II, {ADVANCES}, x is divided by all that were asked"
+    late.append(Rule(named, asked, of="SCAFFOLD II"))
+    slipped = [Rule(name, make) for name, make in SLIPS.items()]
+    slipped += [
+        Rule(f"{name}, and {ADVANCES}", partial(make, advances=True), of=name)
+        for name, make in SLIPS.items()
+        if name.startswith("SCAFFOLD")
+    ]
+    return (*found, *late, *slipped)
+
+
+@cache
+def paths(row: Row) -> dict[str, np.ndarray]:
+    """The models of every rule in the first rounds of a row.
+
+    Without those that cannot do it, or are there another rule."""
+    problem = standard().unequal() if row.unequal else standard()
+    found: dict[str, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        for rule in rules():
+            one = rule.make(problem)
+            if rule.of and not row.loses or row.unequal and not one.own_steps:
+                continue
+            state, models = one.start(), []
+            for participants, lost in islice(schedule(row), COMPARED):
+                state = one.round(state, participants, lost)
+                models.append(one.model(state))
+            found[rule.name] = np.array(models)
+    return found
+
+
+def distances(row: Row, models: np.ndarray) -> dict[str, np.ndarray]:
+    """How far models are from each rule's, round by round, as a share of how far they
+    all have come."""
+    x0, size = standard().x0, len(models)
+    found = {}
+    for name, path in paths(row).items():
+        path = path[:size]
+        moved = np.maximum.accumulate(np.linalg.norm(path - x0, axis=1))
+        found[name] = np.linalg.norm(models[: len(path)] - path, axis=1) / moved
+    return found
