@@ -178,6 +178,13 @@ def test_list_names_cells_and_entrants():
     assert "small" in in_process("suite", "list").stdout
 
 
+def test_a_run_that_was_not_finished_says_so(folder, monkeypatch):
+    monkeypatch.setattr(run, "_in_processes", lambda todo, workers: run._here(todo[:0]))
+    told = in_process("suite", "run", "--out", folder, "--algorithms", "FOCUS,FedAU")
+    assert told.returncode == 0 and "2 of 4 results are there" in told.stderr
+    assert "FedAvg" in told.stdout  # what else the folder has is shown with it
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
