@@ -17,7 +17,7 @@ TINY = [
     Cell("small", law, "reporting", EASY, LAWS[law], rounds=256)
     for law in ("full", "rare")
 ]
-MINE = """
+MINE = r"""
 from dataclasses import dataclass
 import focusfl as ff
 
@@ -27,6 +27,10 @@ class Mine(ff.Focus):
 
 def two():
     return [Mine(), Mine(warm_start=True)]
+
+class Broken(Mine):
+    def update(self, server, total, rd):
+        raise RuntimeError("no idea\nwhat to do")
 
 def none():
     return 7
@@ -148,6 +152,15 @@ def test_somebodys_algorithm_is_run_alone_and_compared(folder, tmp_path):
     assert [row.entrant for row in together] == ["FOCUS", "FedAvg", "mine:two"]
 
 
+def test_one_that_breaks_is_named_and_the_others_are_run_all_the_same(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    who = entrants.entered(["mine:Broken", "FOCUS"])
+    words = "mine:Broken in small/full: RuntimeError: no idea what to do$"
+    with pytest.raises(ValueError, match=words):
+        run.run(TINY[:1], who, tmp_path, home=tmp_path)
+    assert [row.entrant for row in store.Store(tmp_path).rows()] == ["FOCUS"]
+
+
 def test_show_prints_tables_and_writes_a_page(folder):
     shown = in_process("suite", "show", folder, "--alone")
     assert shown.returncode == 0, shown.stderr
@@ -163,6 +176,13 @@ def test_list_names_cells_and_entrants():
     assert [*found["cells"]] == ["small/full", "small/rare"]
     assert "FOCUS" in found["entrants"]
     assert "small" in in_process("suite", "list").stdout
+
+
+def test_a_run_that_was_not_finished_says_so(folder, monkeypatch):
+    monkeypatch.setattr(run, "_in_processes", lambda todo, workers: run._here(todo[:0]))
+    told = in_process("suite", "run", "--out", folder, "--algorithms", "FOCUS,FedAU")
+    assert told.returncode == 0 and "2 of 4 results are there" in told.stderr
+    assert "FedAvg" in told.stdout  # what else the folder has is shown with it
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,15 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         terminal.say(f"what was found is in {place}: the same command goes on there")
         raise
-    names = {cell.name for cell in some}
+    names, methods = {cell.name for cell in some}, {one.name for one in who}
     rows = [row for row in rows if row.cell in names]
-    return _tell(options, rows, place / "suite.html")
+    found = sum(row.entrant in methods for row in rows)
+    if found < len(some) * len(who):
+        terminal.say(
+            f"{found} of {len(some) * len(who)} results are there: the same command "
+            "goes on"
+        )
+    return _tell(options, rows, place / "suite.html") if rows else 0
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -58,6 +58,7 @@ ALL: list[Entrant] = [
     Entrant("SCAFFOLD I", "scaffold", ({"option": 1},)),
     Entrant("SCAFFOLD II", "scaffold", ({"option": 2},)),
     Entrant("Scaffnew", "scaffnew"),
+    Entrant("TAMUNA", "tamuna"),
     Entrant("Amplified SCAFFOLD", "amplified_scaffold", _each("gamma", 1.5, 2.0)),
     Entrant("MIFA", "mifa"),
     Entrant("MIFA 1-step", "mifa", local_steps=1),

@@ -44,11 +44,11 @@ class Measured(NamedTuple):
 
 def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:
     """Search for the best step, by the rule that is the same for everybody."""
-    problem, clock, start = made(cell.about), Clock(), time.process_time()
+    problem, pace, start = made(cell.about), Pace(), time.process_time()
     costs: dict[int, dict[str, float]] = {}
 
     def run(ks: list[int]) -> dict[int, Trial]:
-        clock.start()
+        pace.start()
         results = sweep(
             algorithm, problem, cell.participation, lrs=[step_of(k) for k in ks],
             rounds=cell.rounds, local_steps=local_steps or cell.local_steps,
@@ -56,7 +56,7 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
             stop=Stop(tolerance=TARGET / BEYOND) if cell.measure == ROUNDS else None,
             progress=_patient(problem) if cell.measure == ROUNDS else None,
         )  # fmt: skip
-        clock.stop(len(results), sum(len(r.metrics["down"]) - 1 for r in results))
+        pace.stop(len(results), sum(len(r.metrics["down"]) - 1 for r in results))
         trials = {}
         for place, k in enumerate(ks):
             own = results[place :: len(ks)]
@@ -70,11 +70,11 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
 
     found = search(run, finer=cell.measure != IMAGES)
     best = costs[found.best]
-    best["seconds"] = best["rounds"] * clock.per_round
-    return Measured(found, best, clock.runs, time.process_time() - start)
+    best["seconds"] = best["rounds"] * pace.per_round
+    return Measured(found, best, pace.runs, time.process_time() - start)
 
 
-class Clock:
+class Pace:
     """The seconds of a core that a round of a run takes, those of compiling apart."""
 
     def __init__(self):

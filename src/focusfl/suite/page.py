@@ -15,7 +15,7 @@ from focusfl.suite.tables import Table, every_cell, halves, sentence, tables
 
 HERE = Path(__file__).parent
 MEANING = {
-    "reporting": "Cells that nothing was tuned on: what is to be told of a method.",
+    "reporting": "Cells that nothing may be tuned on: what is to be told of a method.",
     "tuning": "Cells that ideas may be tuned on: not what is to be told of a method.",
 }
 

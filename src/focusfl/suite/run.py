@@ -5,7 +5,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +30,10 @@ FAMILIES = {"ridge": "quadratics", "written_digits": "labels"}
 # What a cell takes, in seconds of a core; where nothing is said, one or so.
 SECONDS = {"written_digits": 4, "labels": 4, "outliers": 2, "noisy": 6, "images": 10}
 SKLEARN = ("written_digits", "images")
+KILLED = (
+    "a process was killed, perhaps for its memory; what was found is kept. Run again, "
+    "with fewer --workers."
+)
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 Work = Generator[Row, None, None]
@@ -134,9 +144,21 @@ def one(unit: Unit, cell: Cell, key: str) -> Row:
 
 
 def _here(todo: Sequence[Unit]) -> Work:
+    failed: list[BaseException] = []
     for unit in todo:
-        for cell, key in unit.cells:
-            yield _named(unit, cell, key)
+        try:
+            for cell, key in unit.cells:
+                yield _named(unit, cell, key)
+        except ValueError as error:
+            failed.append(error)
+    _end(failed)
+
+
+def _end(failed: Sequence[BaseException]) -> None:
+    """Say what went wrong, if anything did: the rest has been run all the same."""
+    if failed:
+        more = f" ({len(failed) - 1} more like this)" if len(failed) > 1 else ""
+        raise ValueError(f"{failed[0]}{more}") from failed[0]
 
 
 def _named(unit: Unit, cell: Cell, key: str) -> Row:
@@ -154,7 +176,7 @@ def _in_processes(todo: list[Unit], workers: int) -> Work:
     """Units in processes, each of which takes the next when it is done."""
     if not todo:
         return
-    context = multiprocessing.get_context("spawn")
+    context, failed = multiprocessing.get_context("spawn"), []
     with context.Manager() as manager:
         said = manager.Queue()
         pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, (said,))
@@ -164,14 +186,16 @@ def _in_processes(todo: list[Unit], workers: int) -> Work:
                 done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
                 while not said.empty():
                     yield said.get()
-                for future in done:
-                    future.result()
+                failed += [e for future in done if (e := future.exception())]
+                if any(isinstance(error, BrokenExecutor) for error in failed):
+                    raise ValueError(KILLED)
         except BaseException:
             for process in list((pool._processes or {}).values()):
                 process.kill()  # a file is there whole or not at all
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+    _end(failed)
 
 
 _SAID: list = []  # where this process tells of its results
