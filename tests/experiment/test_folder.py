@@ -134,10 +134,18 @@ def test_what_cannot_be_stated_of_a_scene_is_said_before_anything_runs(
     assert not ran and sorted((tmp_path / "out/runs").iterdir()) == before
 
 
+@pytest.fixture(scope="module")
+def never_killed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "study.toml").write_text(STUDY)
+    return complete(folder / "study.toml", folder / "out", "rounds=20_000")[0]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(workers, study, tmp_path):
+def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(
+    workers, study, tmp_path, never_killed
+):
     """Twelve cells, killed -9 after the first have ended."""
-    whole, _ = complete(study, tmp_path / "whole", "rounds=20_000")
     command = [
         sys.executable, "-m", "focusfl.cli", "run", str(study), "--set",
         "rounds=20_000", "--out", str(tmp_path / "cut"),
@@ -162,7 +170,7 @@ def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(workers, study, tm
             tmp_path / "cut/manifest.json"
         ).stat().st_mtime
     assert len(ENDED.findall(done.stderr)) == 3 - len(before)  # of each that ran
-    same(ff.load_results(whole.folder), ff.load_results(tmp_path / "cut"))
+    same(ff.load_results(never_killed.folder), ff.load_results(tmp_path / "cut"))
 
 
 def test_runs_stop_when_they_have_done_enough(study, tmp_path):

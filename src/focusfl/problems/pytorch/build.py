@@ -16,6 +16,7 @@ from focusfl.problems.pytorch.translated import Metrics, Translated
 from focusfl.tree import Tree
 
 LOOKED_AT = 64  # samples that the user's functions are tried on, at most
+WRITTEN: dict[tuple[str, str], Program] = {}  # by all that torch.export has seen
 
 
 def tried(eager: Eager, params: Tree, pooled: Tree) -> Eager:
@@ -88,7 +89,14 @@ def translation(
 
 
 def _of_outputs(function: Callable, outputs: Any, y: Tree, dtype: str) -> Program:
-    return program(exported(_Called(function), (outputs, tensors(y))), {}, dtype)
+    found = exported(_Called(function), (outputs, tensors(y)))
+    if found.state_dict or found.constants:
+        return program(found, {}, dtype)
+    # To write a program down takes a second, and most losses and metrics are alike.
+    what = str(found), dtype
+    if what not in WRITTEN:
+        WRITTEN[what] = program(found, {}, dtype)
+    return WRITTEN[what]
 
 
 def _metrics(
