@@ -37,8 +37,8 @@ class Local(NamedTuple):
 class AnchoredFocus(Algorithm[Server, Client, Local]):
     """Draw the model back to where each stored gradient was taken.
 
-    The server takes a client's gradient for m + rho (x - point): m the mean of its local
-    gradients, point the model it pulled then. In the rounds of an absence m moves the
+    The server takes a client's gradient for m + rho (x - point): m the mean of its
+    local gradients, point the model it pulled then. While it is away m moves the
     model by at most m / (N rho), that is 1/anchor steps, however long it lasts. Where
     everybody was here since the model came to rest, every point is x and the anchors
     vanish. With anchor=0 it is FOCUS with memory="mean"; with anchor=1 and one local
