@@ -9,7 +9,7 @@ import pytest
 from helpers import quadratic
 
 import focusfl as ff
-from focusfl.engines.simulator import schedule as drawn
+from focusfl.engines.simulator import participants as drawn
 from focusfl.participation import Bernoulli, Full, Markov, Replay, Uniform
 from focusfl.participation.model import FEW, masks, schedule
 
@@ -73,7 +73,7 @@ def test_a_round_larger_than_all_before_gets_more_slots(monkeypatch):
 
 def test_few_rounds_are_held(monkeypatch):
     monkeypatch.setattr(drawn, "AHEAD", 100)
-    rounds = drawn.ScheduleBuffer(Uniform(5), 2000, 10_000, [0, 1])
+    rounds = drawn.Participants(Uniform(5), 2000, 10_000, [0, 1])
     every = [list(schedule(Uniform(5), 2000, 640, seed)) for seed in (0, 1)]
     for first in range(0, 640, 32):
         taken = rounds.take(32)

@@ -7,7 +7,7 @@ from helpers import Stopped, Told, bits, quadratic, same, stop_after, walked
 
 import focusfl as ff
 from focusfl import tree
-from focusfl.engines.simulator import checkpoint, memory, start
+from focusfl.engines.simulator import checkpoint, placement, start
 from focusfl.engines.simulator import layout as plan
 from focusfl.engines.simulator import rows as store
 from focusfl.engines.simulator import simulation as simulator
@@ -149,8 +149,8 @@ def test_auto_leaves_the_device_when_it_is_too_small_and_says_so(monkeypatch, ca
     expected = ff.simulate(ff.Focus(), problem, who, **HOW)
     assert not capsys.readouterr().err
     objective, data = problem.specialize(2)
-    room = memory.size((data, problem.eval_data, problem.x0)) + 100
-    monkeypatch.setattr(memory, "available", lambda: room)
+    room = placement.size((data, problem.eval_data, problem.x0)) + 100
+    monkeypatch.setattr(placement, "available", lambda: room)
     assert bits(ff.simulate(ff.Focus(), problem, who, **HOW)) == bits(expected)
     assert "client_state='disk': what 50 clients remember" in capsys.readouterr().err
     with pytest.raises(ValueError, match='With client_state="disk" only data'):

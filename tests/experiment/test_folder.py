@@ -13,7 +13,7 @@ from command_line import ENDED
 
 import focusfl as ff
 from focusfl.engines import stop
-from focusfl.engines.simulator import memory, simulation
+from focusfl.engines.simulator import placement, simulation
 from focusfl.experiment import config, folder, results
 
 STUDY = """
@@ -222,15 +222,15 @@ def test_seconds_begin_anew_for_runs_that_did_not_fit_side_by_side(
     study, tmp_path, monkeypatch
 ):
     """To find out that they do not takes a hundred seconds; a run may take fifty."""
-    choose, now = memory.choose, [0.0]
+    choose, now = placement.choose, [0.0]
 
     def one(asked, needs, *more):
         if needs.runs > 1:
             now[0] += 100
-            raise memory.DoesNotFit("too much")
+            raise placement.DoesNotFit("too much")
         return choose(asked, needs, *more)
 
-    monkeypatch.setattr(memory, "choose", one)
+    monkeypatch.setattr(placement, "choose", one)
     clock = SimpleNamespace(monotonic=lambda: now[0])
     for engine in (simulation, stop):
         monkeypatch.setattr(engine, "time", clock)
@@ -248,15 +248,15 @@ def test_divergence_is_a_verdict_and_no_warning(study, tmp_path):
 def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypatch):
     """Four runs are too much at once; two are not."""
     whole, _ = complete(study, tmp_path / "whole")
-    choose, sizes = memory.choose, []
+    choose, sizes = placement.choose, []
 
     def small(asked, needs, *more):
         sizes.append(needs.runs)
         if needs.runs > 2:
-            raise memory.DoesNotFit("too much")
+            raise placement.DoesNotFit("too much")
         return choose(asked, needs, *more)
 
-    monkeypatch.setattr(memory, "choose", small)
+    monkeypatch.setattr(placement, "choose", small)
     parts, _ = complete(study, tmp_path / "parts")
     assert sizes.count(4) == 3 and sizes.count(2) == 6
     for a, b in zip(whole.runs, parts.runs, strict=True):

@@ -92,11 +92,11 @@ def _attempt(look: Callable[[], Section]) -> Section:
 def _machine() -> Section:
     import jax
 
-    from focusfl.engines.simulator import memory
+    from focusfl.engines.simulator import placement
 
     kinds = [f"{each.platform}, {each.device_kind}" for each in jax.devices()]
     devices = {f"device {k}": kind for k, kind in enumerate(kinds)}
-    gib = f"{memory.available() / 2**30:.3g} GiB"
+    gib = f"{placement.available() / 2**30:.3g} GiB"
     return {"cores": os.cpu_count(), **devices, "memory": gib}
 
 

@@ -190,7 +190,7 @@ def _sweep(
 ) -> list[Result]:
     """Run a group side by side; where that does not fit, one part after the other."""
     from focusfl.engines.simulator.api import sweep
-    from focusfl.engines.simulator.memory import DoesNotFit
+    from focusfl.engines.simulator.placement import DoesNotFit
 
     try:
         return sweep(

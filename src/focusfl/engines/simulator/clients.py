@@ -1,4 +1,4 @@
-"""Where clients' memory is during a run: three stores behind one interface.
+"""Where clients' memory is during a run: two stores behind one interface.
 
 On one device or sharded over several (`OnDevice`), or off it and brought there chunk by
 chunk (`cache.ClientCache`, in the memory of the host or on disk).

@@ -13,7 +13,7 @@ from focusfl.tree import Tree, size
 
 if TYPE_CHECKING:
     from focusfl.engines.simulator.cohort import StaticConfig
-    from focusfl.engines.simulator.schedule import ScheduleBuffer
+    from focusfl.engines.simulator.participants import Participants
 
 LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
 GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
@@ -161,7 +161,7 @@ class Layout(NamedTuple):
     """How rounds become chunks of so many rows."""
 
     static: "StaticConfig"
-    drawn: "ScheduleBuffer"
+    drawn: "Participants"
     rounds: int
     rows: int
     on_empty: OnEmpty

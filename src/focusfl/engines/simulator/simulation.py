@@ -14,7 +14,7 @@ from focusfl.engines.client_round import batch_stream
 from focusfl.engines.divergence import limit_of
 from focusfl.engines.result import Result
 from focusfl.engines.served import eval_data_of
-from focusfl.engines.simulator import compiled, memory
+from focusfl.engines.simulator import compiled, placement
 from focusfl.engines.simulator.checkpoint import (
     CODE,
     Checkpoint,
@@ -39,7 +39,7 @@ from focusfl.engines.simulator.layout import (
     chunk_rows,
     cohort_sizes,
 )
-from focusfl.engines.simulator.schedule import ScheduleBuffer
+from focusfl.engines.simulator.participants import Participants
 from focusfl.engines.simulator.start import begin, stack_runs
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
 from focusfl.engines.step_sizes import StepSizes, Table, stacked
@@ -65,7 +65,7 @@ class Simulation:
         self.spec, self.how, self.began = spec, how, time.monotonic()
         many = spec.num_clients
         self.devices = devices_for(how.devices, many, how.client_state, how.checkpoint)
-        self.schedule = ScheduleBuffer(
+        self.participants = Participants(
             spec.participation, many, spec.rounds, spec.seeds
         )
         on_cpu = jax.default_backend() == "cpu"
@@ -85,7 +85,7 @@ class Simulation:
         spec, how = self.spec, self.how
         with (
             jax.enable_x64(spec.problem.dtype == "float64"),
-            memory.hint_on_oom(self.static.slots[-1]),
+            placement.hint_on_oom(self.static.slots[-1]),
             open_checkpoint(how.checkpoint, how.checkpoint_every) as kept,
         ):
             x0 = jax.tree.map(partial(jnp.asarray, dtype=spec.problem.dtype), spec.x0)
@@ -109,13 +109,13 @@ class Simulation:
                 return self._results(start, state, log, clients)
 
     def _static(self) -> StaticConfig:
-        """What is compiled, with cohorts of the sizes that this schedule needs."""
-        spec, schedule, devices = self.spec, self.schedule, self.devices
-        sizes = [[len(ids) for ids in own] for own in devices.shard(schedule.ahead)]
+        """What is compiled, with cohorts of the sizes that these participants need."""
+        spec, who, devices = self.spec, self.participants, self.devices
+        sizes = [[len(ids) for ids in own] for own in devices.shard(who.ahead)]
         slots = cohort_sizes(np.max(sizes, 0), devices.clients_per_device, self.policy)
-        active = schedule.active
+        active = who.active
         sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
-        unknown = len(spec.seeds) > 1 and not schedule.all
+        unknown = len(spec.seeds) > 1 and not who.all
         return StaticConfig(
             spec.algorithm, self.objective, devices, slots, int(spec.local_steps),
             spec.record, int(min(spec.every, STEPS - 1)),
@@ -124,17 +124,19 @@ class Simulation:
             metrics=spec.metrics,
         )  # fmt: skip
 
-    def _place(self, x0: Any, key: Any, kept: Checkpoint) -> tuple[memory.Needs, Any]:
+    def _place(
+        self, x0: Any, key: Any, kept: Checkpoint
+    ) -> tuple[placement.Needs, Any]:
         """Count what the runs need; decide where clients' memory is."""
         spec, count = self.spec, self.devices.count
         alone = self.without_slots._replace(devices=Devices(spec.num_clients))
-        needs = memory.needs(
+        needs = placement.needs(
             partial(begin, alone), x0, self.data, self.eval_data, key,
             spec.num_runs, count,
         )  # fmt: skip
         asked = self.how.client_state if count == 1 else "device"
         checkpointed = kept.folder is not None
-        return needs, memory.choose(asked, needs, checkpointed)
+        return needs, placement.choose(asked, needs, checkpointed)
 
     def _begin(
         self, start: Start, keys: list[Any], clients: ClientStore, row_bytes: int
@@ -165,8 +167,8 @@ class Simulation:
             spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
         )
         layout = Layout(
-            self.static, self.schedule, spec.rounds, rows, spec.on_empty, budget_spent,
-            self.weights,
+            self.static, self.participants, spec.rounds, rows, spec.on_empty,
+            budget_spent, self.weights,
         )  # fmt: skip
         return Begun(state, first, run, fixed, layout)
 
@@ -178,7 +180,7 @@ class Simulation:
         like = clients.like(begun.state, begun.layout.nobodys(len(spec.seeds)))
         beginning = begin.lower(*start, key, spec.algorithm.starts_warm)
         chunk = begun.run_chunk.lower(self.static, like[0], *begun.fixed, like[1])
-        ahead = [np.concatenate(own) for own in self.schedule.ahead]
+        ahead = [np.concatenate(own) for own in self.participants.ahead]
         return {
             "algorithm": stable_repr(spec.algorithm),
             "objective": stable_repr(self.objective),
@@ -192,7 +194,7 @@ class Simulation:
             "weights": None if self.weights is None else _digest(self.weights),
             "metrics": spec.metrics,
             "client_state": where, "devices": self.devices.count,
-            "participation": _digest(self.schedule.active, *ahead),
+            "participation": _digest(self.participants.active, *ahead),
             CODE: _digest(beginning.as_text(), chunk.as_text()),
         }  # fmt: skip
 
@@ -213,7 +215,7 @@ class Simulation:
                 compiled.evaluate_clients(*about)
                 if spec.metrics == "per_client" else {},
             )  # fmt: skip
-            active = self.schedule.active[s]
+            active = self.participants.active[s]
             results.append(result_of(spec, spec.lrs[k], one(log), active, ended))
         return results
 

@@ -1,4 +1,4 @@
-"""Schedules side by side, drawn as the run comes to them."""
+"""Who takes part in runs side by side, drawn as they come to it."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from focusfl.participation.model import BLOCK, Ids
 AHEAD = 1 << 22  # participants drawn before the run, for its slots to be chosen by
 
 
-class ScheduleBuffer:
-    """The rounds to come of every schedule, and the sizes of all rounds drawn so far.
+class Participants:
+    """Those of the rounds to come, seed by seed; how many there were in those drawn.
 
     A run with few participants in all is drawn before it begins; a longer one in part,
     and from then on as far as it is asked for.

@@ -6,15 +6,15 @@ from helpers import quadratic
 
 import focusfl as ff
 from focusfl.engines.simulator import compiled as program
-from focusfl.engines.simulator import memory
+from focusfl.engines.simulator import placement
 
 FULL = ff.participation.Full()
 
 
 def test_too_many_clients_are_refused_before_anything_runs(monkeypatch):
     problem = quadratic()
-    needs = memory.size(problem.data)
-    monkeypatch.setattr(memory, "available", lambda: needs // 2)
+    needs = placement.size(problem.data)
+    monkeypatch.setattr(placement, "available", lambda: needs // 2)
     monkeypatch.setattr(program, "chunk", None)
     with pytest.raises(ValueError, match=r"do not fit.* About 2 clients would fit"):
         ff.simulate(ff.Focus(), problem, FULL, rounds=3, lr=0.01)
@@ -39,4 +39,4 @@ def test_other_errors_of_the_device_pass(monkeypatch):
 
 
 def test_there_is_memory():
-    assert memory.available() > 2**30
+    assert placement.available() > 2**30
