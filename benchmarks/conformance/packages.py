@@ -89,7 +89,7 @@ PACKAGES = {
         "Flower baseline niid_bench, SCAFFOLD", "flower_side:Scaffold",
         [TORCH, "torchvision", "flwr==1.5.0", "hydra-core==1.3.2"], "flwr",
         source="adap/flower", part="baselines/niid_bench",
-        root="baselines/niid_bench", rows="full,uniform,coins,lost",
+        root="baselines/niid_bench",
         lines=(
             Line("niid_bench/client_scaffold.py",
                  "self.client_cv.append(param.clone().detach())",
