@@ -2,8 +2,8 @@
 
 Clients keep their mean local gradient m and a low-passed copy of it, which follows m by
 a share beta in every round, absent or not; the server keeps the means of both. A local
-step follows the gradient + (the server's slow mean - the client's slow copy). With beta=0
-it is MIFA; with any other it can rest only at the optimum.
+step follows the gradient + (the server's slow mean - the client's slow copy). With
+beta=0 it is MIFA; with any other it can rest only at the optimum.
 """
 
 from dataclasses import dataclass
