@@ -18,6 +18,7 @@ from focusfl.conformance.problem import Problem, standard
 from focusfl.conformance.rows import Row, schedule
 
 COMPARED = 24  # rounds, of which every one must agree
+STILL = 1e-12  # a model that has moved less has not moved
 ADVANCES = "memory advances though the reply was lost"
 # Wrappers of others, and a method whose round is one iteration of everybody.
 APART = {"client_opt", "server_opt", "proxskip"}
@@ -32,9 +33,7 @@ class Slipped:
     option: int = 2
     sign: int = 1  # of the correction c - c_i
     divided: bool = True  # the movement by the number of local steps, for c_i
-    begins_as_model: str = (
-        ""  # where it should be 0: "c_i", or "all", c_i when first seen
-    )
+    begins_as_model: str = ""  # not as 0: "c_i"; or "all", c_i when first seen
     written_back: bool = True  # c_i
     advances: bool = False  # c_i, though the reply was lost
     c_over: str = "N"  # what the sum of the changes of c_i is divided by: N or S
@@ -164,6 +163,7 @@ def library() -> dict[str, Any]:
     return found | {
         "SCAFFOLD I": Scaffold(option=1),
         "FOCUS, warm start": Focus(warm_start=True),
+        "FOCUS, mean memory": Focus(memory="mean"),
     }
 
 
@@ -218,5 +218,6 @@ def distances(row: Row, models: np.ndarray) -> dict[str, np.ndarray]:
     for name, path in paths(row).items():
         path = path[:size]
         moved = np.maximum.accumulate(np.linalg.norm(path - x0, axis=1))
-        found[name] = np.linalg.norm(models[: len(path)] - path, axis=1) / moved
+        apart = np.linalg.norm(models[: len(path)] - path, axis=1)
+        found[name] = apart / np.maximum(moved, STILL)  # a buffer may not be full yet
     return found
