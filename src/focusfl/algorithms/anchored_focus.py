@@ -10,20 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl import tree
-from focusfl.algorithms.transported import Line, begin
+from focusfl.algorithms.t_focus import Server
+from focusfl.algorithms.transported import Client, Line, begin, visited
 from focusfl.checks import check_share
 from focusfl.core import Algorithm
 from focusfl.tree import Tree
-
-
-class Server(NamedTuple):
-    x: Tree
-    line: Line  # sum of the lines of all who were here
-
-
-class Client(NamedTuple):
-    grad: Tree  # the mean of the gradients of its last visit
-    line: Line  # the same, drawn back to the model that it had pulled
 
 
 class Local(NamedTuple):
@@ -55,8 +46,8 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
         return 2 / L if local_steps > 1 else math.inf
 
     def init(self, params):
-        line, _ = begin(params)
-        return Server(params, line), Client(line.b, line)
+        line, client = begin(params)
+        return Server(params, line), client
 
     def broadcast(self, server):
         return {"x": server.x}
@@ -72,10 +63,10 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
         return Local(z, u, local.grad, tree.add(local.total, grad))
 
     def push(self, client, down, local, rd):
-        rho = 0 * client.line.rho + self.anchor / (rd.num_clients * rd.lr)
         grad = tree.scale(1 / rd.local_steps, local.total)
-        line = Line(tree.axpy(-rho, down["x"], grad), rho)
-        return Client(grad, line), tree.sub(line, client.line)._asdict()
+        most = 1 / (rd.num_clients * rd.lr)
+        after = visited(client, down["x"], grad, most, self.anchor)
+        return after, tree.sub(after.line, client.line)._asdict()
 
     def update(self, server, total, rd):
         line = tree.add(server.line, Line(**total))

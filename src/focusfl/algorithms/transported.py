@@ -68,8 +68,9 @@ def visited(
 
     Or it is this share of the most it may be.
     """
-    move, change = tree.sub(point, client.point), tree.sub(grad, client.grad)
-    rho = client.seen * secant(move, change, most)
-    if curvature is not None:
-        rho = 0 * rho + curvature * most
+    if curvature is None:
+        move, change = tree.sub(point, client.point), tree.sub(grad, client.grad)
+        rho = client.seen * secant(move, change, most)
+    else:
+        rho = 0 * client.rho + curvature * most
     return Client(point, grad, rho, 1 + 0 * client.seen)  # in the dtype it had

@@ -9,7 +9,6 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms import (
     amplified_scaffold,
-    anchored_focus,
     feddyn,
     fedvarp,
     focus,
@@ -28,7 +27,6 @@ TRACKED = {
     fedvarp.Server: ("y", "y", True),
     feddyn.Server: ("h", "g", True),
     amplified_scaffold.Server: ("mean", "mean", True),
-    anchored_focus.Server: ("line", "line", False),
     t_focus.Server: ("line", "line", False),
     t_scaffold.Server: ("line", "line", False),
 }
