@@ -63,12 +63,18 @@ def test_steps_near_the_best_are_counted_on_the_fine_grid():
     assert step_of(-1) == pytest.approx(0.5**0.5)
 
 
-def run_of(*errors, diverged_at=None):
-    curve = np.array(errors)
-    return Result(None, {"distance": curve}, None, diverged_at, 1.0, None, None, None)
+def run_of(*errors, diverged_at=None, **more):
+    curves = {"distance": np.array(errors), **more}
+    return Result(None, curves, None, diverged_at, 1.0, None, None, None)
 
 
 def test_rounds_count_to_where_the_error_stays_below_the_target():
     assert arrived(run_of(1, 1e-9, 1e-7, 1e-9, 1e-11)) == 3  # it had risen again
     assert arrived(run_of(1, 1e-4, 1e-9)) == np.inf  # not followed far enough
     assert arrived(run_of(1, 1e-9, 1e-11, diverged_at=3)) == np.inf
+
+
+def test_a_run_that_is_flung_to_where_the_loss_is_level_has_not_arrived():
+    for end, rounds in [(0.5, 1), (2.0, np.inf)]:
+        loss = np.array([1.0, end, end])
+        assert arrived(run_of(1, 1e-9, 1e-11, loss=loss)) == rounds

@@ -130,7 +130,7 @@ CELLS: list[Cell] = [
     *_over("alike-1000", REPORTING, _quadratics(1000, 7, alike=True)),
     *_over("unequal-100", REPORTING, _quadratics(10, 8, unequal=100)),
     *_over("digits", REPORTING, {"kind": "written_digits"}),
-    *_over("outliers", REPORTING, {"kind": "outliers", "seed": 9}),
+    *_over("outliers", REPORTING, {"kind": "outliers", "seed": 11}),
     *_over("ridge-1", REPORTING, RIDGE, local_steps=1),
     *_over("ill-20", REPORTING, _quadratics(100, 10), local_steps=20),
     *_over("noisy-easy", TUNING, _noisy(_quadratics(10, 1)), SOME,

@@ -106,9 +106,13 @@ def _middle(values: list[float]) -> float:
 
 def arrived(result: Result) -> float:
     """The rounds after which the error stays below the target, on its way to a
-    hundredth of it; infinite for a run that never got that far."""
+    hundredth of it; infinite for a run that never got that far, or whose loss is higher
+    in the end: far away, gradients of losses that level off vanish too."""
     _, curve = errors(result)
     if result.diverged_at is not None or not curve[-1] <= TARGET / BEYOND:
+        return np.inf
+    loss = result.metrics.get("loss")
+    if loss is not None and not loss[-1] <= loss[0]:
         return np.inf
     above = np.flatnonzero(curve > TARGET)
     return float(above[-1] + 1) if len(above) else 0.0
@@ -172,7 +176,8 @@ def _patient(problem: Problem) -> Progress:
 
     def watch(done: int, metrics: Mapping[str, Any]) -> bool:
         nonlocal end
-        there = (metrics[name] <= goal).reshape(AT_ONCE, -1).mean(1)  # over seeds
+        low = metrics["loss"] <= float(first["loss"])
+        there = (low & (metrics[name] <= goal)).reshape(AT_ONCE, -1).mean(1)  # of seeds
         if end == np.inf and (there > 0.5).any():
             end = PATIENCE * done
         return done >= end
