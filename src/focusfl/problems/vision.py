@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import data, keys
-from focusfl.checks import check_count, check_flag
+from focusfl.checks import check_count, check_flag, check_positive
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import cross_entropy, right_and_loss
@@ -175,6 +175,9 @@ def cifar10(
     check_count("batch_size", batch_size)  # None would be all that a client has
     check_options(batch_size, stream, "float32", compute_dtype)
     check_flag("augment", augment)
+    check_count("num_clients", num_clients)  # before data are looked for
+    check_positive("alpha", alpha)
+    check_count("seed", seed, least=0)
     images = data.cifar10(data_dir)
     parts = data.dirichlet_balanced(
         images.train_y, num_clients, alpha, seed, drop_rest=True
