@@ -39,14 +39,14 @@ def scenarios():
     }
 
 
-def cell(algorithm, problem, who) -> str:
-    """Rounds to 1e-8, or the error in the end, at the best step for it."""
+def cell(algorithm, problem, who, steps=STEPS, digits=1) -> str:
+    """Rounds to 1e-8 at the best step for it, in the median of seeds; or the error."""
     runs = [
-        ff.sweep(algorithm, problem, who, lrs=STEPS, rounds=ROUNDS, local_steps=TAU,
+        ff.sweep(algorithm, problem, who, lrs=steps, rounds=ROUNDS, local_steps=TAU,
                  seed=seed, throw=None)
         for seed in SEEDS
     ]  # fmt: skip
-    reached, ends = np.full((2, len(runs), len(STEPS)), np.inf)
+    reached, ends = np.full((2, len(runs), len(steps)), np.inf)
     for s, results in enumerate(runs):
         for k, result in enumerate(results):
             distance = result.metrics["distance"]
@@ -57,7 +57,7 @@ def cell(algorithm, problem, who) -> str:
     rounds = np.median(reached, axis=0)
     if np.isfinite(rounds).any():
         return f"**{int(rounds.min())}**"
-    return f"{np.median(ends, axis=0).min():.1e}".replace("e-0", "e-")
+    return f"{np.median(ends, axis=0).min():.{digits}e}".replace("e-0", "e-")
 
 
 def vectors(algorithm) -> tuple[str, str]:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from choosing import EXACT, SEEDS, TARGET, TAU, put, vectors
+from choosing import TAU, cell, put, vectors
 
 import focusfl as ff
 from focusfl.algorithms.wrapped import Wrapped
@@ -24,7 +24,6 @@ from focusfl.theory.prediction import rests_at_optimum
 
 PAGE = Path(__file__).parent.parent / "methods.md"
 STEPS = 4 * 2.0 ** (-np.arange(16) / 2)  # times 1 / L
-ROUNDS = 1500
 LAWS = {
     "focus": "y = Σ gradᵢ, the last of each",
     "anchored_focus": "y(x) = Σ mᵢ + ρᵢ(x − pointᵢ); anchor 0 is FOCUS, 1 Finito",
@@ -88,24 +87,6 @@ def claims() -> str:
     return "\n".join(lines)
 
 
-def rounds(algorithm, problem, law) -> str:
-    """Rounds to 1e-8 at the best step for it, in the median of seeds; or the error."""
-    how = {"lrs": STEPS / problem.L, "rounds": ROUNDS, "local_steps": TAU}
-    reached, ends = np.full((2, len(SEEDS), len(STEPS)), np.inf)
-    for s, seed in enumerate(SEEDS):
-        found = ff.sweep(algorithm, problem, law, seed=seed, throw=None, **how)
-        for k, run in enumerate(found):
-            distance = run.metrics["distance"]
-            if run.diverged_at is None:
-                ends[s, k] = np.median(distance[-100:])
-            if ends[s, k] < EXACT:
-                reached[s, k] = np.argmax(distance < TARGET)
-    best = np.median(reached, axis=0).min()
-    if best < np.inf:
-        return f"**{int(best)}**"
-    return f"{np.median(ends, axis=0).min():.0e}".replace("e-0", "e-")
-
-
 def scene():
     """A problem, and who takes part."""
     return ff.problems.ridge(num_clients=16, dim=20, rows=40), {
@@ -118,7 +99,8 @@ def scene():
 
 def row(name: str, algorithm) -> str:
     problem, laws = scene()
-    cells = [rounds(algorithm, problem, law) for law in laws.values()]
+    steps = STEPS / problem.L
+    cells = [cell(algorithm, problem, law, steps, 0) for law in laws.values()]
     line = "| " + " | ".join([f"`{name}`", *cells]) + " |"
     print(line, flush=True)
     return line

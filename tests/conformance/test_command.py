@@ -159,3 +159,10 @@ def test_the_table_of_the_page_is_what_the_script_kept(monkeypatch, tmp_path):
     assert len(kept) >= 5 and set(kept) <= set(packages)
     for package in packages.values():
         assert (folder / f"{package.adapter.partition(':')[0]}.py").exists()
+
+
+def test_the_command_offers_all_rows():
+    from focusfl import conformance
+    from focusfl.cli import check
+
+    assert tuple(conformance.ROWS) == check.ROWS

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from focusfl.cli.completion import offer
 from focusfl.cli.options import words
 
+# As `conformance.ROWS` has them; spelled out so that the parser need not import it.
+ROWS = ("full", "uniform", "coins", "blocks", "sizes", "lost", "steps")
+
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the command."""
@@ -24,9 +27,9 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     rows = sub.add_argument(
         "--rows", type=words, metavar="A,B",
-        help="only these: full, uniform, coins, blocks, sizes, lost, steps",
+        help=f"only these: {', '.join(ROWS)}",
     )  # fmt: skip
-    offer(rows, ("full", "uniform", "coins", "blocks", "sizes", "lost", "steps"))
+    offer(rows, ROWS)
     sub.add_argument(
         "--limit", type=float, default=60.0, metavar="SECONDS",
         help="that a row may take at one step, else it is killed (60)",
@@ -39,12 +42,12 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     """Run every row in a process of its own, and print what became of it."""
-    from focusfl.conformance import ROWS, check
+    from focusfl import conformance
     from focusfl.report import terminal
 
-    rows = tuple(ROWS) if options.rows is None else options.rows
+    rows = ROWS if options.rows is None else options.rows
     with _shown(options.implementation) as watch:
-        report = check(
+        report = conformance.check(
             options.implementation, rows=rows, limit=options.limit,
             python=options.python, watch=watch,
         )  # fmt: skip
@@ -56,7 +59,7 @@ def _check(options: argparse.Namespace) -> int:
             if len(rows) == len(ROWS) else options.implementation,
             ("row", "who takes part", "verdict", "why", "like"),
             [
-                (row.row, ROWS[row.row].what, row.verdict, row.reason,
+                (row.row, conformance.ROWS[row.row].what, row.verdict, row.reason,
                  " or ".join(row.like[:2]) + " …" * (len(row.like) > 2))
                 for row in report.rows
             ],
