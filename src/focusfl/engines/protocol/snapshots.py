@@ -13,7 +13,7 @@ UNKNOWN = float("nan")  # |S_r|, as long as the round is open
 
 
 class Snapshot(NamedTuple):
-    """A site's memory as it was after one of its pushes."""
+    """A site's memory as it was after one of its pushes, before it was settled."""
 
     seq: int  # the push; 0 for a newcomer
     digest: str  # its checksum
@@ -30,15 +30,8 @@ def newcomer(algorithm: Algorithm, params: Tree) -> Snapshot:
     return Snapshot(0, "", algorithm.init(params)[1])
 
 
-def settle(
-    algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round
-) -> Snapshot:
-    """Take what the server said after the round that counted the push, late or not."""
-    return snapshot._replace(memory=algorithm.settle(snapshot.memory, down, rd))
-
-
 def retract(
-    algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round, like: Client
+    algorithm: Algorithm, settled: Client, down: Message, rd: Round, like: Client
 ) -> tuple[Client, Message]:
     """A last push, of gradients that are zero, which takes back all that was pushed.
 
@@ -49,10 +42,10 @@ def retract(
         raise _no_goodbye(algorithm)
     batches = [None] * rd.local_steps
     memory, up = client_round(
-        algorithm, snapshot.memory, down, lambda x, batch: tree.zeros(x), batches, rd
+        algorithm, settled, down, lambda x, batch: tree.zeros(x), batches, rd
     )
     gaps: list[bool] = []
-    tree.map(lambda *parts: gaps.append(_differ(*parts)), memory, like, snapshot.memory)
+    tree.map(lambda *parts: gaps.append(_differ(*parts)), memory, like, settled)
     if any(gaps):
         raise _no_goodbye(algorithm)
     return memory, up
