@@ -41,12 +41,12 @@ def renamed(
                 os.close(os.open(part, flags, 0o600 if private else 0o666))
             yield part
             for path in (*(part.rglob("*") if folder else ()), part):
-                _sync(path)
+                sync(path)
             os.replace(part, target)
         except BaseException:
             _remove(part)
             raise
-        _sync(target.parent)
+        sync(target.parent)
 
 
 def take_lock(handle: int, wait: bool = False) -> bool:
@@ -91,7 +91,7 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """See to it that a file, or the names in a folder, survive this machine."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -84,7 +84,7 @@ def local_study(
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
-    job = deployed.job(fleet.folder / "server")
+    job = deployed.job(fleet.folder / "server").configured(settings or {})
     with job.open_protocol() as protocol:
         counted = {site: seq for site, seq in protocol.applied.items() if seq}
         memories = [

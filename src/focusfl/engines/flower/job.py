@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 from focusfl.checks import check_count, check_one_of, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer
-from focusfl.engines.protocol.rules import check_settings, weight_of
+from focusfl.engines.protocol.rules import weight_of
+from focusfl.engines.protocol.settings import check_settings
 from focusfl.engines.step_sizes import tabled
 from focusfl.tree import Tree
 
@@ -48,6 +49,8 @@ class Job:
     metrics: Literal["mean", "per_client"] = "mean"
     about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
     weights: Mapping[str, float | int] | None = None  # by site; None: all alike
+    # A job that was begun with another lr, local_steps, on_empty or params.
+    changed: Literal["refuse", "accept"] = "refuse"
 
     def __post_init__(self):
         check_settings(
@@ -64,6 +67,7 @@ class Job:
                 f"{self.evaluate_every!r}."
             )
         check_one_of("metrics", self.metrics, ("mean", "per_client"))
+        check_one_of("changed", self.changed, ("refuse", "accept"))
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         most = len(self.sites)
@@ -89,6 +93,7 @@ class Job:
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
             max_norm=self.max_norm, copies=self.copies, weights=self.weights,
+            changed=self.changed,
         )  # fmt: skip
 
     def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":

@@ -18,6 +18,7 @@ from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import unpack
 from focusfl.engines.protocol import ProtocolServer
+from focusfl.engines.protocol.magnitude import norm
 
 LOOK = 5  # polls between two looks at who is online
 LAST = 10  # rounds that say how long those to come will take
@@ -110,6 +111,9 @@ class _Server:
                 or seconds >= job.deadline
             ):
                 break
+            if protocol.restarts and not awaited:  # who is left cannot take part
+                protocol.new_epoch(protocol.restarts)
+                return
             if not awaited and seconds >= job.deadline:
                 asked.clear()  # not enough have answered: ask again who has failed
                 began = time.monotonic()
@@ -150,8 +154,8 @@ class _Server:
     @property
     def diverged(self) -> bool:
         """Whether the model is so large, beside the first, that sites cannot go on."""
-        limit = BLOWN_UP * max(1.0, evaluation.norm(self.job.params))
-        return not evaluation.norm(self.protocol.x) <= limit
+        limit = BLOWN_UP * max(1.0, norm(self.job.params))
+        return not norm(self.protocol.x) <= limit
 
     @property
     def _asks_sites(self) -> bool:
@@ -191,12 +195,12 @@ class _Server:
         """
         protocol = self.protocol
         found = {
-            f"|{name}|": evaluation.norm(part)
+            f"|{name}|": norm(part)
             for name, part in protocol.server._asdict().items()
             if name != "x"
         }
         if isinstance(protocol.server, TRACKERS):
-            tracker = evaluation.norm(protocol.server.y)
+            tracker = norm(protocol.server.y)
             found = {"tracker_norm": tracker / self.job.total_weight}
         if self.job.evaluate:
             found |= {k: float(v) for k, v in self.job.evaluate(protocol.x).items()}

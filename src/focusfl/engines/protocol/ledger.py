@@ -1,6 +1,6 @@
 """The server's ledger: all that must outlive its process, as one value and as bytes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from focusfl.core import Client, Message, Server
 from focusfl.engines.protocol.format import (
@@ -32,6 +32,8 @@ class Ledger(NamedTuple):
     """Replaced as a whole, never written to."""
 
     server: Server
+    incarnation: str  # of the server: another one every time that it is started
+    settings: dict[str, Any]  # what it was last started with
     entries: dict[str, Entry]
     epoch: int
     current: int  # the open round by its index; -1 is the one before round 0
@@ -47,8 +49,10 @@ class Ledger(NamedTuple):
 def encode_ledger(ledger: Ledger, identity: Fields) -> Wired:
     """A ledger as bytes, with what a job must have in common with it."""
     fields = {
-        **identity, "epoch": ledger.epoch, "round": ledger.round, "clock": ledger.clock,
-        "current": ledger.current, "counted": ledger.counted, "entries": ledger.entries,
+        **identity, "incarnation": ledger.incarnation, "settings": ledger.settings,
+        "epoch": ledger.epoch,
+        "round": ledger.round, "clock": ledger.clock, "current": ledger.current,
+        "counted": ledger.counted, "entries": ledger.entries,
     }  # fmt: skip
     sections = {
         "server": ledger.server, "start": ledger.start, "kept": ledger.kept,
@@ -70,7 +74,8 @@ def decode_ledger(
     head.fields.setdefault("weights", {})  # before there were any, all were alike
     check_fields(
         head.fields, **{name: type(value) for name, value in identity.items()},
-        epoch=int, current=int, round=int, clock=int, counted=list, entries=dict,
+        incarnation=str, settings=dict, epoch=int, current=int, round=int, clock=int,
+        counted=list, entries=dict,
     )  # fmt: skip
     for name, value in identity.items():
         if head.fields[name] != value:
@@ -87,6 +92,8 @@ def decode_ledger(
             site: Entry(*line)._replace(counted=tuple(line[2]))
             for site, line in head.fields["entries"].items()
         },
+        incarnation=head.fields["incarnation"],
+        settings=head.fields["settings"],
         epoch=head.fields["epoch"],
         current=head.fields["current"],
         round=head.fields["round"],

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from focusfl import tree
-from focusfl.core import Algorithm, Server
+from focusfl.core import Algorithm
 from focusfl.engines.protocol import files
 from focusfl.engines.protocol.format import (
     Packed,
@@ -24,11 +24,18 @@ from focusfl.engines.protocol.format import (
     unpack,
 )
 from focusfl.engines.protocol.ledger import Ledger, decode_ledger, encode_ledger
-from focusfl.engines.protocol.messages import Request, read_reply
+from focusfl.engines.protocol.messages import Reply, Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
-from focusfl.engines.protocol.rules import Rules, check_settings, steps_of
+from focusfl.engines.protocol.rules import Rules
+from focusfl.engines.protocol.settings import (
+    check_settings,
+    check_unchanged,
+    settings_of,
+    steps_of,
+)
 from focusfl.engines.protocol.snapshots import newcomer
 from focusfl.engines.protocol.validation import check_norm, validate_reply
+from focusfl.engines.protocol.view import View
 from focusfl.tree import Tree
 
 log = logging.getLogger(__name__)
@@ -37,7 +44,7 @@ log = logging.getLogger(__name__)
 class Receipt(NamedTuple):
     """What became of a reply."""
 
-    status: Literal["applied", "refused", "lost"]
+    status: Literal["applied", "refused", "lost", "ahead"]
     why: str = ""
 
     @property
@@ -45,7 +52,7 @@ class Receipt(NamedTuple):
         return self.status == "applied"
 
 
-class ProtocolServer:
+class ProtocolServer(View):
     """The server of one job. Killed at any moment, it goes on from its last checkpoint.
 
     A round is always open: send requests, receive replies, close it. A reply counts in
@@ -67,6 +74,7 @@ class ProtocolServer:
         max_norm: float | int | None = None,
         copies: bool = False,
         weights: Mapping[str, float | int] | None = None,
+        changed: Literal["refuse", "accept"] = "refuse",
     ):
         check_settings(job, sites, lr, local_steps, on_empty, max_norm, weights)
         params = tree.map(np.asarray, params)
@@ -77,19 +85,22 @@ class ProtocolServer:
             algorithm, job, tuple(sites), steps_of(lr),
             int(local_steps), on_empty, copies,
             requirements(algorithm, params, len(sites)),
+            settings_of(params, lr, local_steps, on_empty),
             weights and {site: float(w) for site, w in weights.items()},
         )  # fmt: skip
         self._memory = newcomer(algorithm, params).memory
         self._max_norm = max_norm
         self._path = Path(folder).expanduser() / job / "server.ledger"
-        files.make_folder(self._path.parent)
+        if not self._path.exists():
+            files.make_folder(self._path.parent)
         self._lock = ExitStack()
         self._lock.enter_context(files.lock(self._path))
         self._requests: dict[str, Request] = {}
         self._lost: set[str] = set()
+        self._latest = 0  # the latest epoch that a site which is ahead knows of
         self._down: Packed | None = None  # the broadcast of the open round
         try:
-            self.ledger = self._resume(self._rules.begin(params))
+            self.ledger = self._resume(self._rules.begin(params), changed)
             self.save()
         except BaseException:
             self.close()
@@ -104,46 +115,6 @@ class ProtocolServer:
     def close(self) -> None:
         """Let another process have the job. Writes nothing."""
         self._lock.close()
-
-    @property
-    def server(self) -> Server:
-        """The algorithm's state on the server."""
-        return self.ledger.server
-
-    @property
-    def x(self) -> Tree:
-        """The model."""
-        return self.ledger.server.x
-
-    @property
-    def num_clients(self) -> int:
-        """N, whoever has left."""
-        return len(self.ledger.entries)
-
-    @property
-    def round(self) -> int:
-        """How many rounds are over, in all epochs."""
-        return self.ledger.round
-
-    @property
-    def epoch(self) -> int:
-        """1, and one more for every time that all memory was emptied."""
-        return self.ledger.epoch
-
-    @property
-    def counted(self) -> tuple[str, ...]:
-        """Whose pushes are in the open round so far."""
-        return self.ledger.counted
-
-    @property
-    def applied(self) -> dict[str, int]:
-        """The number of everybody's push that was counted last; 0: none this epoch."""
-        return {site: entry.applied for site, entry in self.ledger.entries.items()}
-
-    @property
-    def gone(self) -> tuple[str, ...]:
-        """Who has left for good."""
-        return tuple(site for site, entry in self.ledger.entries.items() if entry.gone)
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -161,6 +132,14 @@ class ProtocolServer:
         """Who may be asked at no loss: owes nothing, was not counted, has not left."""
         busy = {*self.counted, *self.gone, *self._requests}
         return tuple(site for site in self.ledger.entries if site not in busy)
+
+    @property
+    def restarts(self) -> str:
+        """Why a new epoch begins when this round is closed; empty if none does."""
+        if self._latest:
+            return f"sites know of epoch {self._latest}"
+        lost = self._lost - {*self.ledger.copies}
+        return f"lost memory of {', '.join(sorted(lost))}" if lost else ""
 
     def request(self, site: str) -> Wired:
         """A request to a site; a reply it still owes is void from now on."""
@@ -189,12 +168,9 @@ class ProtocolServer:
             validate_reply(
                 self._rules, self.ledger, self._requests.get(sender), sender, reply
             )
-            if reply.kind == "lost":
+            if reply.kind in ("lost", "ahead"):
                 check_leaves(head.leaves, {})
-                log.warning("%s has lost its memory", sender)
-                self._lost.add(sender)
-                del self._requests[sender]
-                return Receipt("lost", f"{sender} has lost its memory.")
+                return self._without_push(sender, reply)
             like = {"up": self._rules.requirements.up}
             if self._rules.copies:
                 like["memory"] = self._memory
@@ -212,6 +188,19 @@ class ProtocolServer:
         del self._requests[sender]
         return Receipt("applied")
 
+    def _without_push(self, site: str, reply: Reply) -> Receipt:
+        """Note what keeps a site from taking part."""
+        del self._requests[site]
+        if reply.kind == "lost":
+            self._lost.add(site)
+            receipt = Receipt("lost", f"{site} has lost its memory.")
+        else:
+            self._latest = max(self._latest, reply.latest)
+            known = f"it was asked in epoch {reply.latest} before, by another server"
+            receipt = Receipt("ahead", f"{site} is ahead: {known}.")
+        log.warning(receipt.why)
+        return receipt
+
     def give_up(self, site: str, number: int | None = None) -> None:
         """Expect no reply any more; should it come all the same, it is refused.
 
@@ -228,23 +217,29 @@ class ProtocolServer:
         The round before round 0 of an algorithm that starts warm is over when
         everybody was counted: until then it stays open, and this gives None.
         """
+        why = self.restarts
         if self._rules.waits(self.ledger):
-            self.save()
+            self.new_epoch(why) if why else self.save()
             return None
         counted, ledger = self.counted, self._rules.close(self.ledger)
-        if lost := self._lost - {*ledger.copies}:
-            log.warning("epoch %s: lost memory of %s", ledger.epoch + 1, sorted(lost))
-            ledger = self._rules.next_epoch(ledger)
-        self._commit(ledger)
+        if why:
+            self._commit(self._restarted(ledger, why))
+        else:
+            self._commit(ledger)
         return counted
 
-    def new_epoch(self) -> None:
+    def new_epoch(self, why: str = "asked for") -> None:
         """Start over from the present model, with everybody's memory empty.
 
         What the open round has counted so far is dropped. Exact again after everybody
         has been seen once.
         """
-        self._commit(self._rules.next_epoch(self.ledger))
+        self._commit(self._restarted(self.ledger, why))
+
+    def _restarted(self, ledger: Ledger, why: str) -> Ledger:
+        ledger = self._rules.next_epoch(ledger, self._latest)
+        log.warning("epoch %s: %s", ledger.epoch, why)
+        return ledger
 
     def forget(self, site: str) -> None:
         """Go on without a site that will never return.
@@ -259,10 +254,9 @@ class ProtocolServer:
         try:
             ledger = self._rules.without(ledger, site)
         except ValueError as error:
-            log.warning("epoch %s: %s", ledger.epoch + 1, error)
             gone = ledger.entries[site]._replace(gone=True)
             ledger = ledger._replace(entries=ledger.entries | {site: gone})
-            ledger = self._rules.next_epoch(ledger)
+            ledger = self._restarted(ledger, str(error))
         self._commit(ledger)
         self._requests.pop(site, None)
 
@@ -270,15 +264,18 @@ class ProtocolServer:
         """Write a checkpoint, in the middle of a round too."""
         self._commit(self.ledger)
 
-    def _resume(self, new: Ledger) -> Ledger:
+    def _resume(self, new: Ledger, changed: str) -> Ledger:
         try:
             wired = files.load(self._path)
             if wired is None:
                 return new
             ledger = decode_ledger(wired, self._rules.identity, new, self._memory)
-        except Refused as error:
+            other = check_unchanged(ledger.settings, new.settings, changed)
+        except ValueError as error:
             raise ValueError(f"cannot resume from {self._path}: {error}") from None
-        return self._rules.next_life(ledger)
+        for words in other:
+            log.warning("%s goes on: %s", self._rules.job, words)
+        return self._rules.next_life(ledger._replace(settings=new.settings))
 
     def _commit(self, ledger: Ledger) -> None:
         """Make these the ledger, on disk first."""
@@ -291,6 +288,7 @@ class ProtocolServer:
         if ledger.epoch != self.epoch:
             self._requests.clear()
             self._lost.clear()
+            self._latest = 0
         self.ledger, self._down = ledger, None
 
     def _check_known(self, site: str) -> None:
