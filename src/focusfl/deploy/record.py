@@ -7,6 +7,7 @@ curves.npz    where pyarrow or jax is missing, instead of a study's files:
 """
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -238,6 +239,8 @@ def _settings(job: Job) -> dict[str, Any]:
     )  # fmt: skip
     own = {name: getattr(job, name) for name in names}
     own["lr"] = in_words(job.lr) or job.lr
+    if job.max_norm == math.inf:
+        own["max_norm"] = "inf"  # JSON has no such number
     if job.weights is not None:
         own["weights"] = dict(job.weights)
     return {**own, "sites": list(job.sites), "algorithm": repr(job.algorithm)}

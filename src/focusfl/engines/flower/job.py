@@ -36,7 +36,7 @@ class Job:
     local_steps: int = 1
     on_empty: Literal["skip", "step"] = "skip"
     copies: bool = False  # keep every site's memory here too, should its disk die
-    max_norm: float | None = None  # of a push
+    max_norm: float | None = None  # of a push; None: as the pushes before it say
     deadline: float = 60.0  # seconds
     minimum: int = 1
     target: int | None = None  # None: everybody who was asked

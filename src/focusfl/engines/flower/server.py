@@ -21,6 +21,10 @@ from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.magnitude import norm
 
 LOOK = 5  # polls between two looks at who is online
+LEFT_OUT = (
+    "what it gives cannot count, time and again: what it gave before is taken back, "
+    "and it is asked again when the server is next started."
+)
 LAST = 10  # rounds that say how long those to come will take
 
 
@@ -118,7 +122,10 @@ class _Server:
                 asked.clear()  # not enough have answered: ask again who has failed
                 began = time.monotonic()
             time.sleep(max(job.poll, min(seconds / 20, 1.0)))  # long rounds can wait
-        number, counted = protocol.round, protocol.close_round()
+        number, out = protocol.round, protocol.barred
+        counted = protocol.close_round()
+        for site in set(protocol.barred) - {*out}:
+            self.say("left out", site=site, why=LEFT_OUT)
         if counted is None:  # everybody must be heard before the first round
             return
         self._paces.append(time.monotonic() - opened)

@@ -15,6 +15,7 @@ from focusfl.engines.protocol.format import (
     restore,
     unpack,
 )
+from focusfl.engines.protocol.magnitude import Reach
 from focusfl.tree import Tree
 
 
@@ -26,6 +27,9 @@ class Entry(NamedTuple):
     counted: tuple = ()  # the round it was counted in: the scalars of a Round
     grads_done: int = 0  # gradients the site has computed up to then, over all epochs
     gone: bool = False  # it has left for good
+    barred: bool = False  # it is left out, until the server is started again
+    losses: int = 0  # of its memory, since it was seen to have one
+    pushes: int = 0  # counted in this epoch
 
 
 class Ledger(NamedTuple):
@@ -44,6 +48,8 @@ class Ledger(NamedTuple):
     start: dict[str, Tree]  # {"x": what the epoch began with} while a site needs it
     kept: dict[str, Message]  # what sites must still be told, by the index of a round
     copies: dict[str, Client]  # sites' memories after their last push, if kept
+    reach: Reach
+    spiked: bool = False  # a push of the open round is far larger than all before
 
 
 def encode_ledger(ledger: Ledger, identity: Fields) -> Wired:
@@ -52,6 +58,7 @@ def encode_ledger(ledger: Ledger, identity: Fields) -> Wired:
         **identity, "incarnation": ledger.incarnation, "settings": ledger.settings,
         "epoch": ledger.epoch,
         "round": ledger.round, "clock": ledger.clock, "current": ledger.current,
+        "reach": ledger.reach, "spiked": ledger.spiked,
         "counted": ledger.counted, "entries": ledger.entries,
     }  # fmt: skip
     sections = {
@@ -75,7 +82,7 @@ def decode_ledger(
     check_fields(
         head.fields, **{name: type(value) for name, value in identity.items()},
         incarnation=str, settings=dict, epoch=int, current=int, round=int, clock=int,
-        counted=list, entries=dict,
+        counted=list, entries=dict, reach=list, spiked=bool,
     )  # fmt: skip
     for name, value in identity.items():
         if head.fields[name] != value:
@@ -103,4 +110,6 @@ def decode_ledger(
         start=trees.get("start", {}),
         kept=trees.get("kept", {}),
         copies={site: restore(like, memory) for site, memory in copies.items()},
+        reach=Reach(*head.fields["reach"]),
+        spiked=head.fields["spiked"],
     )

@@ -1,7 +1,7 @@
 """The constants of a job and the transitions of its ledger: pure functions."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
@@ -12,6 +12,12 @@ from focusfl import tree
 from focusfl.core import Algorithm, Client, Message, Round
 from focusfl.engines.protocol.format import Refused, leaves
 from focusfl.engines.protocol.ledger import Entry, Ledger
+from focusfl.engines.protocol.magnitude import (
+    Reach,
+    is_spike,
+    norm,
+    strayed,
+)
 from focusfl.engines.protocol.messages import Reply, Request
 from focusfl.engines.protocol.requirements import Requirements
 from focusfl.engines.protocol.snapshots import (
@@ -23,6 +29,7 @@ from focusfl.engines.protocol.snapshots import (
 from focusfl.tree import Tree
 
 LIFE = 1 << 32  # numbers a server may give out before it dies
+LOSSES = 3  # of a site's memory, after which the server keeps it
 
 
 def weight_of(
@@ -80,18 +87,31 @@ class Rules:
             start={"x": params} if self.requirements.start else {},
             kept={},
             copies={},
+            reach=Reach(norm(params), norm(params)),
         )
 
-    def next_epoch(self, ledger: Ledger, latest: int = 0) -> Ledger:
+    def next_epoch(
+        self, ledger: Ledger, latest: int = 0, lost: Collection[str] = ()
+    ) -> Ledger:
         """Start over from the present model, with everybody's memory empty.
 
-        Its number is above that of the latest epoch that any site knows of.
+        Its number is above that of the latest epoch that any site knows of. Those who
+        have lost their memory have done so once more.
         """
         entries = {
-            site: Entry(grads_done=entry.grads_done, gone=entry.gone)
+            site: Entry(
+                grads_done=entry.grads_done,
+                gone=entry.gone,
+                barred=entry.barred,
+                losses=entry.losses + (site in lost),
+            )
             for site, entry in ledger.entries.items()
         }
-        return self.begin(ledger.server.x)._replace(
+        new, left = self.begin(ledger.server.x), ledger.reach.left
+        if strayed(ledger.reach, ledger.server.x):
+            left = ledger.reach.far
+        return new._replace(
+            reach=new.reach._replace(start=ledger.reach.start, left=left),
             incarnation=ledger.incarnation,
             entries=entries,
             epoch=max(ledger.epoch, latest) + 1,
@@ -106,7 +126,15 @@ class Rules:
         incarnation.
         """
         clock = (ledger.clock // LIFE + 1) * LIFE
-        return ledger._replace(clock=clock, incarnation=token_hex(8))
+        entries = {  # who was left out gets another chance
+            site: entry._replace(gone=entry.gone and not entry.barred, barred=False)
+            for site, entry in ledger.entries.items()
+        }
+        return ledger._replace(clock=clock, incarnation=token_hex(8), entries=entries)
+
+    def keeps(self, ledger: Ledger, site: str) -> bool:
+        """Whether the server wants to have a site's memory: all, or of who loses it."""
+        return self.copies or ledger.entries[site].losses >= LOSSES
 
     def request(self, ledger: Ledger, site: str) -> Request:
         """The header of a request."""
@@ -126,11 +154,18 @@ class Rules:
             lr=rd.lr,
             local_steps=rd.local_steps,
             num_clients=rd.num_clients,
-            copies=self.copies,
+            copies=self.keeps(ledger, site),
         )
 
-    def extras(self, ledger: Ledger, site: str) -> dict[str, Tree]:
+    def extras(self, ledger: Ledger, site: str, lost: bool = False) -> dict[str, Tree]:
         """What one site must know beside what all are sent."""
+        more = self._told(ledger, site)
+        lost = lost or ledger.entries[site].losses >= LOSSES
+        if lost and site in ledger.copies:
+            more["memory"] = ledger.copies[site]
+        return more
+
+    def _told(self, ledger: Ledger, site: str) -> dict[str, Tree]:
         entry = ledger.entries[site]
         if entry.applied and self.requirements.settle:
             return {"settle": ledger.kept[str(entry.counted[0])]}
@@ -145,6 +180,7 @@ class Rules:
         digest: str,
         up: Message,
         memory: Client | None,
+        size: float,
     ) -> Ledger:
         """Take a push into the open round; raise Refused if the sum is infinite.
 
@@ -161,17 +197,23 @@ class Rules:
             raise Refused("it is so large that the sum of all pushes is infinite.")
         # A copy of an earlier push would be worse than none.
         copies = {k: copy for k, copy in ledger.copies.items() if k != reply.site}
+        before, reach = ledger.entries[reply.site], ledger.reach
+        forgets = not reply.base or before.losses >= LOSSES
         entry = Entry(
             applied=reply.seq,
             digest=digest,
             grads_done=reply.grads_done,
             gone=reply.kind == "goodbye",
+            losses=before.losses if forgets else 0,
+            pushes=before.pushes + 1,
         )
         return ledger._replace(
+            reach=reach._replace(push=max(reach.push, size)),
+            spiked=ledger.spiked or is_spike(size, before.pushes, reach.push),
             entries=ledger.entries | {reply.site: entry},
             total=total,
             counted=(*ledger.counted, reply.site),
-            copies=copies | ({reply.site: memory} if self.copies else {}),
+            copies=copies | ({} if memory is None else {reply.site: memory}),
         )
 
     def waits(self, ledger: Ledger) -> bool:
@@ -206,6 +248,8 @@ class Rules:
             round=ledger.round + (ledger.current >= 0),
             total=tree.zeros(self.requirements.up),
             counted=(),
+            reach=ledger.reach._replace(far=max(ledger.reach.far, norm(server.x))),
+            spiked=False,
             start=ledger.start if newcomers else {},
             kept={index: kept[index] for index in kept if index in rounds},
         )
@@ -237,5 +281,6 @@ class Rules:
             grads_done=entry.grads_done,
             latest=ledger.epoch,
         )
-        ledger = self.count(ledger, goodbye, "", up, memory)
+        memory = memory if self.keeps(ledger, site) else None
+        ledger = self.count(ledger, goodbye, "", up, memory, norm(up))
         return ledger._replace(clock=goodbye.seq)

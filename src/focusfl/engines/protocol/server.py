@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from focusfl.engines.protocol.format import (
     restore,
     unpack,
 )
+from focusfl.engines.protocol.incidents import STRIKES, Incidents, Receipt
 from focusfl.engines.protocol.ledger import Ledger, decode_ledger, encode_ledger
-from focusfl.engines.protocol.messages import Reply, Request, read_reply
+from focusfl.engines.protocol.magnitude import TooLarge, check_size, norm, strayed
+from focusfl.engines.protocol.messages import Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.protocol.rules import Rules
 from focusfl.engines.protocol.settings import (
@@ -34,22 +36,11 @@ from focusfl.engines.protocol.settings import (
     steps_of,
 )
 from focusfl.engines.protocol.snapshots import newcomer
-from focusfl.engines.protocol.validation import check_norm, validate_reply
+from focusfl.engines.protocol.validation import validate_reply
 from focusfl.engines.protocol.view import View
 from focusfl.tree import Tree
 
 log = logging.getLogger(__name__)
-
-
-class Receipt(NamedTuple):
-    """What became of a reply."""
-
-    status: Literal["applied", "refused", "lost", "ahead"]
-    why: str = ""
-
-    @property
-    def applied(self) -> bool:
-        return self.status == "applied"
 
 
 class ProtocolServer(View):
@@ -96,8 +87,7 @@ class ProtocolServer(View):
         self._lock = ExitStack()
         self._lock.enter_context(files.lock(self._path))
         self._requests: dict[str, Request] = {}
-        self._lost: set[str] = set()
-        self._latest = 0  # the latest epoch that a site which is ahead knows of
+        self._incidents = Incidents()
         self._down: Packed | None = None  # the broadcast of the open round
         try:
             self.ledger = self._resume(self._rules.begin(params), changed)
@@ -136,10 +126,7 @@ class ProtocolServer(View):
     @property
     def restarts(self) -> str:
         """Why a new epoch begins when this round is closed; empty if none does."""
-        if self._latest:
-            return f"sites know of epoch {self._latest}"
-        lost = self._lost - {*self.ledger.copies}
-        return f"lost memory of {', '.join(sorted(lost))}" if lost else ""
+        return self._incidents.restarts(self.ledger)
 
     def request(self, site: str) -> Wired:
         """A request to a site; a reply it still owes is void from now on."""
@@ -149,9 +136,7 @@ class ProtocolServer(View):
                 f"{site} was counted in round {self.round} and must wait for the next."
             )
         request = self._rules.request(self.ledger, site)
-        more = self._rules.extras(self.ledger, site)
-        if site in self._lost and site in self.ledger.copies:
-            more["memory"] = self.ledger.copies[site]
+        more = self._rules.extras(self.ledger, site, site in self._incidents.lost)
         if self._down is None:
             down = self._rules.algorithm.broadcast(self.ledger.server)
             self._down = pack({"down": down})
@@ -170,36 +155,32 @@ class ProtocolServer(View):
             )
             if reply.kind in ("lost", "ahead"):
                 check_leaves(head.leaves, {})
-                return self._without_push(sender, reply)
+                receipt = self._incidents.report(self.ledger, reply)
+                log.warning(receipt.why)
+                del self._requests[sender]
+                return receipt
             like = {"up": self._rules.requirements.up}
-            if self._rules.copies:
+            if self._requests[sender].copies:
                 like["memory"] = self._memory
             check_leaves(head.leaves, like)
             trees = restore(like, unpack(message, head))
-            check_norm(trees["up"], self._max_norm)
+            size = norm(trees["up"])
+            pushes, before = self.ledger.entries[sender].pushes, self.ledger.reach.push
+            check_size(size, self._max_norm, pushes, before)
             ledger = self._rules.count(
-                self.ledger, reply, head.digest, trees["up"], trees.get("memory")
+                self.ledger, reply, head.digest, trees["up"], trees.get("memory"), size
             )
+        except TooLarge as error:
+            self._incidents.strike(sender)
+            log.warning("refused a push from %s: %s", sender, error)
+            return Receipt("refused", str(error))
         except Refused as error:
             log.warning("refused a message from %s: %s", ascii(sender), error)
             return Receipt("refused", str(error))
         self.ledger = ledger
-        self._lost.discard(sender)
+        self._incidents.counted(sender)
         del self._requests[sender]
         return Receipt("applied")
-
-    def _without_push(self, site: str, reply: Reply) -> Receipt:
-        """Note what keeps a site from taking part."""
-        del self._requests[site]
-        if reply.kind == "lost":
-            self._lost.add(site)
-            receipt = Receipt("lost", f"{site} has lost its memory.")
-        else:
-            self._latest = max(self._latest, reply.latest)
-            known = f"it was asked in epoch {reply.latest} before, by another server"
-            receipt = Receipt("ahead", f"{site} is ahead: {known}.")
-        log.warning(receipt.why)
-        return receipt
 
     def give_up(self, site: str, number: int | None = None) -> None:
         """Expect no reply any more; should it come all the same, it is refused.
@@ -217,16 +198,18 @@ class ProtocolServer(View):
         The round before round 0 of an algorithm that starts warm is over when
         everybody was counted: until then it stays open, and this gives None.
         """
-        why = self.restarts
-        if self._rules.waits(self.ledger):
-            self.new_epoch(why) if why else self.save()
-            return None
-        counted, ledger = self.counted, self._rules.close(self.ledger)
+        counted, ledger, why = self.counted, self.ledger, self.restarts
+        waits = self._rules.waits(ledger)
+        if not waits:
+            ledger = self._rules.close(ledger)
+            why = why or strayed(ledger.reach, ledger.server.x)
         if why:
-            self._commit(self._restarted(ledger, why))
-        else:
-            self._commit(ledger)
-        return counted
+            ledger = self._restarted(ledger, why)
+        for site in self._incidents.struck(ledger):
+            log.warning("%s is left out: %s times of no use", site, STRIKES)
+            ledger = self._without(ledger, site, barred=True)
+        self._commit(ledger)
+        return None if waits else counted
 
     def new_epoch(self, why: str = "asked for") -> None:
         """Start over from the present model, with everybody's memory empty.
@@ -237,7 +220,8 @@ class ProtocolServer(View):
         self._commit(self._restarted(self.ledger, why))
 
     def _restarted(self, ledger: Ledger, why: str) -> Ledger:
-        ledger = self._rules.next_epoch(ledger, self._latest)
+        lost, latest = self._incidents.lost, self._incidents.latest
+        ledger = self._rules.next_epoch(ledger, latest, lost)
         log.warning("epoch %s: %s", ledger.epoch, why)
         return ledger
 
@@ -250,15 +234,18 @@ class ProtocolServer(View):
         self._check_known(site)
         if site in self.counted:
             raise ValueError(f"{site} was just counted: close the round first.")
-        ledger = self.ledger
-        try:
-            ledger = self._rules.without(ledger, site)
-        except ValueError as error:
-            gone = ledger.entries[site]._replace(gone=True)
-            ledger = ledger._replace(entries=ledger.entries | {site: gone})
-            ledger = self._restarted(ledger, str(error))
-        self._commit(ledger)
+        self._commit(self._without(self.ledger, site))
+
+    def _without(self, ledger: Ledger, site: str, barred: bool = False) -> Ledger:
         self._requests.pop(site, None)
+        self._incidents.counted(site)
+        try:
+            ledger, why = self._rules.without(ledger, site), ""
+        except ValueError as error:
+            why = str(error)
+        entry = ledger.entries[site]._replace(gone=True, barred=barred)
+        ledger = ledger._replace(entries=ledger.entries | {site: entry})
+        return self._restarted(ledger, why) if why else ledger
 
     def save(self) -> None:
         """Write a checkpoint, in the middle of a round too."""
@@ -287,8 +274,7 @@ class ProtocolServer(View):
         files.save(self._path, wired)
         if ledger.epoch != self.epoch:
             self._requests.clear()
-            self._lost.clear()
-            self._latest = 0
+            self._incidents.new_epoch()
         self.ledger, self._down = ledger, None
 
     def _check_known(self, site: str) -> None:

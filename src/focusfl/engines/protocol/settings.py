@@ -1,5 +1,6 @@
 """What a job is run with: what may be asked for, and what is still the same later."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -31,7 +32,7 @@ def check_settings(
     check_count("local_steps", local_steps)
     if not callable(lr):
         check_positive("lr", lr)
-    if max_norm is not None:
+    if max_norm is not None and max_norm != math.inf:  # any may pass
         check_positive("max_norm", max_norm)
     if weights is not None:
         _check_weights(weights, sites)

@@ -1,9 +1,7 @@
-"""Whether a reply may count: by its header, and by its size."""
+"""Whether a reply may count, by its header."""
 
-from focusfl.core import Message
 from focusfl.engines.protocol.format import Refused
 from focusfl.engines.protocol.ledger import Ledger
-from focusfl.engines.protocol.magnitude import norm
 from focusfl.engines.protocol.messages import Reply, Request
 from focusfl.engines.protocol.rules import Rules
 
@@ -52,9 +50,3 @@ def validate_reply(
             f"it is late: the server of {rules.algorithm!r} works with what it knows "
             "now, and cannot count what was made for an earlier round."
         )
-
-
-def check_norm(up: Message, most: float | int | None) -> None:
-    """Raise Refused if a push is larger than it may be."""
-    if most is not None and not (size := norm(up)) <= most:
-        raise Refused(f"its norm is {size:.3g}; {most:.3g} is the most it may be.")

@@ -46,6 +46,11 @@ class View:
         return {site: entry.applied for site, entry in self.ledger.entries.items()}
 
     @property
+    def barred(self) -> tuple[str, ...]:
+        """Who of these is left out, as long as this server lives."""
+        return tuple(s for s, entry in self.ledger.entries.items() if entry.barred)
+
+    @property
     def gone(self) -> tuple[str, ...]:
         """Who has left for good."""
         return tuple(site for site, entry in self.ledger.entries.items() if entry.gone)
