@@ -8,11 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from focusfl.checks import printable
 from focusfl.cli.options import folder
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
 
+EXIT_UNHEALTHY = 1  # results are there, and not what they were to be
 RUNS = Path("runs")  # where what is run goes
 MOST = 20  # sites whose rounds are counted in words
 
@@ -91,7 +93,10 @@ def _local(options: argparse.Namespace) -> int:
     else:
         print(events.packed(_words(found)))
         print(events.packed(["written:", *map(str, files)]))
-    return 0
+    if outcome.why:
+        why = printable(" ".join(outcome.why))
+        print(f"focusfl: not a healthy end: {why}", file=sys.stderr)
+    return EXIT_UNHEALTHY if outcome.why else 0
 
 
 def _watch(event: Mapping[str, Any]) -> None:
@@ -110,6 +115,7 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
         "seconds": round(outcome.seconds, 1), **outcome.metrics,
         "grad_norm_of": outcome.of, **gap, "participation": share,
         "counted": outcome.counted, "warnings": outcome.warnings,
+        "healthy": not outcome.why, "why": list(outcome.why),
     }  # fmt: skip
 
 
@@ -117,7 +123,7 @@ def _words(found: Mapping[str, Any]) -> list[str]:
     """A summary, to be read: a number each, and how often each site was counted."""
     from focusfl.engines.flower.events import short
 
-    lists = ("participation", "counted", "warnings")
+    lists = ("participation", "counted", "warnings", "why")
     words = [f"{name} {short(v)}" for name, v in found.items() if name not in lists]
     times = list(found["counted"].items())
     shown = [f"{site} {n}" for site, n in times[:MOST]]

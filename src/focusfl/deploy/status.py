@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from focusfl.engines.flower import events
+
 FILE = "processes.json"  # in the folder of a fleet: pids by name
 EVENTS = "server/*/events.jsonl"
 
@@ -48,18 +50,17 @@ def _progress(place: Path) -> dict[str, Any]:
         return {"progress": "no round"}
     online = ", ".join(last["online"])
     progress = f"{last['round'] + 1}/{last['rounds']} rounds, last online {online}"
-    norms = {str(k): end[k] for k in ("grad_norm", "tracker_norm") if k in end}
+    known = events.metrics(end)
+    norms = {str(k): known[k] for k in ("grad_norm", "tracker_norm") if k in known}
     words = [f"{name} {value:.3g}" for name, value in norms.items()]
     return {"progress": ", ".join([progress, *words]), **norms}
 
 
 def last_event(folder: Path, kind: str) -> dict[str, Any] | None:
     """The newest event of a kind, of the run in a folder."""
-    lines = [
-        line for file in folder.glob(EVENTS) for line in file.read_text().splitlines()
-    ]
-    events = (json.loads(line) for line in reversed(lines) if line.endswith("}"))
-    return next((event for event in events if event["event"] == kind), None)
+    places = [file.parent for file in folder.glob(EVENTS)]
+    found = [event for place in places for event in events.read(place)]
+    return next((one for one in reversed(found) if one["event"] == kind), None)
 
 
 def alive(pid: int, word: str = "") -> bool:
