@@ -13,6 +13,7 @@ REFUSED = 3  # refusals in a row at the end: a site that is not let in
 OFTEN = 10  # refusals in all, if they are most of a site's answers
 LOST = 3  # times that a site may lose its memory, or one in ten of its pushes
 OLD = 10  # rounds at least that a memory is old if it is half the training
+RECENT = 40  # rounds that are told one by one
 TROUBLE = ("nothing", "refused", "lost", "unfit")  # events that are a site's fault
 
 
@@ -29,6 +30,7 @@ class SiteHealth:
     lost: int = 0
     unanswered: int = 0
     error: str = ""  # what went wrong last
+    recent: str = ""  # the last rounds: x counted, l late, . not
     refused_since: int = 0  # of these, since it was counted last
 
 
@@ -98,6 +100,10 @@ class Health:
             self.sites[name].counted += 1
         for name in event["late"]:
             self.sites[name].late += 1
+        counted, late = set(event["counted"]), set(event["late"])
+        for name, one in self.sites.items():
+            mark = "l" if name in late else "x" if name in counted else "."
+            one.recent = (one.recent + mark)[-RECENT:]
         for name in event.get("gone", ()):
             self.sites[name].state = "gone"
         self._move_to(event.get("epoch", self.epoch))
@@ -219,9 +225,11 @@ class Health:
             name: sum(getattr(one, name) for one in self.sites.values())
             for name in ("refused", "lost", "unanswered", "late")
         }
+        warnings = self.warnings if self.state == "ended" else [self.stale()]
+        warnings = [words for words in warnings if words]
         return {
             "state": self.state, "healthy": not self.why, "why": self.why,
-            "warnings": self.warnings, "awaited": self.awaited, "round": self.round,
+            "warnings": warnings, "awaited": self.awaited, "round": self.round,
             "rounds": self.rounds, "epoch": self.epoch, "began": self.began,
             "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
             "bytes": dict(self.bytes), **totals, "error": self.error,
