@@ -104,7 +104,7 @@ WITH_FOCUSFL = os.environ | {
 }
 LINES = {
     "focusfl rep": {"report", "reproduce"},
-    "focusfl deploy ": {"local", "init", "status"},
+    "focusfl deploy ": {"local", "init", "status", "watch"},
     "focusfl deploy local --t": {"--tls"},
     "focusfl run st": {"study.toml"},
     "focusfl run --out ru": {"runs"},

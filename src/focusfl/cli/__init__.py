@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
+from focusfl.checks import printable
 from focusfl.cli import (
     check,
     completion,
@@ -35,11 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _left_alone()
     except ValueError as error:
-        print(f"focusfl: {error}", file=sys.stderr)
+        print(f"focusfl: {printable(str(error), lines=True)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        print(f"focusfl: cannot use{where}: {error.strerror or error}", file=sys.stderr)
+        words = printable(f"cannot use{where}: {error.strerror or error}")
+        print(f"focusfl: {words}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         print("focusfl: interrupted; no file was left unfinished", file=sys.stderr)

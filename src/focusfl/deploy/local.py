@@ -37,6 +37,7 @@ class Outcome(NamedTuple):
     seconds: float
     x: Any = None  # the last model of a study
     gap: float | None = None  # between what it tracks and what its sites remember
+    why: Sequence[str] = ()  # this is no healthy end; nothing: it is one
 
 
 def local_app(
@@ -139,6 +140,6 @@ def _run(
     epochs = max(event["epoch"] for event in found if event["event"] == "open")
     outcome = Outcome(
         masks, late, metrics(end), end["counted"], end.get("of", "nobody"),
-        end["warnings"], epochs, time.monotonic() - began,
+        end["warnings"], epochs, time.monotonic() - began, why=end["why"],
     )  # fmt: skip
     return outcome, found
