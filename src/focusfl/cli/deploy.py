@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusfl.cli.options import folder
+from focusfl.cli import hosts
+from focusfl.cli.options import folder, need_flower
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
@@ -53,6 +54,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "focusfl deploy init hospitals",
     )  # fmt: skip
     init.add_argument("folder", type=Path, help="to be made")
+    hosts.add(command)
     status = command(
         "status", _status, "say what runs of what `deploy local` has started",
         "focusfl deploy status runs",
@@ -61,10 +63,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _local(options: argparse.Namespace) -> int:
-    if find_spec("flwr") is None:
-        from focusfl.extras import missing
-
-        raise ValueError(missing("deploying needs", "Flower", "flower"))
+    need_flower()
     from focusfl.deploy import study
     from focusfl.deploy.faults import chaos
     from focusfl.deploy.local import local_app, local_study
