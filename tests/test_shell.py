@@ -104,7 +104,15 @@ WITH_FOCUSFL = os.environ | {
 }
 LINES = {
     "focusfl rep": {"report", "reproduce"},
-    "focusfl deploy ": {"local", "init", "status"},
+    "focusfl deploy ": {
+        "local",
+        "init",
+        "status",
+        "stop",
+        "certificates",
+        "login",
+        "superlink",
+    },
     "focusfl deploy local --t": {"--tls"},
     "focusfl run st": {"study.toml"},
     "focusfl run --out ru": {"runs"},

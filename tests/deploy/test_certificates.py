@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from focusfl.deploy import certificates
+from focusfl.engines.flower.public_keys import ending
 
 SECRETS = (
     "ca.key",
@@ -65,13 +66,13 @@ def test_a_certificate_is_renewed_and_sites_need_nothing_new(tmp_path):
 def test_the_end_of_a_certificate_is_said_weeks_before(tmp_path):
     folder = tmp_path / "keys"
     certificates.make(folder, ["localhost"], [])
-    assert certificates.ending(folder) == [] == certificates.ending(tmp_path / "none")
+    assert ending(folder) == [] == ending(tmp_path / "none")
     now = datetime.now(UTC)
-    (soon,) = certificates.ending(folder, now + timedelta(days=335))
+    (soon,) = ending(folder, now + timedelta(days=335))
     assert "server.crt ends in 29 days" in soon and "--renew" in soon
-    (over,) = certificates.ending(folder, now + timedelta(days=400))
+    (over,) = ending(folder, now + timedelta(days=400))
     assert "server.crt has ended" in over
-    both = certificates.ending(folder, now + timedelta(days=3640))
+    both = ending(folder, now + timedelta(days=3640))
     assert "ca.crt ends in 9 days" in both[0] and "every site" in both[0]
 
 

@@ -60,6 +60,11 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "focusfl deploy status runs",
     )  # fmt: skip
     status.add_argument("folder", type=Path, nargs="?", default=RUNS)
+    stop = command(
+        "stop", _stop, "stop what `deploy local` has started in a folder",
+        "focusfl deploy stop runs/deploy-study",
+    )  # fmt: skip
+    stop.add_argument("folder", type=Path, nargs="?", default=RUNS)
 
 
 def _local(options: argparse.Namespace) -> int:
@@ -152,14 +157,34 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
+def _there(options: argparse.Namespace) -> Path:
+    """The folder that is looked at."""
+    if not options.folder.is_dir() and options.folder != RUNS:
+        raise ValueError(f"{options.folder} must be a folder; there is none.")
+    return options.folder
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from focusfl.deploy import ours, status
+
+    places = [Path(place) for place in status.search(_there(options))]
+    stopped = {str(place): ours.stop(place) for place in places}
+    found = {place: names for place, names in stopped.items() if names}
+    if options.json:
+        print(json.dumps(found, indent=2))
+    elif not found:
+        print(f"nothing runs of what was started in {options.folder}")
+    for place, names in found.items() if not options.json else ():
+        print(f"{place}: stopped {', '.join(names)}")
+    return 0
+
+
 def _status(options: argparse.Namespace) -> int:
     from focusfl.deploy import status
     from focusfl.engines.flower.events import packed
     from focusfl.report import terminal
 
-    if not options.folder.is_dir() and options.folder != RUNS:
-        raise ValueError(f"{options.folder} must be a folder; there is none.")
-    found = status.search(options.folder)
+    found = status.search(_there(options))
     if options.json:
         print(json.dumps(found, indent=2))
     elif not found:
@@ -168,4 +193,6 @@ def _status(options: argparse.Namespace) -> int:
         rows = [(name, str(pid), state) for name, pid, state in about["processes"]]
         print(packed(f"{place}: {about['progress']}".split()))
         terminal.print_table("", ("", "pid", ""), rows)
+        for words in about["notices"]:
+            print(packed(words.split()))
     return 0

@@ -48,13 +48,15 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _certificates(options: argparse.Namespace) -> int:
+    need_flower()  # it brings what signs
     from focusfl.deploy import certificates
+    from focusfl.engines.flower import public_keys
 
     if options.renew:
         files = certificates.renew(options.folder, options.hosts)
     else:
         files = certificates.make(options.folder, options.hosts, options.sites)
-    words = certificates.ending(options.folder)
+    words = public_keys.ending(options.folder)
     if options.json:
         print(json.dumps({"files": [str(file) for file in files], "ending": words}))
     else:

@@ -12,7 +12,6 @@ from focusfl.files import renamed
 
 DAYS = 365  # that a server's certificate is good for
 YEARS = 10  # that sites can go on trusting the authority
-SOON = timedelta(days=42)  # before its end a certificate is to be renewed
 TOKEN, SECRET = "operator.token", "superexec.secret"
 AUTHORITY = "focusfl certificate authority"
 TAKEN = ("ca", "server")
@@ -69,23 +68,6 @@ def renew(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
     named = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     own = _of_server(hosts or [str(name.value) for name in named], key, authority)
     return [_write(folder / "server.crt", own, private=False)]
-
-
-def ending(folder: Path, now: datetime | None = None) -> list[str]:
-    """Say which certificates in a folder have ended, or will soon."""
-    from cryptography import x509
-
-    found, now = [], now or datetime.now(UTC)
-    for file in sorted(folder.glob("*.crt")):
-        end = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
-        days = (end - now).days
-        if end - now < SOON:
-            when = f"ends in {days} days" if end > now else "has ended"
-            what = "focusfl deploy certificates FOLDER --renew"
-            if file.name == "ca.crt":
-                what = "a new folder of keys, whose ca.crt every site needs"
-            found.append(f"{file.name} {when}, on {end:%Y-%m-%d}: {what}.")
-    return found
 
 
 def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:

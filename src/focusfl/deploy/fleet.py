@@ -25,6 +25,7 @@ from focusfl.deploy.processes import (
     listens,
     stop,
 )
+from focusfl.engines.protocol.files import make_folder
 from focusfl.files import renamed
 
 PATIENCE = 90.0  # seconds for a process to come up, on a machine with much to do
@@ -46,9 +47,10 @@ class Fleet:
         warm: bool = False, largest: float | None = None,
     ):  # fmt: skip
         self.folder, self.sites, self.tls = folder.resolve(), list(sites), tls
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
-        keys = self.folder / "keys"
+        keys, self._home = self.folder / "keys", self.folder / "flwr"
+        for own in (self.folder, keys, self._home, self.folder / "logs"):
+            make_folder(own)
+        self.keys = str(keys) if tls else ""  # of the sites, as a job is told
         self._port, *ports = free_ports(1 + len(sites))
         address = f"{LOOPBACK}:{self._port}"
         trust, connection = ["--insecure"], "insecure = true"
@@ -57,8 +59,6 @@ class Fleet:
             trust = ["--root-certificates", f"{keys}/ca.crt"]
             connection = f'root-certificates = "{keys}/ca.crt"'
         certificates.make_secrets(keys)
-        self._home = self.folder / "flwr"
-        self._home.mkdir(exist_ok=True)
         (self._home / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n'
             f'[superlink.{CONNECTION}]\naddress = "{address}"\n{connection}\n'

@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from focusfl.engines.flower.public_keys import ending
+
 FILE = "processes.json"  # in the folder of a fleet: pids by name
 EVENTS = "server/*/events.jsonl"
 
@@ -37,7 +39,8 @@ def search(folder: Path) -> dict[str, dict[str, Any]]:
         if not lines:
             continue
         states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
-        found[str(place)] = {**_progress(place), "processes": states}
+        notices = {"notices": ending(place / "keys")}
+        found[str(place)] = {**_progress(place), **notices, "processes": states}
     return found
 
 

@@ -1,9 +1,12 @@
-"""The public keys of sites: what a node must hold to be one of them."""
+"""The public keys of sites, and how long the certificates beside them are good."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 Keys = Mapping[str, str] | str | Path  # by site, or a folder with SITE.pub for each
+
+SOON = timedelta(days=42)  # before its end a certificate is to be renewed
 
 
 def read(keys: Keys, sites: Sequence[str]) -> dict[bytes, str]:
@@ -53,5 +56,23 @@ def canonical(text: bytes, what: str = "a public key") -> bytes:
     return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
 
 
+def ending(folder: Path, now: datetime | None = None) -> list[str]:
+    """Say which certificates in a folder have ended, or will soon."""
+    from cryptography import x509
+
+    found, now = [], now or datetime.now(UTC)
+    for file in sorted(folder.glob("*.crt")):
+        end = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        if end - now < SOON:
+            when = f"ends in {(end - now).days} days" if end > now else "has ended"
+            what = "focusfl deploy certificates FOLDER --renew"
+            if file.name == "ca.crt":
+                what = "a new folder of keys, whose ca.crt every site needs"
+            found.append(f"{file.name} {when}, on {end:%Y-%m-%d}: {what}.")
+    return found
+
+
 def _where(keys: Keys) -> str:
-    return "the job" if isinstance(keys, Mapping) else str(keys)
+    if isinstance(keys, Mapping):
+        return "the job"
+    return str(Path(keys).expanduser().absolute())

@@ -47,12 +47,15 @@ def server_app(
 
 def run(grid: Grid, job: Job) -> None:
     """Train until all rounds are done, from where an earlier run has stopped."""
+    link = Link(grid, job.sites, job.known())
     with job.open_protocol() as protocol:
-        server = _Server(job, protocol, Link(grid, job.sites))
+        server = _Server(job, protocol, link)
         server.say(
             "begin", time=time.time(), pid=os.getpid(), rounds=job.rounds,
             **server.measured(),
         )  # fmt: skip
+        for why in job.notices():
+            server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
             server.play()
@@ -206,6 +209,8 @@ class _Server:
         if self._polls % LOOK == 0:
             self.online = self.link.look()
         self._polls += 1
+        for why in self.link.refused():
+            self.say("stranger", why=why)
 
     def _receive(self) -> None:
         for reply in self.link.poll(self.job.patience):
