@@ -88,7 +88,7 @@ def local_study(
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
-    job = deployed.job(fleet.folder / "server")
+    job = deployed.job(fleet.folder / "server").configured(settings or {})
     with job.open_protocol() as protocol:
         counted = {site: seq for site, seq in protocol.applied.items() if seq}
         memories = [
@@ -107,8 +107,8 @@ def local_study(
 
 
 def _stacked(memories: list[Any]) -> Any:
-    """Everybody's memory as one tree; None if there is none."""
-    if not memories:
+    """Everybody's memory as one tree; None if there is none, or if one is missing."""
+    if not memories or any(memory is None for memory in memories):
         return None
     return tree.map(lambda *leaves: np.stack(leaves), *memories)
 

@@ -70,6 +70,10 @@ class Ending:
                 f"{', '.join(since)} did not take part since epoch {protocol.epoch} "
                 "began"
             )
+        if protocol.barred:
+            found.append(
+                f"{', '.join(protocol.barred)} gave what cannot count and was left out"
+            )
         if not found:
             return ""
         times = ", ".join(f"{site} {n}" for site, n in self.counted.items())

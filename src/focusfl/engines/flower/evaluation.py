@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
@@ -10,9 +9,10 @@ from flwr.app import MetricRecord, RecordDict
 from focusfl import tree
 from focusfl.engines.flower.records import pack, unpack
 from focusfl.engines.protocol import Refused, Wired
-from focusfl.engines.protocol.format import check_leaves, encode, header, leaves
+from focusfl.engines.protocol.format import check_leaves, encode, header
 from focusfl.engines.protocol.format import pack as packed
 from focusfl.engines.protocol.format import unpack as trees
+from focusfl.engines.protocol.magnitude import norm
 from focusfl.engines.protocol.site import alike
 from focusfl.engines.served import Metrics, known, told
 from focusfl.tree import Tree
@@ -123,9 +123,3 @@ def mean_of(found: list[dict[str, float]]) -> dict[str, float]:
         name: float(np.average([metrics[name] for metrics in found], weights=weights))
         for name in sorted(names)
     }
-
-
-def norm(part: Any) -> float:
-    """The Euclidean norm of a tree."""
-    squares = [float(np.sum(np.square(leaf, dtype=float))) for leaf in leaves(part)]
-    return sum(squares) ** 0.5

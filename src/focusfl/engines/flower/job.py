@@ -10,7 +10,8 @@ from focusfl.checks import check_count, check_one_of, check_positive, unknown
 from focusfl.core import Algorithm
 from focusfl.engines.flower import public_keys
 from focusfl.engines.protocol import ProtocolServer
-from focusfl.engines.protocol.rules import check_settings, weight_of
+from focusfl.engines.protocol.rules import weight_of
+from focusfl.engines.protocol.settings import check_settings
 from focusfl.engines.step_sizes import tabled
 from focusfl.tree import Tree
 
@@ -38,7 +39,7 @@ class Job:
     local_steps: int = 1
     on_empty: Literal["skip", "step"] = "skip"
     copies: bool = False  # keep every site's memory here too, should its disk die
-    max_norm: float | None = None  # of a push
+    max_norm: float | None = None  # of a push; None: as the pushes before it say
     deadline: float = 60.0  # seconds
     minimum: int = 1
     target: int | None = None  # None: everybody who was asked
@@ -54,6 +55,8 @@ class Job:
     # Public keys by site, or a folder on the server with SITE.pub for each: who has no
     # such key is no site. None: nodes are believed by name, or by their word.
     keys: Mapping[str, str] | str | Path | None = None
+    # A job that was begun with another lr, local_steps, on_empty or params.
+    changed: Literal["refuse", "accept"] = "refuse"
 
     def __post_init__(self):
         check_settings(
@@ -70,6 +73,7 @@ class Job:
                 f"{self.evaluate_every!r}."
             )
         check_one_of("metrics", self.metrics, ("mean", "per_client"))
+        check_one_of("changed", self.changed, ("refuse", "accept"))
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         if isinstance(self.keys, Mapping):
@@ -108,6 +112,7 @@ class Job:
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
             max_norm=self.max_norm, copies=self.copies, weights=self.weights,
+            changed=self.changed,
         )  # fmt: skip
 
     def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":

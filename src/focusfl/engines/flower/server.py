@@ -18,8 +18,13 @@ from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import unpack
 from focusfl.engines.protocol import ProtocolServer
+from focusfl.engines.protocol.magnitude import norm
 
 LOOK = 5  # polls between two looks at who is online
+LEFT_OUT = (
+    "what it gives cannot count, time and again: what it gave before is taken back, "
+    "and it is asked again when the server is next started."
+)
 LAST = 10  # rounds that say how long those to come will take
 
 
@@ -113,11 +118,17 @@ class _Server:
                 or seconds >= job.deadline
             ):
                 break
+            if protocol.restarts and not awaited:  # who is left cannot take part
+                protocol.new_epoch(protocol.restarts)
+                return
             if not awaited and seconds >= job.deadline:
                 asked.clear()  # not enough have answered: ask again who has failed
                 began = time.monotonic()
             time.sleep(max(job.poll, min(seconds / 20, 1.0)))  # long rounds can wait
-        number, counted = protocol.round, protocol.close_round()
+        number, out = protocol.round, protocol.barred
+        counted = protocol.close_round()
+        for site in set(protocol.barred) - {*out}:
+            self.say("left out", site=site, why=LEFT_OUT)
         if counted is None:  # everybody must be heard before the first round
             return
         self._paces.append(time.monotonic() - opened)
@@ -153,8 +164,8 @@ class _Server:
     @property
     def diverged(self) -> bool:
         """Whether the model is so large, beside the first, that sites cannot go on."""
-        limit = BLOWN_UP * max(1.0, evaluation.norm(self.job.params))
-        return not evaluation.norm(self.protocol.x) <= limit
+        limit = BLOWN_UP * max(1.0, norm(self.job.params))
+        return not norm(self.protocol.x) <= limit
 
     @property
     def _asks_sites(self) -> bool:
@@ -194,12 +205,12 @@ class _Server:
         """
         protocol = self.protocol
         found = {
-            f"|{name}|": evaluation.norm(part)
+            f"|{name}|": norm(part)
             for name, part in protocol.server._asdict().items()
             if name != "x"
         }
         if isinstance(protocol.server, TRACKERS):
-            tracker = evaluation.norm(protocol.server.y)
+            tracker = norm(protocol.server.y)
             found = {"tracker_norm": tracker / self.job.total_weight}
         if self.job.evaluate:
             found |= {k: float(v) for k, v in self.job.evaluate(protocol.x).items()}
