@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from focusfl.checks import printable
-from focusfl.cli.options import folder
+from focusfl.cli import hosts
+from focusfl.cli.options import folder, need_flower
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
@@ -56,6 +57,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "focusfl deploy init hospitals",
     )  # fmt: skip
     init.add_argument("folder", type=Path, help="to be made")
+    hosts.add(command)
     status = command(
         "status", _status, "say what runs of what `deploy local` has started",
         "focusfl deploy status runs",
@@ -69,10 +71,15 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     watch.add_argument(
         "--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"
     )
+    stop = command(
+        "stop", _stop, "stop what `deploy local` has started in a folder",
+        "focusfl deploy stop runs/deploy-study",
+    )  # fmt: skip
+    stop.add_argument("folder", type=Path, nargs="?", default=RUNS)
 
 
 def _local(options: argparse.Namespace) -> int:
-    _need_flower()
+    need_flower()
     from focusfl.deploy import study
     from focusfl.deploy.faults import chaos
     from focusfl.deploy.local import local_app, local_study
@@ -172,15 +179,36 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
+def _there(options: argparse.Namespace) -> Path:
+    """The folder that is looked at."""
+    if not options.folder.is_dir() and options.folder != RUNS:
+        raise ValueError(f"{options.folder} must be a folder; there is none.")
+    return options.folder
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from focusfl.deploy import ours, status
+
+    places = [Path(place) for place in status.search(_there(options))]
+    stopped = {str(place): ours.stop(place) for place in places}
+    found = {place: names for place, names in stopped.items() if names}
+    if options.json:
+        print(json.dumps(found, indent=2))
+    elif not found:
+        print(f"nothing runs of what was started in {options.folder}")
+    for place, names in found.items() if not options.json else ():
+        print(f"{place}: stopped {', '.join(names)}")
+    return 0
+
+
 def _status(options: argparse.Namespace) -> int:
-    _need_flower()
+    need_flower()
     from focusfl.deploy import status
     from focusfl.deploy.watch import told
     from focusfl.engines.flower.events import packed
     from focusfl.report import terminal
 
-    _check_folder(options)
-    found = status.search(options.folder)
+    found = status.search(_there(options))
     if options.json:
         print(json.dumps(told(found), indent=2, allow_nan=False))
     elif not found:
@@ -190,6 +218,8 @@ def _status(options: argparse.Namespace) -> int:
         print(packed(f"{place}: {about['progress']}".split()))
         if rows:
             terminal.print_table("", ("", "pid", ""), rows)
+        for words in about["notices"]:
+            print(packed(words.split()))
         if about["health"]:
             _print_health(about["health"])
     return 0
@@ -221,17 +251,11 @@ def _print_health(job: Mapping[str, Any]) -> None:
     print(packed(told.split()))
 
 
-def _check_folder(options: argparse.Namespace) -> None:
-    if not options.folder.is_dir() and options.folder != RUNS:
-        raise ValueError(f"{options.folder} must be a folder; there is none.")
-
-
 def _serve(options: argparse.Namespace) -> int:
-    _need_flower()
+    need_flower()
     from focusfl.deploy.watch import Watch
 
-    _check_folder(options)
-    with Watch(options.folder, options.port) as server:
+    with Watch(_there(options), options.port) as server:
         told = {"url": server.url, "folder": str(options.folder)}
         words = f"{options.folder} is shown at {server.url} until Ctrl-C"
         print(json.dumps(told) if options.json else words, flush=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from focusfl.deploy.following import Jobs
 from focusfl.engines.flower import events
+from focusfl.engines.flower.public_keys import ending
 
 FILE = "processes.json"  # in the folder of a fleet: pids by name
 EVENTS = "server/*/events.jsonl"
@@ -43,7 +44,10 @@ def search(folder: Path) -> dict[str, dict[str, Any]]:
         lines, job = look(place), jobs.get(place)
         if lines or job:
             states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
-            found[str(place)] = {**_progress(job), "processes": states, "health": job}
+            found[str(place)] = {
+                **_progress(job), "notices": ending(place / "keys"),
+                "processes": states, "health": job,
+            }  # fmt: skip
     return found
 
 

@@ -57,12 +57,15 @@ def run(grid: Grid, job: Job) -> list[str]:
 
     Give why this was no healthy end; nothing if it was.
     """
+    link = Link(grid, job.sites, job.known())
     with job.open_protocol() as protocol:
-        server = _Server(job, protocol, Link(grid, job.sites))
+        server = _Server(job, protocol, link)
         server.say(
             "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
             metrics=server.measured(),
         )  # fmt: skip
+        for why in job.notices():
+            server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
             server.play()
@@ -244,6 +247,8 @@ class _Server:
         if self._polls % LOOK == 0:
             self.online = self.link.look()
         self._polls += 1
+        for why in self.link.refused():
+            self.say("stranger", why=why)
 
     def _ask(self, requests: list[tuple[str, int, Wired]], kind: str) -> None:
         """Send a message each to some sites; those of a round are a group."""

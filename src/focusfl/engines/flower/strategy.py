@@ -42,7 +42,7 @@ class AlgorithmStrategy(Strategy):
         if self._protocol is None or self._link is None:
             params = {name: array.numpy() for name, array in arrays.items()}
             self._protocol = replace(self._job, params=params).open_protocol()
-            self._link = Link(grid, self._job.sites)
+            self._link = Link(grid, self._job.sites, self._job.known())
             self._until = time.monotonic() + self._job.deadline
         protocol, link, group = self._protocol, self._link, str(server_round)
         free = [site for site in self._online() if site in protocol.free]
