@@ -1,6 +1,7 @@
 """The one writer: a file is there whole, or as it was, or an error says why."""
 
 import errno
+import hashlib
 import os
 import signal
 import stat
@@ -11,7 +12,7 @@ import pytest
 
 from focusfl.engines.protocol.files import lock
 from focusfl.engines.simulator.checkpoint import open_checkpoint
-from focusfl.files import clear_parts, renamed, write
+from focusfl.files import BLANK, Damaged, check, clear_parts, read, renamed, write
 
 WRITER = """
 import os, signal, sys
@@ -75,6 +76,37 @@ def test_a_folder_is_there_with_all_its_files_or_not_at_all(tmp_path):
     assert (target / "whole").read_text() == "x" and list(tmp_path.iterdir()) == [
         target
     ]
+
+
+def test_a_sealed_file_says_its_own_checksum_and_any_flipped_bit_is_seen(tmp_path):
+    file = write(tmp_path / "file", f"words {BLANK} more words", sealed=True)
+    content, seal = read(file)
+    assert seal == hashlib.sha256(f"words {BLANK} more words".encode()).hexdigest()
+    with open(file, "rb") as opened:
+        assert check(file, opened) == seal
+    for at in range(0, 8 * len(content), 5):
+        whole = bytearray(content)
+        whole[at // 8] ^= 1 << at % 8
+        file.write_bytes(whole)
+        try:
+            assert read(file)[1] is None  # the place of the seal is not found any more
+            assert content.index(b"focusfl") <= at // 8 < content.index(b":") + 1
+        except Damaged as error:
+            assert "file is damaged" in str(error)
+
+
+def test_what_says_a_seal_itself_cannot_be_sealed(tmp_path):
+    for content in ("none", f"{BLANK} {BLANK}", f"{BLANK} focusfl-sha256:"):
+        with pytest.raises(ValueError, match="cannot be written"):
+            write(tmp_path / "file", content, sealed=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_new_folders_are_on_disk_with_their_names(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("focusfl.files._sync", lambda path: synced.append(path.name))
+    write(tmp_path / "a" / "b" / "file", "x")
+    assert synced[:2] == ["a", tmp_path.name] and synced[-1] == "b"
 
 
 def no_locks(handle, how):

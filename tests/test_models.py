@@ -65,7 +65,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
             "longer": whole + b"12345678",
         }[damage]
     )
-    with pytest.raises(ValueError, match="m.safetensors is not a safetensors file"):
+    with pytest.raises(ValueError, match="m.safetensors is (damaged|not a safe)"):
         read_model(file)
 
 

@@ -1,12 +1,29 @@
-"""Files that are there whole or not at all: one writer for everything."""
+"""Files that are there whole or not at all: one writer for everything.
+
+A file can be sealed: somewhere in it, where its format has room for words, it says the
+SHA-256 of its content, with zeros where that is said. It is one file as before, which
+whoever knows its format can read, and one damaged bit is seen.
+"""
 
 import glob
+import hashlib
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import IO
+
+SEAL = "focusfl-sha256:"
+DIGITS = 64
+BLANK = SEAL + DIGITS * "0"  # what a writer puts where the seal is to be
+UNSEALED = "has no checksum: an older focusfl wrote it, and damage is not seen"
+
+
+class Damaged(ValueError):
+    """A file that is not as it was written."""
 
 
 @contextmanager
@@ -21,16 +38,17 @@ def named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def renamed(
-    target: Path, private: bool = False, folder: bool = False
+    target: Path, private: bool = False, folder: bool = False, sealed: bool = False
 ) -> Iterator[Path]:
     """Give a temporary name to write under; rename it to the target if all went well.
 
     When this ends, what was written is on disk under its name, or an error says why
     not. A private file can be read by its owner alone. For a `folder` the name is that
-    of an empty one, which takes the place of nothing. What a killed writer leaves
+    of an empty one, which takes the place of nothing. Into a `sealed` file its seal is
+    put, in the place of the one BLANK that was written. What a killed writer leaves
     behind, `clear_parts` removes.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     part = target.with_name(f"{_prefix(target)}{uuid.uuid4().hex[:8]}")
     with named(target):
         try:
@@ -40,13 +58,15 @@ def renamed(
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 os.close(os.open(part, flags, 0o600 if private else 0o666))
             yield part
+            if sealed:
+                _seal(part)
             for path in (*(part.rglob("*") if folder else ()), part):
-                _sync(path)
+                sync(path)
             os.replace(part, target)
         except BaseException:
             _remove(part)
             raise
-        _sync(target.parent)
+        sync(target.parent)
 
 
 def take_lock(handle: int, wait: bool = False) -> bool:
@@ -84,14 +104,77 @@ def _prefix(target: Path) -> str:
     return f".part-{target.name}-"
 
 
-def write(path: Path, content: str | bytes) -> Path:
+def make_folder(folder: Path) -> None:
+    """Make a folder and those it is in; their names are on disk when this ends."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in new:
+        _sync(path.parent)
+
+
+def write(path: Path, content: str | bytes, sealed: bool = False) -> Path:
     """Write a file, whole or not at all."""
-    with renamed(path) as part:
+    with renamed(path, sealed=sealed) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def _sync(path: Path) -> None:
+def read(path: Path) -> tuple[bytes, str | None]:
+    """Give what a file holds and the checksum that it says, None if it says none.
+
+    Raises:
+        Damaged: If its content has another checksum.
+    """
+    content = path.read_bytes()
+    return content, _checked(path, content)
+
+
+def check(path: Path, file: IO[bytes]) -> str | None:
+    """The checksum that an open file says, None if it says none; see `read`."""
+    if not os.fstat(file.fileno()).st_size:
+        raise Damaged(f"{path} is empty")
+    with mmap(file.fileno(), 0, access=ACCESS_READ) as whole:
+        return _checked(path, whole)
+
+
+def check_seal(path: Path, found: str | None, wanted: str | None) -> None:
+    """Raise unless a file's checksum is what another file says of it, if one does."""
+    if wanted is not None and found != wanted:
+        raise Damaged(f"{path} is damaged, or of another time than what is beside it")
+
+
+def _checked(path: Path, whole: bytes | mmap) -> str | None:
+    at = whole.find(SEAL.encode())
+    if at < 0:
+        return None
+    at += len(SEAL)
+    said = bytes(whole[at : at + DIGITS]).decode(errors="replace")
+    if said != _digest(whole, at):
+        raise Damaged(f"{path} is damaged: its checksum is not that of its content")
+    return said
+
+
+def _seal(part: Path) -> None:
+    with open(part, "r+b") as file, mmap(file.fileno(), 0) as whole:
+        at = whole.find(BLANK.encode())
+        if at < 0 or whole.find(SEAL.encode()) != whole.rfind(SEAL.encode()):
+            raise ValueError(f"what says {SEAL!r} itself cannot be written.")
+        at += len(SEAL)
+        whole[at : at + DIGITS] = _digest(whole, at).encode()
+
+
+def _digest(whole: bytes | mmap, at: int) -> str:
+    """SHA-256 of a content, with zeros where its seal says it."""
+    found = hashlib.sha256()
+    with memoryview(whole) as view:
+        for some in (view[:at], b"0" * DIGITS, view[at + DIGITS :]):
+            found.update(some)
+            if isinstance(some, memoryview):
+                some.release()
+    return found.hexdigest()
+
+
+def sync(path: Path) -> None:
     """See to it that a file, or the names in a folder, survive this machine."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -6,17 +6,19 @@ of the format get flat names joined by dots; `load_model` gives the nested model
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from focusfl.files import renamed
+from focusfl import files
 from focusfl.tree import Tree
 
 ALONE = "model"  # the name of a model that is one array
-PATHS = "focusfl.paths"  # among the metadata: where each tensor is in the model
+# Among the metadata: where each tensor is in the model, and a checksum of the file.
+PATHS, SEAL = "focusfl.paths", "focusfl.seal"
 ALIGNED = 8  # bytes that the tensors begin at a multiple of
 LONGEST = 100 << 20  # bytes of a header, as other readers have it
 
@@ -39,6 +41,7 @@ def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> 
         "__metadata__": {
             **about,
             PATHS: json.dumps({name: where for name, (where, _) in leaves.items()}),
+            SEAL: files.BLANK,
         }
     }
     end = 0
@@ -53,7 +56,7 @@ def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> 
         }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % ALIGNED)
-    with renamed(path) as part, open(part, "wb") as file:
+    with files.renamed(path, sealed=True) as part, open(part, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _, leaf in leaves.values():
             little = leaf.astype(leaf.dtype.newbyteorder("<"), copy=False)
@@ -61,23 +64,39 @@ def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> 
     return path
 
 
-def read_model(path: str | Path) -> Tree:
+def read_model(path: str | Path, seal: str | None = None) -> Tree:
     """Read a model from a safetensors file, whoever wrote it.
 
-    Raises ValueError if the file is not one, or is damaged.
+    Raises ValueError if the file is not one, or is damaged, or if it is not the one
+    with a checksum that is given.
     """
-    return read_with_about(path)[0]
+    return read_with_about(path, seal)[0]
 
 
-def read_with_about(path: str | Path) -> tuple[Tree, dict[str, str]]:
+def seal_of(path: Path) -> str:
+    """The checksum that a model says, without comparing it."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, LONGEST)))
+    return header["__metadata__"][SEAL].removeprefix(files.SEAL)
+
+
+def read_with_about(
+    path: str | Path, seal: str | None = None
+) -> tuple[Tree, dict[str, str]]:
     """Read a model and what was written beside it."""
     try:
-        whole = Path(path).read_bytes()
+        whole, found = files.read(Path(path))
+        files.check_seal(Path(path), found, seal)
         length = int.from_bytes(whole[:8], "little")
         if not 2 <= length <= min(LONGEST, len(whole) - 8):
             raise ValueError(f"its header cannot be {length} bytes long")
         header = json.loads(whole[8 : 8 + length])
         about = header.pop("__metadata__", {})
+        if (SEAL in about) != (found is not None):
+            raise files.Damaged(f"{path} is damaged: its checksum is gone")
+        if about.pop(SEAL, None) is None and PATHS in about:
+            print(f"{path} {files.UNSEALED}", file=sys.stderr)
         paths = json.loads(about.pop(PATHS)) if PATHS in about else {}
         body, model = whole[8 + length :], dict[str, Any]()
         if sum(_size(tensor) for tensor in header.values()) != len(body):
@@ -93,6 +112,10 @@ def read_with_about(path: str | Path) -> tuple[Tree, dict[str, str]]:
         return model, about
     except OSError:
         raise
+    except files.Damaged as error:
+        if seal is not None:  # whoever knows where it is from says what would do
+            raise
+        raise files.Damaged(f"{error}. Use a copy, or save it again.") from None
     except Exception as error:  # a damaged file can make a reader say anything
         raise ValueError(
             f"{path} is not a safetensors file, or it is damaged ({error})."

@@ -9,8 +9,9 @@ import focusfl as ff
 from focusfl import tree
 from focusfl.engines.simulator import checkpoint, placement, start
 from focusfl.engines.simulator import layout as plan
-from focusfl.engines.simulator import rows as store
+from focusfl.engines.simulator import mapped as store
 from focusfl.engines.simulator import simulation as simulator
+from focusfl.engines.simulator.rows import Rows
 from focusfl.participation import Bernoulli, Cyclic, Full, Markov, Replay, Uniform
 
 ELSEWHERE = ("host", "disk")
@@ -90,7 +91,7 @@ def test_rows_are_read_when_they_are_asked_for():
         client_state="disk",
     )  # fmt: skip
     z = run.clients.z
-    assert isinstance(z, store.Rows) and z.shape == (20, 5) and len(z) == 20
+    assert isinstance(z, Rows) and z.shape == (20, 5) and len(z) == 20
     assert same(z[4], x0) and not same(z[3], x0) and same(z[[3, 7]], z[2:8][[1, 5]])
     assert np.asarray(z).shape == z.shape and "(20, 5)" in repr(z)
     assert run.clients.last[:].tolist() == [3 if i in (3, 7) else -1 for i in range(20)]

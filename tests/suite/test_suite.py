@@ -138,6 +138,22 @@ def test_what_is_of_another_rule_is_left_out(folder, monkeypatch):
     assert store.load(file) == [] and store.Store(folder).rows() == []
 
 
+def test_a_damaged_result_is_said_and_left_to_run(folder, tmp_path, capsys):
+    there = store.Store(tmp_path)
+    row = store.Store(folder).rows()[0]
+    there.put(row, {})
+    (file,) = there.folder.iterdir()
+    assert there.rows() == [row] and capsys.readouterr().err == ""
+    file.write_text(file.read_text().replace('"rounds": ', '"rounds": 1'))
+    assert there.rows() == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{file.name} is damaged" in line and "Remove it, and run again." in line
+    whole = store.save(tmp_path / store.RESULTS, [row])
+    whole.write_text(whole.read_text().replace("true", "false", 1))
+    with pytest.raises(ValueError, match="results.json is damaged"):
+        store.load(whole)
+
+
 def test_somebodys_algorithm_is_run_alone_and_compared(folder, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     store.save(shipped := tmp_path / "shipped.json", store.Store(folder).rows())

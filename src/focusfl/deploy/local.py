@@ -103,8 +103,8 @@ def local_study(
 
 
 def _stacked(memories: list[Any]) -> Any:
-    """Everybody's memory as one tree; None if there is none."""
-    if not memories:
+    """Everybody's memory as one tree; None if there is none, or if one is missing."""
+    if not memories or any(memory is None for memory in memories):
         return None
     return tree.map(lambda *leaves: np.stack(leaves), *memories)
 

@@ -21,7 +21,7 @@ from focusfl.engines.flower import events as happened
 from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol.format import paths
 from focusfl.engines.step_sizes import in_words, slows, tabled, used
-from focusfl.files import write
+from focusfl.files import BLANK, write
 from focusfl.models import save_model
 from focusfl.tree import Tree
 
@@ -38,7 +38,8 @@ def keep(
     `state` is what is known of server and clients at the end: see `Result`.
     """
     folder = job.place if folder is None else folder
-    write(folder / MODEL, archive({path or "x": leaf for path, leaf in paths(x)}))
+    model = archive({path or "x": leaf for path, leaf in paths(x)})
+    write(folder / MODEL, model, sealed=True)
     save_model(folder / FOR_OTHERS, x)
     rounds, metrics = points(events)
     pairs = participants(job, events)
@@ -46,7 +47,8 @@ def keep(
         _save(job, folder, events, rounds, metrics, pairs, state)
     except ImportError as error:
         who = {"participation_round": pairs[0], "participation_client": pairs[1]}
-        write(folder / CURVES, archive({"round": rounds, **metrics, **who}))
+        curves = archive({"round": rounds, **metrics, **who})
+        write(folder / CURVES, curves, sealed=True)
         return [
             f"note: {error.name} is missing, so there is {CURVES} instead of what "
             "`focusfl report` reads."
@@ -100,6 +102,7 @@ def archive(arrays: Mapping[str, np.ndarray]) -> bytes:
 
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as whole:
+        whole.comment = BLANK.encode()  # for a writer that seals it
         for name, array in arrays.items():
             with whole.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)

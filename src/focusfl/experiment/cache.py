@@ -14,6 +14,7 @@ from focusfl.experiment import results
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.study import RunGroup, run_groups
+from focusfl.files import Damaged, check
 from focusfl.fingerprint import fingerprint, package
 from focusfl.models import save_model
 
@@ -32,10 +33,25 @@ class ResultCache:
         }
         self._files: dict[str, Path] = {}  # by key of a run
         self._tables: dict[tuple, str] = {}  # of schedules, by algorithm and step
+        self.damaged: list[str] = []  # files whose runs must be run again, and why
         for file in [] if fresh else sorted(self.folder.glob("*.parquet")):
-            self._files |= dict.fromkeys(
-                (r["key"] for r in results.read_rows(file)), file
-            )
+            self._files |= dict.fromkeys(self._sound(file), file)
+
+    def _sound(self, file: Path) -> list[str]:
+        """The keys of runs that are kept in a file; none of a damaged one."""
+        try:
+            rows = [run.row for run in results.read_runs(file)]
+            for row in rows:
+                if row["model"]:
+                    with open(self.folder.parent / row["model"], "rb") as model:
+                        check(Path(model.name), model)
+            return [row["key"] for row in rows]
+        except FileNotFoundError as error:
+            why = f"{error.filename} is missing"
+        except Damaged as error:
+            why = str(error)
+        self.damaged.append(f"{why}. Runs of {file.name} are run again.")
+        return []
 
     def key(self, group: RunGroup, lr: Any, seed: int) -> str:
         """A name for a run that changes with anything it follows from."""

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ def run_in_folder(
             _forget_unfinished(folder)
         began, start = datetime.now(UTC), time.perf_counter()
         cache = ResultCache(folder, study)
+        for line in cache.damaged:
+            print(line, file=sys.stderr)
         for group, runs in run_all(
             study, cache.left(), watch, workers, cache.unfinished
         ):

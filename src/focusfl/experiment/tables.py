@@ -1,16 +1,31 @@
-"""Columns of runs as tables of Arrow, tidy: every row says whose it is."""
+"""Columns of runs as tables of Arrow, tidy: every row says whose it is.
+
+As files they are Parquet, sealed (see `files`) among the words about the whole.
+"""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from focusfl.files import BLANK, Damaged, check_seal, read, renamed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 IDENTITY = ("participation", "algorithm", "lr", "local_steps", "seed")  # of a run
 
+_ABOUT, _SEAL = b"focusfl", b"focusfl.seal"  # among the words about a table
 Columns = Mapping[str, np.ndarray]
+
+
+class ReadTable(NamedTuple):
+    """A table from a file, the words about it, and its checksum if it has one."""
+
+    table: Any  # pa.Table
+    about: str | None
+    seal: str | None
 
 
 def tidy(parts: list[tuple[dict[str, Any], Columns]]) -> "pa.Table":
@@ -35,6 +50,37 @@ def columns_of(table: "pa.Table") -> dict[str, np.ndarray]:
     return {
         name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names
     }
+
+
+def write_table(path: Path, table: "pa.Table", about: str = "") -> str:
+    """Write a table and words about it; give its checksum."""
+    import pyarrow.parquet as pq
+
+    words = {_ABOUT: about} if about else {}
+    table = table.replace_schema_metadata({**words, _SEAL: BLANK})
+    with renamed(path, sealed=True) as part:
+        pq.write_table(table, part, compression="zstd")
+    return str(read(path)[1])
+
+
+def read_table(path: Path, seal: str | None = None) -> ReadTable:
+    """Read what `write_table` wrote.
+
+    Raises:
+        Damaged: If it is no table, or not as it was written, or if it is not the one
+            with a checksum that is given.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content, found = read(path)
+    check_seal(path, found, seal)
+    try:
+        table = pq.read_table(pa.BufferReader(content))
+        about = (table.schema.metadata or {}).get(_ABOUT)
+        return ReadTable(table, about and about.decode(), found)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Damaged(f"{path} is damaged, or no table ({error})") from None
 
 
 def _table(columns: Columns) -> "pa.Table":

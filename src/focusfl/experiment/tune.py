@@ -1,5 +1,6 @@
 """Find the best step size of every algorithm of a study, by trying more and less."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -39,6 +40,8 @@ def tune(study: Study, folder: Path, watch: Watch | None = None) -> Iterator[Tun
     """
     study = replace(study, models="none")
     with alone(folder):
+        for line in ResultCache(folder, study).damaged:
+            print(line, file=sys.stderr)
         for scenario, name in product(study.participation, study.algorithms):
             for steps in study.steps_of(name):
                 start = study.step_sizes(scenario, name)[0]

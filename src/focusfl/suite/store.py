@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 
 from focusfl.experiment.cache import RUNS
 from focusfl.experiment.environment import environment
-from focusfl.files import write
+from focusfl.files import BLANK, Damaged, read, write
 from focusfl.fingerprint import fingerprint, package
 from focusfl.suite import search
 from focusfl.suite.cells import CELLS, Cell
@@ -71,15 +72,21 @@ class Store:
     def put(self, row: Row, tried: search.Tried) -> None:
         """Keep one result, with all steps that were tried."""
         steps = [[search.step_of(k), *map(_plain, tried[k])] for k in sorted(tried)]
-        about = {"row": row.as_dict(), "tried": steps, "code": package()}
+        about = {"row": row.as_dict(), "tried": steps, "code": package(), "seal": BLANK}
         words = re.sub(r"[^\w.-]+", "_", f"{row.cell}-{row.entrant}")
-        write(self.folder / f"{words}-{row.key}.json", json.dumps(about))
+        write(self.folder / f"{words}-{row.key}.json", json.dumps(about), sealed=True)
 
     def rows(self) -> list[Row]:
         """All results that are there, in one file or in many; of several versions of a
-        method, the newest."""
-        files = sorted(self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
-        kept = [_read(file)["row"] for file in files]
+        method, the newest. What is damaged is not there, and said."""
+        kept = []
+        for file in sorted(
+            self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns
+        ):
+            try:
+                kept.append(_read(file)["row"])
+            except Damaged as error:
+                print(error, file=sys.stderr)
         own = [_unpacked([*row.values()]) for row in kept if [*row] == [*Row._fields]]
         found = [*load(self.folder.parent / RESULTS), *own]
         return _current({(row.cell, row.entrant): row for row in found}.values())
@@ -114,10 +121,11 @@ def save(file: Path, rows: Iterable[Row]) -> Path:
         "columns": Row._fields,
         "code": package(),
         "environment": environment(),
+        "seal": BLANK,
         "rows": [_packed(row) for row in rows],
     }
     lines = json.dumps(about, separators=(",", ":"))
-    return write(file, lines.replace("],[", "],\n[") + "\n")
+    return write(file, lines.replace("],[", "],\n[") + "\n", sealed=True)
 
 
 def load(file: Path = SHIPPED) -> list[Row]:
@@ -133,14 +141,20 @@ def load(file: Path = SHIPPED) -> list[Row]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """A file of results; a clear error for one that is none."""
+    """A file of results; a clear error for one that is none, or damaged."""
+    why = "holds no results of the suite"
     try:
-        about = json.loads(file.read_text())
-        if about.keys() & {"row", "rows"}:
+        content, seal = read(file)
+        about = json.loads(content)
+        if "seal" in about and seal is None:
+            why = "is damaged: its checksum is gone"
+        elif about.keys() & {"row", "rows"}:
             return about
+    except Damaged as error:
+        raise Damaged(f"{error}. Remove it, and run again.") from None
     except (ValueError, AttributeError):
         pass
-    raise ValueError(f"{file} holds no results of the suite; remove it, and run again.")
+    raise Damaged(f"{file} {why}; remove it, and run again.")
 
 
 def _current(rows: Iterable[Row]) -> list[Row]:

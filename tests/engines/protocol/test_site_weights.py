@@ -75,6 +75,10 @@ def test_focus_ends_at_the_weighted_optimum_through_lost_replies_and_crashes(
         whole = sum(WEIGHTS.values())
         assert tracking_error(protocol.server, memories, whole, WEIGHTS.values()) < 1e-9
         assert tracking_error(protocol.server, memories, whole) > 1
+        some = [None, *memories[1:]]  # a site that has lost its own
+        missing = tracking_error(protocol.server, some, whole, WEIGHTS.values())
+        own = np.abs(WEIGHTS[NAMES[0]] * memories[0].grad).max()
+        assert abs(missing - own) < 1e-9
 
 
 @pytest.mark.parametrize("how", ["goodbye", "forget"])

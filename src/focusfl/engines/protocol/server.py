@@ -82,7 +82,8 @@ class ProtocolServer(View):
         self._memory = newcomer(algorithm, params).memory
         self._max_norm = max_norm
         self._path = Path(folder).expanduser() / job / "server.ledger"
-        files.make_folder(self._path.parent)
+        if not self._path.exists():
+            files.make_folder(self._path.parent)
         self._lock = ExitStack()
         self._lock.enter_context(files.lock(self._path))
         self._requests: dict[str, Request] = {}

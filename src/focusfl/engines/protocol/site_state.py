@@ -66,7 +66,8 @@ class SiteFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep the file to this process; wait until others are done with it."""
-        files.make_folder(self.path.parent)
+        if not self.path.exists():
+            files.make_folder(self.path.parent)
         with files.lock(self.path, wait=True):
             yield
 

@@ -34,7 +34,7 @@ TRACKED = {
 
 def tracking_error(
     server: Any,
-    memories: Iterable[Any],
+    memories: Iterable[Any | None],
     num_clients: float | int,
     weights: Iterable[float | int] | None = None,
 ) -> float:
@@ -42,7 +42,7 @@ def tracking_error(
 
     Args:
         server: the algorithm's state on the server.
-        memories: those of the pushes counted last; who has none is left out.
+        memories: those of the pushes counted last; None of who has none.
         num_clients: N, or the sum of all weights.
         weights: of those whose memories these are; None: all alike.
     """
@@ -52,5 +52,7 @@ def tracking_error(
     total, share = getattr(server, ours), 1 / num_clients if mean else 1.0
     each = repeat(1.0) if weights is None else weights
     for memory, weight in zip(memories, each, strict=weights is not None):
+        if memory is None:  # nothing of it is tracked
+            continue
         total = tree.axpy(-weight * share, getattr(memory, theirs), total)
     return max(float(np.max(np.abs(a), initial=0)) for a in leaves(total))

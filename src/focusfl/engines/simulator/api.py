@@ -89,9 +89,9 @@ def simulate(
     `client_state` says where clients' memory is: on the "device", in the memory of the
     "host", or on "disk", in files in `state_dir` (or the system's temporary folder)
     that are as large as the rows of those who took part and vanish with the result;
-    with a checkpoint they are part of it. The bits are the same. "auto" is the first
-    of these that it fits in. Off the device `Result.clients` has `Rows`, which are read
-    when they are asked for.
+    with a checkpoint they are part of it. The numbers are the same but for rounding.
+    "auto" is the first of these that it fits in. Off the device `Result.clients` has
+    `Rows`, which are read when they are asked for.
 
     With `devices`, clients are spread over so many, and the numbers are those of one
     but for rounding. They may belong to several processes, after

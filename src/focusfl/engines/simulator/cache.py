@@ -116,7 +116,7 @@ class ClientCache:
             self.store.flush()
             self._kept.keep(self._without_rows(state), log)
             self._kept.write()
-            self.store.keep(self.store.at)
+            self.store.keep(self.store.where())
 
     def load(self, state: State, plan: Plan) -> tuple[State, Plan]:
         """Put the rows of a chunk's participants on the device, in place of others."""
@@ -152,8 +152,8 @@ class ClientCache:
         return clients
 
     def _without_rows(self, state: State) -> State:
-        at: Any = self.store.at
-        return state._replace(clients=None, steps=at)
+        where: Any = self.store.where()
+        return state._replace(clients=None, steps=where)
 
     def _finish(self, state: State) -> None:
         """Write everything back."""

@@ -1,7 +1,8 @@
 """Checkpoints: a run's newest state in one file, which is whole at any moment.
 
 The file is a plain .npz, without pickles: every leaf of the run under its path, and as
-JSON the facts that the run follows from. Trees are rebuilt from a run freshly begun.
+JSON the facts that the run follows from; it is sealed (see `files`) in the comment of
+the archive. Trees are rebuilt from a run freshly begun.
 """
 
 import json
@@ -14,12 +15,13 @@ from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+from zipfile import ZipFile
 
 import jax
 import numpy as np
 
 from focusfl import __version__
-from focusfl.files import clear_parts, renamed, take_lock
+from focusfl.files import BLANK, check, clear_parts, renamed, take_lock
 from focusfl.tree import Tree
 
 Facts = dict[str, Any]  # name -> number or words; or a digest of what is too long
@@ -52,19 +54,10 @@ class Checkpoint:
         if self.folder is None:
             return state, log
         self._facts = facts() | _here()
-        path = self.folder / NAME
         if not self.exists():
             return state, log
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-                then = json.loads(str(arrays[FACTS]))
-                found = {name: arrays[name] for name in arrays if name != FACTS}
-        except Exception as error:  # a damaged file can make a reader say anything
-            raise ValueError(
-                f"{path} cannot be read, it may be damaged ({error}); "
-                "remove it to begin at round 0."
-            ) from error
-        _compare(then, self._facts, self.folder)
+        found = read_arrays(self.folder / NAME)
+        _compare(json.loads(str(found.pop(FACTS))), self._facts, self.folder)
         run = jax.tree_util.tree_map_with_path(
             lambda path, like: _put(found[jax.tree_util.keystr(path)], like),
             {"state": state, "log": log},
@@ -88,9 +81,27 @@ class Checkpoint:
         arrays: dict[str, Any] = {FACTS: json.dumps(self._facts, default=int)}
         for path, leaf in jax.tree_util.tree_leaves_with_path(self._kept):
             arrays[jax.tree_util.keystr(path)] = leaf
-        with renamed(self.folder / NAME) as part, open(part, "wb") as file:
-            np.savez(file, **arrays)
+        with renamed(self.folder / NAME, sealed=True) as part:
+            with open(part, "wb") as file:
+                np.savez(file, **arrays)
+            with ZipFile(part, "a") as archive:
+                archive.comment = BLANK.encode()
         self._kept = None
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All that a checkpoint has; raise ValueError if it is damaged."""
+    try:
+        with open(path, "rb") as file:
+            if check(path, file) is None:
+                raise ValueError("it has no checksum")
+            with np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
+    except Exception as error:  # a damaged file can make a reader say anything
+        raise ValueError(
+            f"{path} cannot be read, it may be damaged ({error}); "
+            "remove it to begin at round 0."
+        ) from error
 
 
 @contextmanager

@@ -1,69 +1,33 @@
 """Clients' memory off the device: in arrays of this machine, or in files.
 
 Nothing is written for a client until it takes part: until then it has the first row.
-Files are memory-mapped and have holes where nothing was written. Large rows are read
-and written past the map, through which every page of them would cost a fault.
 
 A store that is kept by a checkpoint has two places per client. A row is never written
 over while the newest checkpoint needs it: the first write after a checkpoint goes to
-the client's other place. What a checkpoint must hold is thus only who is where.
+the client's other place. What a checkpoint must hold is thus only who is where, and
+the checksum of every row: what is read from a file must have it, so that neither a
+damaged row nor one of another checkpoint is taken for the client's.
 """
 
-import os
-import weakref
+from itertools import zip_longest
 from pathlib import Path
-from shutil import disk_usage
-from tempfile import TemporaryFile, gettempdir
+from tempfile import gettempdir
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Int
 
+from focusfl.engines.simulator.mapped import (
+    Ids,
+    Leaf,
+    Row,
+    Sums,
+    checksums,
+    map_leaves,
+)
 from focusfl.tree import Tree
 
 NOWHERE = -1
-NAME = "clients-{}.rows"  # of the file with one leaf
-LARGE = 1 << 15  # bytes of a row
-
-Ids = Int[np.ndarray, "_"]
-Row = np.ndarray  # what one client has in one leaf
-
-
-class Leaf:
-    """One leaf of all rows there are: an array, which may be the map of a file."""
-
-    def __init__(self, array: np.ndarray, file: Any = None):
-        self.array, self._file = array, file
-        self._size = array[0].nbytes
-        self._past_the_map = file is not None and self._size >= LARGE
-        if file is not None:
-            weakref.finalize(self, file.close)
-
-    def read(self, at: Ids, out: np.ndarray) -> None:
-        """Copy some rows."""
-        if not self._past_the_map:
-            np.take(self.array, at, 0, out, "clip")  # any other mode copies twice
-            return
-        for place, row in zip(at.tolist(), out, strict=True):
-            if os.preadv(self._file.fileno(), [row], place * self._size) != self._size:
-                raise OSError(f"could not read all of row {place}")
-
-    def write(self, at: Ids, rows: np.ndarray) -> None:
-        """Replace some rows."""
-        if not self._past_the_map:
-            self.array[at] = rows
-            return
-        for place, row in zip(at.tolist(), rows, strict=True):
-            done = os.pwrite(self._file.fileno(), row.data, place * self._size)
-            if done != self._size:
-                raise OSError(f"could not write all of row {place}")
-
-    def flush(self) -> None:
-        """See to it that what was written survives this machine."""
-        if self._file is not None:
-            self.array.flush()  # type: ignore[attr-defined]
-            os.fsync(self._file.fileno())
 
 
 class Rows:
@@ -72,8 +36,8 @@ class Rows:
     rows[ids] reads the rows of some clients, np.asarray(rows) those of all.
     """
 
-    def __init__(self, kept: Leaf, at: Ids, first: Row):
-        self._kept, self._at, self._first = kept, at, first
+    def __init__(self, kept: Leaf, at: Ids, first: Row, sums: Sums | None = None):
+        self._kept, self._at, self._first, self._sums = kept, at, first, sums
         self.shape, self.dtype = (len(at), *first.shape), first.dtype
         self.ndim = len(self.shape)
 
@@ -83,7 +47,8 @@ class Rows:
     def __getitem__(self, ids: Any) -> np.ndarray:
         at = np.asarray(self._at[ids])
         out = np.empty((at.size, *self._first.shape), self.dtype)
-        _read(out, self._kept, at.ravel(), self._first)
+        whose = np.asarray(np.arange(len(self))[ids]).ravel()
+        _read(out, self._kept, at.ravel(), self._first, self._sums, whose)
         return out.reshape(*at.shape, *self._first.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -114,9 +79,10 @@ class Store:
         vanish with the last array.
         """
         self.first = jax.tree.map(np.asarray, first)
-        self.keep(np.full(num_clients, NOWHERE))
-        self._safe = named
+        self.at = np.full(num_clients, NOWHERE)
+        self._kept_at, self._safe = self.at.copy(), named
         leaves, self._structure = jax.tree.flatten(self.first)
+        self._sums = np.zeros((len(leaves) if on_disk else 0, num_clients), np.uint32)
         shapes = [((1 + named) * num_clients, *row.shape) for row in leaves]
         if not on_disk:  # zeros cost nothing until they are written to
             pairs = zip(shapes, leaves, strict=True)
@@ -126,22 +92,23 @@ class Store:
         need = (1 + named) * most * sum(row.nbytes for row in leaves)
         if resumed:
             need = 0  # was there when it began
-        self._kept = _mapped(folder, shapes, leaves, need, named, resumed)
+        self._kept = map_leaves(folder, shapes, leaves, need, named, resumed)
 
     def rows(self) -> Tree:
         """Everybody's memory as it is now, leaf by leaf, without reading it."""
-        leaves = zip(self._kept, jax.tree.leaves(self.first), strict=True)
-        at = self.at.copy()
+        at, sums = self.at.copy(), self._sums.copy()
+        each = zip_longest(self._kept, jax.tree.leaves(self.first), sums)
         return jax.tree.unflatten(
-            self._structure, [Rows(kept, at, row) for kept, row in leaves]
+            self._structure, [Rows(kept, at, row, own) for kept, row, own in each]
         )
 
     def read(self, ids: Ids, size: int | None = None) -> Tree:
         """Copy the rows of some clients into tables of so many rows."""
         at, tables = self.at[ids], []
-        for kept, first in zip(self._kept, jax.tree.leaves(self.first), strict=True):
+        first_rows = jax.tree.leaves(self.first)
+        for kept, first, sums in zip_longest(self._kept, first_rows, self._sums):
             table = np.zeros((size or len(ids), *first.shape), first.dtype)
-            _read(table[: len(ids)], kept, at, first)
+            _read(table[: len(ids)], kept, at, first, sums, ids)
             tables.append(table)
         return jax.tree.unflatten(self._structure, tables)
 
@@ -153,8 +120,11 @@ class Store:
             at = np.where(at == self._kept_at[ids], other, at)
         else:
             at = ids
-        for kept, own in zip(self._kept, jax.tree.leaves(rows), strict=True):
+        leaves = jax.tree.leaves(rows)
+        for kept, own, sums in zip_longest(self._kept, leaves, self._sums):
             kept.write(at, own)
+            if sums is not None:
+                sums[ids] = checksums(own)
         self.at[ids] = at
 
     def flush(self) -> None:
@@ -162,64 +132,26 @@ class Store:
         for kept in self._kept:
             kept.flush()
 
-    def keep(self, at: Ids) -> None:
+    def where(self) -> Tree:
+        """What a checkpoint must hold: of two places, which is whose, and checksums."""
+        return (self.at // len(self.at)).astype(np.int8), self._sums
+
+    def keep(self, where: Tree) -> None:
         """Take this for what the newest checkpoint says."""
-        self.at, self._kept_at = at.copy(), at.copy()
+        place, sums = where
+        at = np.arange(len(place)) + len(place) * place.astype(int)
+        self.at = np.where(place == NOWHERE, NOWHERE, at)
+        self._kept_at, self._sums = self.at.copy(), sums.copy()
 
 
-def _read(out: np.ndarray, kept: Leaf, at: Ids, first: Row) -> None:
+def _read(
+    out: np.ndarray, kept: Leaf, at: Ids, first: Row, sums: Sums | None, whose: Ids
+) -> None:
+    """Read the rows of clients at their places, and check what has checksums."""
     here = at != NOWHERE
-    if here.all():
-        kept.read(at, out)
-        return
-    there = np.empty((here.sum(), *first.shape), first.dtype)
+    there = out if here.all() else np.empty((here.sum(), *first.shape), first.dtype)
     kept.read(at[here], there)
-    out[here], out[~here] = there, first
-
-
-def _mapped(
-    folder: Path,
-    shapes: list[tuple],
-    leaves: list[Row],
-    need: int,
-    named: bool,
-    resumed: bool,
-) -> list[Leaf]:
-    """Map a file per leaf. Raise if the disk is too small for what may be written:
-    a process that writes to a full one through a map is ended by the system."""
-    mapped: list[Leaf] = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if named and not resumed:  # what a run left that was never kept
-            for old in folder.glob(NAME.format("*")):
-                old.unlink()
-        free = disk_usage(folder).free
-        if need > free:
-            raise ValueError(
-                f"what clients remember may take {need / 2**30:.3g} GiB, and the disk "
-                f"of {folder} has {free / 2**30:.3g} GiB left. Use a folder on another."
-            )
-        for number, (shape, row) in enumerate(zip(shapes, leaves, strict=True)):
-            count = int(np.prod(shape)) * row.itemsize
-            file = _opened(folder / NAME.format(number), count, named, resumed)
-            mapped.append(Leaf(np.memmap(file, row.dtype, "r+", shape=shape), file))
-    except OSError as error:
-        raise ValueError(
-            "clients' memory must be in a folder that can be written to; "
-            f"got {folder}: {error.strerror}."
-        ) from None
-    return mapped
-
-
-def _opened(path: Path, count: int, named: bool, resumed: bool) -> Any:
-    """Open a file of so many bytes, all of them a hole if it is new."""
-    if resumed:
-        if not path.exists() or path.stat().st_size != count:
-            raise ValueError(
-                f"the checkpoint in {path.parent} needs {path.name}, which is missing "
-                "or of another size; remove the folder to begin at round 0."
-            )
-        return open(path, "r+b")
-    file = open(path, "w+b") if named else TemporaryFile(dir=path.parent)
-    file.truncate(count)
-    return file
+    if sums is not None:
+        kept.check(there, sums[whose[here]], whose[here])
+    if there is not out:
+        out[here], out[~here] = there, first

@@ -1,0 +1,160 @@
+"""Bugs that somebody could have written, planted in the protocol."""
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import focusfl.files
+from focusfl.engines.protocol import (
+    ProtocolServer,
+    Site,
+    files,
+    format,
+    ledger,
+    requirements,
+    snapshots,
+    validation,
+)
+from focusfl.engines.protocol.rules import Rules
+
+
+class Bug(NamedTuple):
+    """Lines that were written wrongly, and a seed whose sequence shows it."""
+
+    name: str
+    seed: int
+    changes: list[tuple[Callable, str, str]]  # where, what is right, what is wrong
+
+
+VOID = "if request is None or reply.seq != request.seq:"
+HELD = "(s for s in snapshots if s[:2] == (request.base, request.digest)), None"
+
+BUGS = [
+    Bug("a file is renamed before it is synced", 1, [
+        (focusfl.files.renamed, "sync(path)", "pass"),
+    ]),
+    Bug("the folder of a file is not synced", 3, [
+        (focusfl.files.renamed, "sync(target.parent)", "pass"),
+    ]),
+    Bug("the folder of a folder is not synced", 8, [
+        (files.make_folder, "sync(parent)", "pass"),
+    ]),
+    Bug("files are written in place", 1, [
+        (files.save, "with renamed(path, private=True) as part, open(part,",
+         "with open(path,"),
+    ]),
+    Bug("a site knows the push that was counted by its number alone", 4, [
+        (Site._base, "s[:2] == (request.base, request.digest)", "s[0] == request.base"),
+    ]),
+    Bug("memory moves on whether or not the push was counted", 4, [
+        (Site._base, HELD, "iter(snapshots[1:]), None"),
+    ]),
+    Bug("memory stays behind though the push was counted", 0, [
+        (Site._base, HELD, "iter(snapshots[:1]), None"),
+    ]),
+    Bug("memory outlives its epoch", 0, [
+        (Site._base, "if request.base == 0:\n        return new",
+         "if request.base == 0:\n        return state.acked if state else new"),
+    ]),
+    Bug("a lost memory is not said to be lost", 14, [
+        (Site._base, "says so\", self.site, self.job)\n        return None",
+         "says so\", self.site, self.job)\n        return new"),
+    ]),
+    Bug("a push is settled once more with every request", 58, [
+        (Site._base, "if state and snapshot is state.acked:", "if False:"),
+    ]),
+    Bug("stale requests are answered", 12, [
+        (Site._reply, "if state and request.place < (", "if False and ("),
+    ]),
+    Bug("the last answer is repeated to any later request", 0, [
+        (Site._reply, "request.place == (", "request.place >= ("),
+    ]),
+    Bug("a server that comes back gives out the same numbers again", 3, [
+        (Rules.next_life, "(ledger.clock // LIFE + 1) * LIFE", "ledger.clock"),
+    ]),
+    Bug("pushes are acknowledged before the books are on disk", 1, [
+        (ProtocolServer._commit, "files.save(", "ledger.current % 2 or files.save("),
+    ]),
+    Bug("what the open round has counted is not in the books", 14, [
+        (ledger.decode_ledger, "counted=counted,", "counted=(),"),
+    ]),
+    Bug("an answer counts that was given up", 66, [
+        (validation.validate_reply, VOID,
+         "if request is None or reply.seq > request.seq:"),
+    ]),
+    Bug("an answer counts twice", 4, [
+        (validation.validate_reply, VOID, "if request is None:"),
+        (validation.validate_reply, "if reply.seq <= applied:", "if False:"),
+        (validation.validate_reply, "if reply.base != applied:", "if False:"),
+        (validation.validate_reply, "reply.grads_done != request", "0 and request"),
+        (validation.validate_reply, "if reply.round != request.round:", "if False:"),
+    ]),
+    Bug("what is late counts for every algorithm", 52, [
+        (requirements._takes_late, "return False", "return True"),
+    ]),
+    Bug("a loss that was reported is forgotten", 4, [
+        (ProtocolServer.close_round, "self._lost - {*ledger.copies}", "set()"),
+    ]),
+    Bug("a new epoch asks those who have left", 0, [
+        (Rules.next_epoch, ", gone=entry.gone", ""),
+    ]),
+    Bug("the copy of an earlier push is kept", 0, [
+        (Rules.count, "copies=copies | (", "copies=ledger.copies or ("),
+    ]),
+    Bug("copies do not outlive the server", 14, [
+        (ledger.decode_ledger, 'trees.get("copies", {})', "{}"),
+    ]),
+    Bug("a goodbye is not weighed", 14, [
+        (Rules.count, "if self.weights is not None:",
+         'if self.weights is not None and reply.kind == "push":'),
+    ]),
+    Bug("what settles a push is kept for a round", 4, [
+        (Rules.close, "if index in rounds", "if index == str(rd.index)"),
+    ]),
+    Bug("a site leaves though the server's answer moves its memory", 53, [
+        (snapshots.retract, "if read_by_settle(", "if False and ("),
+    ]),
+    Bug("checksums are not compared", 7, [
+        (format._array, "_checksum(blob) != leaf[2]", "False"),
+    ]),
+]  # fmt: skip
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """Have the protocol written like this for a while."""
+    with ExitStack() as stack:
+        for where, right, wrong in bug.changes:
+            stack.enter_context(_written(where, right, wrong))
+        yield
+
+
+@contextmanager
+def _written(where: Callable, right: str, wrong: str) -> Iterator[None]:
+    module, owner = sys.modules[where.__module__], where.__qualname__.rpartition(".")[0]
+    holder = getattr(module, owner) if owner else module
+    now = inspect.unwrap(getattr(holder, where.__name__))
+    code = SOURCES.get(now) or textwrap.dedent(inspect.getsource(now))
+    if code.count(right) != 1:
+        raise ValueError(f"{where.__qualname__} does not say {right!r} once.")
+    code = code.replace(right, wrong)
+    made: dict[str, Any] = {}
+    exec(code, vars(module), made)
+    new = made[where.__name__]
+    SOURCES[new] = code
+    old = getattr(holder, where.__name__)
+    holders = [holder] if owner else [
+        other for name, other in list(sys.modules.items())
+        if name.startswith("focusfl") and vars(other).get(where.__name__) is old
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for one in holders:
+            stack.enter_context(patch.object(one, where.__name__, new))
+        yield
+
+
+SOURCES: dict[Any, str] = {}  # of what was planted
