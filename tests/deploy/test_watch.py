@@ -33,7 +33,8 @@ def ran(tmp_path_factory):
             raise KeyboardInterrupt
 
     this = job(folder, rounds=12, max_norm=1e6, deadline=0.05)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("focusfl.engines.flower.server.LOOK", 1)  # who is away is seen
         run(Loopback(nodes(folder), happen), this)
     return folder
 

@@ -64,7 +64,10 @@ function sites(parent, job) {
     const kind = site.state === "on time" ? "good" : ["late", "gone"].includes(site.state) ? "" : "bad";
     add(add(row, "td", { "data-title": "state" }), "span", { class: `word ${kind}` }, site.state);
     strip(add(row, "td", { "data-title": "last rounds" }), site.recent);
-    for (const [key, title] of columns) add(row, "td", { class: "number", "data-title": title }, site[key] === null ? "–" : `${site[key]}`);
+    for (const [key, title] of columns) {
+      const quiet = site[key] === 0 && !["age", "counted"].includes(key);
+      add(row, "td", { class: quiet ? "number zero" : "number", "data-title": title }, `${site[key] ?? "–"}`);
+    }
     add(row, "td", { class: "words", "data-title": "last error" }, site.error);
   }
   const note = add(parent, "p", { class: "note" });
