@@ -173,6 +173,15 @@ def test_the_page_is_for_this_machine_and_changes_nothing(served):
     )
 
 
+def test_watching_ends_with_an_interrupt_and_no_error(place, monkeypatch, capsys):
+    def interrupted(server):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Watch, "serve_forever", interrupted)
+    assert main(["deploy", "watch", str(place), "--port", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["url"].startswith("http://127.0.0.1:")
+
+
 def test_a_wrong_port_or_folder_is_one_line(served, tmp_path, capsys):
     taken = str(served.server_address[1])
     for words in (["--port", taken], ["--port", "70000"], [str(tmp_path / "none")]):

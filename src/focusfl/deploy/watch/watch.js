@@ -1,6 +1,6 @@
 // How jobs are doing, asked for again and again; all text is set as text.
 
-const EVERY = 2000, SILENT = 120, ORDER = ["refused", "lost", "offline", "never counted", "late", "on time", "gone"];
+const EVERY = 2000, SILENT = 120, MOST = 200, ORDER = ["refused", "lost", "offline", "never counted", "late", "on time", "gone"];
 const main = document.getElementById("jobs"), link = document.getElementById("link");
 let heard = 0;
 
@@ -58,7 +58,7 @@ function sites(parent, job) {
   for (const [, title] of columns) add(head, "th", { scope: "col", class: "number" }, title);
   add(head, "th", { scope: "col" }, "last error");
   const body = add(table, "tbody");
-  for (const name of names) {
+  for (const name of names.slice(0, MOST)) {
     const site = job.sites[name], row = add(body, "tr");
     add(row, "td", { "data-title": "site" }, name);
     const kind = site.state === "on time" ? "good" : ["late", "gone"].includes(site.state) ? "" : "bad";
@@ -76,6 +76,7 @@ function sites(parent, job) {
     add(key, "i", { class: mark });
     key.append(words);
   }
+  if (names.length > MOST) note.append(`${names.length - MOST} more are in less trouble than these. `);
   note.append("The age of a site's memory is in rounds; – means that it has none in this epoch.");
 }
 
