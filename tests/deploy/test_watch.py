@@ -33,7 +33,8 @@ def ran(tmp_path_factory):
             raise KeyboardInterrupt
 
     this = job(folder, rounds=12, max_norm=1e6, deadline=0.05)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("focusfl.engines.flower.server.LOOK", 1)  # who is away is seen
         run(Loopback(nodes(folder), happen), this)
     return folder
 
@@ -170,6 +171,15 @@ def test_the_page_is_for_this_machine_and_changes_nothing(served):
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace(
         "http-equiv", ""
     )
+
+
+def test_watching_ends_with_an_interrupt_and_no_error(place, monkeypatch, capsys):
+    def interrupted(server):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Watch, "serve_forever", interrupted)
+    assert main(["deploy", "watch", str(place), "--port", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["url"].startswith("http://127.0.0.1:")
 
 
 def test_a_wrong_port_or_folder_is_one_line(served, tmp_path, capsys):

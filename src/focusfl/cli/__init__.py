@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from focusfl.cli import (
     tune,
 )
 
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in what Flower's processes say
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
 
@@ -36,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _left_alone()
     except ValueError as error:
-        print(f"focusfl: {printable(str(error), lines=True)}", file=sys.stderr)
+        words = COLOURS.sub("", str(error))
+        print(f"focusfl: {printable(words, lines=True)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""

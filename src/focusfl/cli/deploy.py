@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -227,7 +228,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _print_health(job: Mapping[str, Any]) -> None:
     """Print who takes part, and what is amiss; in trouble first."""
-    from focusfl.engines.flower.events import packed, short
+    from focusfl.engines.flower.events import clock, packed, short
     from focusfl.report import terminal
 
     names = ("counted", "late", "unanswered", "refused", "lost")
@@ -241,7 +242,9 @@ def _print_health(job: Mapping[str, Any]) -> None:
         "", ("site", "state", "age in rounds", *names, "last error"), rows
     )
     size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
-    words = [f"{job['state']},", f"epoch {job['epoch']},", ", ".join(size.values())]
+    ago = f"heard {clock(time.time() - job['heard'])} ago,"
+    words = [f"{job['state']},", f"epoch {job['epoch']},", ago]
+    words.append(", ".join(size.values()))
     if len(order) > MOST:
         words.insert(0, f"and {len(order) - MOST} more;")
     words += [f"{name} {short(value)}" for name, value in job["metrics"].items()]

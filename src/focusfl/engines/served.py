@@ -92,7 +92,9 @@ def evaluate_clients(
     objective: "Objective", x: Tree, eval_data: Tree
 ) -> dict[str, Any]:
     """What a model is to each client: arrays of shape (clients,)."""
-    return objective.evaluate_clients(x, eval_data["clients"])
+    found = objective.evaluate_clients(x, eval_data["clients"])
+    check_names(found)
+    return found
 
 
 def told(

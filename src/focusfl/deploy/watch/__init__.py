@@ -75,9 +75,10 @@ class Watch(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Watch
     server_version, sys_version = "focusfl", ""
+    timeout = 30  # seconds for somebody to say what they want
 
     def do_GET(self) -> None:
-        host = self.headers.get("Host", "").rpartition(":")[0]
+        host = self.headers.get("Host", "").rsplit(":", 1)[0]
         if host not in (LOOPBACK, "localhost"):  # a page elsewhere that calls itself us
             self._answer(403, TEXT, f"this is for {LOOPBACK} alone\n")
         elif self.path == "/":

@@ -1,6 +1,6 @@
 // How jobs are doing, asked for again and again; all text is set as text.
 
-const EVERY = 2000, SILENT = 120, ORDER = ["refused", "lost", "offline", "never counted", "late", "on time", "gone"];
+const EVERY = 2000, SILENT = 120, MOST = 200, ORDER = ["refused", "lost", "offline", "never counted", "late", "on time", "gone"];
 const main = document.getElementById("jobs"), link = document.getElementById("link");
 let heard = 0;
 
@@ -58,13 +58,16 @@ function sites(parent, job) {
   for (const [, title] of columns) add(head, "th", { scope: "col", class: "number" }, title);
   add(head, "th", { scope: "col" }, "last error");
   const body = add(table, "tbody");
-  for (const name of names) {
+  for (const name of names.slice(0, MOST)) {
     const site = job.sites[name], row = add(body, "tr");
     add(row, "td", { "data-title": "site" }, name);
     const kind = site.state === "on time" ? "good" : ["late", "gone"].includes(site.state) ? "" : "bad";
     add(add(row, "td", { "data-title": "state" }), "span", { class: `word ${kind}` }, site.state);
     strip(add(row, "td", { "data-title": "last rounds" }), site.recent);
-    for (const [key, title] of columns) add(row, "td", { class: "number", "data-title": title }, site[key] === null ? "–" : `${site[key]}`);
+    for (const [key, title] of columns) {
+      const quiet = site[key] === 0 && !["age", "counted"].includes(key);
+      add(row, "td", { class: quiet ? "number zero" : "number", "data-title": title }, `${site[key] ?? "–"}`);
+    }
     add(row, "td", { class: "words", "data-title": "last error" }, site.error);
   }
   const note = add(parent, "p", { class: "note" });
@@ -73,6 +76,7 @@ function sites(parent, job) {
     add(key, "i", { class: mark });
     key.append(words);
   }
+  if (names.length > MOST) note.append(`${names.length - MOST} more are in less trouble than these. `);
   note.append("The age of a site's memory is in rounds; – means that it has none in this epoch.");
 }
 

@@ -4,7 +4,7 @@ Made of events alone, so that whoever reads them knows what the server knows.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from focusfl.engines.flower.events import NAMED, lasting, metrics
@@ -246,5 +246,5 @@ class Health:
             "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
             "bytes": dict(self.bytes), **totals, "error": self.error,
             "metrics": dict(self.metrics),
-            "sites": {name: asdict(one) for name, one in self.sites.items()},
+            "sites": {name: dict(vars(one)) for name, one in self.sites.items()},
         }  # fmt: skip
