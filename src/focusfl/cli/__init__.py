@@ -17,6 +17,7 @@ from focusfl.cli import (
     studies,
     suite,
     tune,
+    verify,
 )
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
@@ -80,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     tune.add(command)
     reports.add(command)
     check.add(command)
+    verify.add(command)
     for add, name, what, example in [
         (
             reproduce.add, "reproduce", "run an experiment of the paper again",
