@@ -109,7 +109,7 @@ def make_folder(folder: Path) -> None:
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in new:
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def write(path: Path, content: str | bytes, sealed: bool = False) -> Path:

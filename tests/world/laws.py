@@ -52,8 +52,7 @@ def _check_memory(world: World, i: int) -> None:
     applied = world.server.ledger.entries[name].applied
     for snapshot in (state.acked, state.pending) if state else ():
         if (snapshot.seq, snapshot.digest) == (applied, digest):
-            there = oracle.pushed if snapshot is state.pending else oracle.memory
-            return _near(f"the memory of {name}", snapshot.memory, there[i])
+            return _near(f"the memory of {name}", snapshot.memory, oracle.pushed[i])
     if digest not in world.excused[i]:
         raise Violation(f"{name} does not hold push {applied}, which was counted")
 
