@@ -138,6 +138,7 @@ def test_a_model_that_only_came_nearer_has_not_strayed():
     assert not strayed(Reach(start=0.0, far=1e6), ones)
     assert strayed(Reach(start=0.0, far=1e8), ones)
     assert strayed(Reach(start=0.0, far=1e4), ones.astype("float32"))
+    assert norm(np.full(4, 1.7e308)) < float("inf")
     assert not strayed(Reach(start=0.0, far=1e8, left=2e8), ones)
     assert not strayed(Reach(start=0.0, far=float("inf")), ones)
     assert norm({"a": np.full(4, 1e300), "b": 0.0}) == pytest.approx(2e300)
