@@ -50,8 +50,11 @@ def local_app(
 
     Everything that was started is stopped at the end, whatever the end is.
     """
-    if chaos.loses:
-        raise ValueError("replies can be lost in a study alone; an app can be killed.")
+    if chaos.within:
+        raise ValueError(
+            "replies can be lost, and gradients wrong, in a study alone; an app can be "
+            "killed."
+        )
     settings = apps.settings(app)
     needed = {"job": str, "sites": str, "rounds": int, "folder": str}
     for name, kind in needed.items():
@@ -84,7 +87,7 @@ def local_study(
     largest = max(LARGEST, ANSWER * size / 2**20)
     fleet = prepare(folder, deployed.sites, tls, warm, largest)
     more = {**(settings or {}), "folder": "", "keys": ""}
-    if chaos.loses:
+    if chaos.within:
         more["chaos"] = chaos.spec
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
