@@ -21,8 +21,8 @@ PROBLEM = ff.problems.random_quadratic(num_clients=4, dim=5, L=1.1)
 class Node:
     """A SuperNode: an app, its configuration, and how many polls it takes to answer."""
 
-    def __init__(self, app, number, folder, name="", delay=0, **config):
-        self.app, self.name, self.delay = app, name, delay
+    def __init__(self, app, number, folder, name="", delay=0, key=b"", **config):
+        self.app, self.name, self.delay, self.key = app, name, delay, key
         self.config = {"state": str(folder), **config}
         if number is not None:
             self.config["partition-id"] = number
@@ -46,7 +46,10 @@ class Loopback(Grid):
         return list(self.nodes)
 
     def get_nodes(self):
-        return [NodeInfo(node_id=k, name=n.name) for k, n in self.nodes.items()]
+        return [
+            NodeInfo(node_id=k, name=n.name, public_key=n.key)
+            for k, n in self.nodes.items()
+        ]
 
     def push_messages(self, messages):
         keys = []
@@ -92,8 +95,10 @@ def job(folder, algorithm=FOCUS, **more):
 
 
 def events(folder, kind):
+    """Events of a kind, with their metrics beside what else they say."""
     lines = (folder / "server" / "test" / "events.jsonl").read_text().splitlines()
-    return [e for e in map(json.loads, lines) if e["event"] == kind]
+    found = [e for e in map(json.loads, lines) if e["event"] == kind]
+    return [{**e.get("metrics", {}), **e} for e in found]
 
 
 def reopened(folder, algorithm=FOCUS, **more):

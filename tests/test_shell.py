@@ -104,7 +104,16 @@ WITH_FOCUSFL = os.environ | {
 }
 LINES = {
     "focusfl rep": {"report", "reproduce"},
-    "focusfl deploy ": {"local", "init", "status"},
+    "focusfl deploy ": {
+        "local",
+        "init",
+        "status",
+        "watch",
+        "stop",
+        "certificates",
+        "login",
+        "superlink",
+    },
     "focusfl deploy local --t": {"--tls"},
     "focusfl run st": {"study.toml"},
     "focusfl run --out ru": {"runs"},

@@ -2,8 +2,8 @@
 
     python experiments/cifar10/draw.py runs/reproduce-cifar10 ...
 
-puts the curves of all of them into results.json, and makes table.md, accuracy.png and
-clients.png of it; without a folder, of the results.json that is there.
+adds the curves of all of them to results.json, in place of what the same runs gave
+before, and makes table.md, accuracy.png and clients.png of it.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from focusfl.report.table import markdown
 
 HERE = Path(__file__).parent
 PAPER, LAST = 2e-3, 10  # the paper's step; evaluations that `final` is the mean of
+TUNED = 3000  # rounds of the runs that the chain's steps were found by
 AT = (1000, 2000, 4000, 6000, 8000, 10_000)  # rounds
 SHOWN = (1000, 2000, 4000, 10_000)  # of these, in the table
 # Test accuracy in the public logs of the paper at these rounds. Their baselines train
@@ -44,7 +45,7 @@ def gathered(folders: list[Path]) -> dict[str, Any]:
     """The curves of several folders of the study, and what they were run on."""
     found = [results.read(folder) for folder in folders]
     return {
-        "environment": found[0].manifest["environment"],
+        "environment": found[-1].manifest["environment"],
         "curves": [
             {
                 "run": {name: run.row[name] for name in results.IDENTITY}
@@ -61,13 +62,19 @@ def gathered(folders: list[Path]) -> dict[str, Any]:
     }
 
 
-def rows(curves: list[Curve]) -> dict[Row, list[Curve]]:
-    """The runs of all seeds, the paper's step first; not those that were to tune it."""
-    longest = max(curve["run"]["rounds"] for curve in curves)
+def added(old: list[Curve], new: list[Curve]) -> list[Curve]:
+    """Curves and new ones, which take the place of those of the same run."""
+    runs = [curve["run"] for curve in new]
+    return [curve for curve in old if curve["run"] not in runs] + new
+
+
+def rows(curves: list[Curve], rounds: int | None = None) -> dict[Row, list[Curve]]:
+    """The runs of so many rounds, or of the most there are: the paper's step first."""
+    length = rounds or max(curve["run"]["rounds"] for curve in curves)
     by_row: dict[Row, list[Curve]] = {}
     for curve in curves:
         run = curve["run"]
-        if run["rounds"] == longest:
+        if run["rounds"] == length:
             key = run["participation"], run["algorithm"], run["lr"]
             seeds = by_row.setdefault(key, [])
             if run["seed"] not in [one["run"]["seed"] for one in seeds]:
@@ -96,9 +103,37 @@ def table(curves: list[Curve]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     return (*heads, "final", "published"), lines
 
 
+def markov_table(
+    curves: list[Curve],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headers, and a line for each algorithm in the chain: every step that was tried.
+
+    Each has the accuracy of its last evaluations; the best step of all is first.
+    """
+    tried: dict[str, list[tuple[float, Curve]]] = {}
+    for (scenario, name, lr), runs in rows(curves, TUNED).items():
+        if scenario == "markov":
+            tried.setdefault(name, []).append((lr, runs[0]))
+    lines = []
+    for name, steps in tried.items():
+        held = [(final(one), lr) for lr, one in steps if one["diverged_at"] is None]
+        end, best = max(held)
+        steps.sort(key=lambda step: step[0])
+        others = [f"{lr:g}: {_end(one)}" for lr, one in steps if lr != best]
+        lines.append((name, f"{best:g}", _digits(end), ", ".join(others)))
+    lines.sort(key=lambda line: line[2], reverse=True)
+    return ("algorithm", "best step", f"at {TUNED:,}", "at other steps"), lines
+
+
 def _mean(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     return _digits(np.mean(known)) if len(known) == len(values) else ""
+
+
+def _held(runs: list[Curve]) -> float:
+    """Where those seeds ended that did not break."""
+    held = [final(one) for one in runs if one["diverged_at"] is None]
+    return float(np.mean(held or 0.0))
 
 
 def _whole(curve: Curve) -> int:
@@ -123,8 +158,8 @@ def accuracy_figure(curves: list[Curve]) -> Any:
     shown = {key: runs for key, runs in rows(curves).items() if key[0] == "bernoulli"}
     look = looks(dict.fromkeys(name for _, name, _ in shown))
     # FOCUS stands in both panels: the paper's step is its own.
-    own = {key: runs for key, runs in shown.items() if key[2] != PAPER}
-    own |= {key: runs for key, runs in shown.items() if key[1] == "focus"}
+    best = {key[1]: key for key in sorted(shown, key=lambda key: _held(shown[key]))}
+    own = {key: runs for key, runs in shown.items() if best[key[1]] == key}
     paper = {key: runs for key, runs in shown.items() if key[2] == PAPER}
     panels = {"the paper's step": paper, "each at its own step": own}
     figure = blank(figsize=(9.6, 3.8), layout="constrained")
@@ -184,10 +219,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="*")
     folders = parser.parse_args().folders
+    kept = json.loads((HERE / "results.json").read_text())
     if folders:
-        write(HERE / "results.json", json.dumps(gathered(folders)))
-    curves = json.loads((HERE / "results.json").read_text())["curves"]
-    write(HERE / "table.md", markdown(*table(curves)))
+        new = gathered(folders)
+        kept = new | {"curves": added(kept["curves"], new["curves"])}
+        write(HERE / "results.json", json.dumps(kept))
+    curves = kept["curves"]
+    both = markdown(*table(curves)) + "\n" + markdown(*markov_table(curves))
+    write(HERE / "table.md", both)
     write(HERE / "accuracy.png", render(accuracy_figure(curves), "png"))
     write(HERE / "clients.png", render(clients_figure(dealt()), "png"))
 

@@ -61,12 +61,12 @@ def renamed(
             if sealed:
                 _seal(part)
             for path in (*(part.rglob("*") if folder else ()), part):
-                _sync(path)
+                sync(path)
             os.replace(part, target)
         except BaseException:
             _remove(part)
             raise
-        _sync(target.parent)
+        sync(target.parent)
 
 
 def take_lock(handle: int, wait: bool = False) -> bool:
@@ -109,7 +109,7 @@ def make_folder(folder: Path) -> None:
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in new:
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def write(path: Path, content: str | bytes, sealed: bool = False) -> Path:
@@ -174,7 +174,7 @@ def _digest(whole: bytes | mmap, at: int) -> str:
     return found.hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """See to it that a file, or the names in a folder, survive this machine."""
     handle = os.open(path, os.O_RDONLY)
     try:

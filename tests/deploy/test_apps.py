@@ -13,7 +13,8 @@ def test_init_writes_an_app_that_is_whole(tmp_path):
     code = {
         f"training/{n}.py" for n in ("__init__", "task", "client_app", "server_app")
     }
-    assert names == {"README.md", "keys.sh", "pyproject.toml", ".gitignore"} | code
+    rest = {"README.md", "keys.sh", "nginx.conf", "pyproject.toml", ".gitignore"}
+    assert names == rest | code
     for file in files:
         if file.suffix == ".py":
             ast.parse(file.read_text())

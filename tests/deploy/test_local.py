@@ -1,5 +1,6 @@
 """Real SuperLinks, superexecs and SuperNodes on loopback."""
 
+import json
 import re
 import shutil
 import signal
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from outsider import attack
+from sleepers import ended
 
 import focusfl as ff
 from focusfl.deploy import status, study
@@ -94,9 +97,10 @@ def test_crashes_losses_and_a_deleted_disk_leave_it_exact(tmp_path):
             assert file.stat().st_mode & 0o077 == 0, f"others can read {file}"
 
 
-def test_an_interrupt_stops_all_that_was_started(tmp_path):
+def test_outsiders_are_refused_and_an_interrupt_stops_all_that_was_started(tmp_path):
     (tmp_path / "study.toml").write_text(QUADRATIC)
-    command = "deploy local study.toml --clients 2 --warm --set rounds=1000".split()
+    words = "deploy local study.toml --clients 2 --tls --warm --set rounds=1000"
+    command, folder = words.split(), tmp_path / "runs/deploy-study"
     code = (
         "import signal, sys; "
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -110,7 +114,10 @@ def test_an_interrupt_stops_all_that_was_started(tmp_path):
             pass
         lines = status.look(tmp_path / "runs/deploy-study")
         assert len(lines) == 4 and all(line.alive for line in lines)
-        begun = status.last_event(tmp_path / "runs/deploy-study", "begin")
+        begun = status.last_event(folder, "begin")
+        port = json.loads((folder / status.FILE).read_text())["superlink"][1]
+        tried = attack(f"127.0.0.1:{port}", folder / "keys" / "ca.crt")
+        assert len(tried) == 10 and set(tried.values()) <= {401, 403}, tried
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=600)
     assert running.returncode == 130 and "Traceback" not in said
@@ -120,6 +127,23 @@ def test_an_interrupt_stops_all_that_was_started(tmp_path):
     groups = subprocess.check_output(["ps", "-A", "-o", "pgid=,stat="], text=True)
     alive = {int(row.split()[0]) for row in groups.splitlines() if "Z" not in row}
     assert not alive & {line.pid for line in lines}, "children outlive their parents"
+
+
+@pytest.mark.slow
+def test_a_fleet_dies_with_who_started_it_by_kill_9(tmp_path):
+    (tmp_path / "study.toml").write_text(QUADRATIC)
+    command = "-m focusfl.cli deploy local study.toml --clients 2 --set rounds=1000"
+    with subprocess.Popen(
+        [sys.executable, *command.split()], cwd=tmp_path, stderr=subprocess.PIPE,
+        text=True,
+    ) as running:  # fmt: skip
+        while "begin" not in running.stderr.readline():
+            pass
+        begun = status.last_event(tmp_path / "runs/deploy-study", "begin")
+        running.kill()
+    lines = status.look(tmp_path / "runs/deploy-study")
+    assert len(lines) == 4
+    assert all(ended(pid) for pid in (begun["pid"], *(line.pid for line in lines)))
 
 
 @pytest.mark.slow
@@ -205,7 +229,7 @@ def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
     counted = [event["counted"] for event in said if event["event"] == "round"]
     assert [sorted(sites) for _ in range(5)] == [sorted(each) for each in counted]
     *_, tested = [event for event in said if event["event"] == "evaluation"]
-    assert tested["sites"] == 4 and tested["accuracy"] > 0.7
+    assert tested["sites"] == 4 and tested["metrics"]["accuracy"] > 0.7
     assert "clientapp" in fleet.nodes[sites[0]].words(1000)
 
 
@@ -218,7 +242,8 @@ def test_hospitals_learn_in_torch(tmp_path, monkeypatch):
         ROOT / "examples" / "hospitals", tmp_path / "run", said.append,
         chaos=chaos.parse("node:1@5"), warm=True,
     )  # fmt: skip
-    found = [event["accuracy"] for event in said if event["event"] == "evaluation"]
+    tests = [event["metrics"] for event in said if event["event"] == "evaluation"]
+    found = [metrics["accuracy"] for metrics in tests]
     assert len(found) >= 3 and found[-1] > 0.85
     assert (outcome.masks.mean(0) > 0.5).all()
 

@@ -1,41 +1,10 @@
 import os
-import ssl
 import stat
-import sys
-import time
 
-import pytest
+from sleepers import ended, sleeper, words
 
-from focusfl.deploy import certificates, status
-from focusfl.deploy.processes import Process, environment, free_ports, listens, stop
-
-
-def sleeper(tmp_path, name="sleeper", code=""):
-    """A process with a child, both deaf to the signal to end."""
-    code = code or (
-        "import signal, subprocess, sys, time; "
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-        "child = subprocess.Popen([sys.executable, '-c', 'import time, signal; "
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)']); "
-        "print(child.pid, flush=True); time.sleep(60)"
-    )
-    log = tmp_path / f"{name}.log"
-    return Process(name, [sys.executable, "-c", code], log, environment(tmp_path))
-
-
-def ended(pid):
-    """Wait until a process that was killed is gone, however busy the machine."""
-    limit = time.monotonic() + 120
-    while status.alive(pid):
-        assert time.monotonic() < limit, f"process {pid} lives on"
-        time.sleep(0.02)
-    return True
-
-
-def words(process):
-    while not (said := process.words()):
-        time.sleep(0.02)
-    return said
+from focusfl.deploy import status
+from focusfl.deploy.processes import environment, free_ports, listens, stop
 
 
 def test_stopping_ends_children_too_and_nothing_else(tmp_path):
@@ -87,45 +56,3 @@ def test_status_knows_a_pid_that_somebody_else_has_by_now(tmp_path):
     assert not line.alive  # this is a test, and no SuperLink
     assert status.search(tmp_path)[str(tmp_path)]["progress"] == "no round"
     assert status.alive(os.getpid()) and status.look(tmp_path / "none") == []
-
-
-def test_certificates_are_good_for_their_hosts_and_keys_are_secret(tmp_path):
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-
-    folder = tmp_path / "keys"
-    files = certificates.make(folder, ["127.0.0.1", "localhost"], ["paris", "rome"])
-    assert len(files) == 7 and stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for name in ("server.key", "paris", "rome"):
-        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "server.crt", folder / "server.key")
-    for host, good in (("127.0.0.1", True), ("localhost", True), ("other.org", False)):
-        assert _shakes_hands(server, folder / "ca.crt", host) is good
-    load_ssh_private_key((folder / "rome").read_bytes(), None)
-    before = (folder / "rome").read_bytes(), (folder / "ca.crt").read_bytes()
-    again = certificates.make(folder, ["127.0.0.1"], ["rome", "oslo"])
-    assert {file.name for file in again} == {"oslo", "oslo.pub"}
-    assert before == ((folder / "rome").read_bytes(), (folder / "ca.crt").read_bytes())
-    with pytest.raises(ValueError, match="plain name"):
-        certificates.make(folder, [], ["../rome"])
-
-
-def _shakes_hands(server, roots, host) -> bool:
-    client = ssl.create_default_context(cafile=roots)
-    client.verify_flags |= ssl.VERIFY_X509_STRICT
-    ends = [ssl.MemoryBIO() for _ in range(4)]
-    near = client.wrap_bio(ends[0], ends[1], server_hostname=host)
-    far = server.wrap_bio(ends[2], ends[3], server_side=True)
-    for _ in range(10):
-        done = 0
-        for end in (near, far):
-            try:
-                end.do_handshake()
-                done += 1
-            except ssl.SSLWantReadError:
-                pass
-            except ssl.SSLCertVerificationError:
-                return False
-        ends[2].write(ends[1].read())
-        ends[0].write(ends[3].read())
-    return done == 2

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
+from focusfl.checks import printable
 from focusfl.cli import (
     check,
     completion,
@@ -20,6 +22,7 @@ from focusfl.cli import (
     verify,
 )
 
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in what Flower's processes say
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
 
@@ -36,11 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _left_alone()
     except ValueError as error:
-        print(f"focusfl: {error}", file=sys.stderr)
+        words = COLOURS.sub("", str(error))
+        print(f"focusfl: {printable(words, lines=True)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        print(f"focusfl: cannot use{where}: {error.strerror or error}", file=sys.stderr)
+        words = printable(f"cannot use{where}: {error.strerror or error}")
+        print(f"focusfl: {words}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         print("focusfl: interrupted; no file was left unfinished", file=sys.stderr)

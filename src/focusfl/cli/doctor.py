@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def _doctor(options: argparse.Namespace) -> int:
         "a run": _attempt(_run),
         "data": _data(),
         "commands": _commands(),
+        **_certificates(),
     }
     reasons = [f"{name} is missing" for name, v in found["needed"].items() if not v]
     reasons += [own["failed"] for own in found.values() if "failed" in own]
@@ -150,3 +152,13 @@ def _commands() -> Section:
 
     path = environment(Path())["PATH"]
     return {name: shutil.which(name, path=path) for name in FLOWER}
+
+
+def _certificates() -> dict[str, Section]:
+    """How long those of the server are good, in the folder of an app."""
+    folder = Path("keys")
+    if not [*folder.glob("*.crt")] or find_spec("flwr") is None:
+        return {}
+    from focusfl.engines.flower.public_keys import ending
+
+    return {"certificates": {str(folder): " ".join(ending(folder)) or "good"}}

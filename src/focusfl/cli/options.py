@@ -1,6 +1,7 @@
 """Options that several commands have."""
 
 import argparse
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -45,3 +46,11 @@ def folder(options: argparse.Namespace, name: str) -> Path:
     if where.exists() and not where.is_dir():
         raise ValueError(f"--out must be a folder; {where} is a file.")
     return where
+
+
+def need_flower() -> None:
+    """Raise, in one clear line, where Flower is missing."""
+    if find_spec("flwr") is None:
+        from focusfl.extras import missing
+
+        raise ValueError(missing("deploying needs", "Flower", "flower"))

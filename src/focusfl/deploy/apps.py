@@ -26,7 +26,9 @@ def init(folder: Path) -> list[Path]:
         if source.is_file() and source.name != "__init__.py"
     ]
     ignored, empty = folder / ".gitignore", package / "__init__.py"
-    ignored.write_text("keys/\nruns/\n")  # by git, and by Flower when it sends the app
+    ignored.write_text(
+        "keys/\nruns/\nnginx.*\n!nginx.conf\n"
+    )  # by git, and by Flower when it sends the app
     empty.write_text("")
     (folder / "keys.sh").chmod(0o755)
     return [*files, ignored, empty]

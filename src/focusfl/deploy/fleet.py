@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from focusfl.deploy import certificates, status
+from focusfl.deploy import certificates, status, superlink
+from focusfl.deploy.certificates import SECRET, TOKEN
 from focusfl.deploy.processes import (
     LOOPBACK,
     Failed,
@@ -24,6 +25,7 @@ from focusfl.deploy.processes import (
     listens,
     stop,
 )
+from focusfl.engines.protocol.files import make_folder
 from focusfl.files import renamed
 
 PATIENCE = 90.0  # seconds for a process to come up, on a machine with much to do
@@ -36,47 +38,47 @@ class Fleet:
     """The processes of one federation, their folders, and what can be done to them.
 
     `with` stops exactly what was started, however it is left. Every site has a folder
-    for its state, keys too with `tls`; `warm` nodes start client apps sooner.
+    for its state, keys too with `tls`; `warm` nodes start client apps sooner. An answer
+    may have `largest` MiB.
     """
 
     def __init__(
         self, folder: Path, sites: Sequence[str], *, tls: bool = False,
-        warm: bool = False,
+        warm: bool = False, largest: float | None = None,
     ):  # fmt: skip
         self.folder, self.sites, self.tls = folder.resolve(), list(sites), tls
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
-        keys = self.folder / "keys"
+        keys, self._home = self.folder / "keys", self.folder / "flwr"
+        for own in (self.folder, keys, self._home, self.folder / "logs"):
+            make_folder(own)
+        self.keys = str(keys) if tls else ""  # of the sites, as a job is told
         self._port, *ports = free_ports(1 + len(sites))
         address = f"{LOOPBACK}:{self._port}"
-        trust, serve = ["--insecure"], ["--insecure"]
-        connection = f'address = "{address}"\ninsecure = true\n'
+        trust, connection = ["--insecure"], "insecure = true"
         if tls:
             certificates.make(keys, [LOOPBACK, "localhost"], self.sites)
             trust = ["--root-certificates", f"{keys}/ca.crt"]
-            serve = ["--enable-supernode-auth", "--ssl-ca-certfile", f"{keys}/ca.crt"]
-            serve += ["--ssl-certfile", f"{keys}/server.crt"]
-            serve += ["--ssl-keyfile", f"{keys}/server.key"]
-            connection = f'address = "{address}"\nroot-certificates = "{keys}/ca.crt"\n'
-        self._home = self.folder / "flwr"
-        self._home.mkdir(exist_ok=True)
+            connection = f'root-certificates = "{keys}/ca.crt"'
+        certificates.make_secrets(keys)
         (self._home / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n'
-            f"[superlink.{CONNECTION}]\n{connection}"
+            f'[superlink.{CONNECTION}]\naddress = "{address}"\n{connection}\n'
         )
+        superlink.log_in(self._home, address, (keys / TOKEN).read_text())
+        python = [sys.executable, "-m"]
         self.superlink = self._process(
             "superlink", self._home,
-            ["flower-superlink", *serve, "--isolation", "process"],
-            ["--host", LOOPBACK, "--port", str(self._port)],
+            [*python, "focusfl.cli", "deploy", "superlink", str(keys)],
+            ["--port", str(self._port), *([] if tls else ["--insecure"])],
             ["--database", str(self.folder / "superlink.db")],
-            ["--disable-runtime-dependency-installation"],
+            ["--largest", str(largest)] if largest else [],
         )  # fmt: skip
         # Apart from the SuperLink: so the server app outlives a crash of that.
         self.superexec = self._process(
             "superexec", self._home,
             ["flower-superexec", *trust, "--runtime-api-address", address],
+            ["--superexec-auth-secret-file", str(keys / SECRET)],
         )  # fmt: skip
-        command = [sys.executable, "-m", "focusfl.deploy.warm"]
+        command = [*python, "focusfl.deploy.warm"]
         self.nodes = {
             site: self._process(
                 site, self._node_home(site),

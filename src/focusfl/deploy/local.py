@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl import tree
-from focusfl.deploy import apps, record, status
+from focusfl.deploy import apps, ours, record, status
 from focusfl.deploy.driver import Driver, Watch
 from focusfl.deploy.faults.chaos import Chaos, Event
 from focusfl.deploy.fleet import Fleet
@@ -17,9 +17,11 @@ from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
 from focusfl.engines.flower.events import metrics
 from focusfl.engines.protocol import Site, tracking_error
+from focusfl.engines.protocol.format import leaves
 from focusfl.experiment import results
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
+LARGEST, ANSWER = 256.0, 8  # MiB of an answer at least, and models
 KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL, FOR_OTHERS)
 FILES = ("superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT)
 
@@ -37,6 +39,7 @@ class Outcome(NamedTuple):
     seconds: float
     x: Any = None  # the last model of a study
     gap: float | None = None  # between what it tracks and what its sites remember
+    why: Sequence[str] = ()  # this is no healthy end; nothing: it is one
 
 
 def local_app(
@@ -77,14 +80,16 @@ def local_study(
     study = deployed.study
     plan = chaos.plan(study.rounds, len(deployed.sites))
     deployed.job("").configured(settings or {})  # raises before anything is begun
-    fleet = prepare(folder, deployed.sites, tls, warm)
-    more = {**(settings or {}), "folder": ""}
+    size = sum(np.asarray(leaf).nbytes for leaf in leaves(deployed.problem.x0))
+    largest = max(LARGEST, ANSWER * size / 2**20)
+    fleet = prepare(folder, deployed.sites, tls, warm, largest)
+    more = {**(settings or {}), "folder": "", "keys": ""}
     if chaos.loses:
         more["chaos"] = chaos.spec
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
-    job = deployed.job(fleet.folder / "server")
+    job = deployed.job(fleet.folder / "server").configured(settings or {})
     with job.open_protocol() as protocol:
         counted = {site: seq for site, seq in protocol.applied.items() if seq}
         memories = [
@@ -109,16 +114,16 @@ def _stacked(memories: list[Any]) -> Any:
     return tree.map(lambda *leaves: np.stack(leaves), *memories)
 
 
-def prepare(folder: Path, sites: Sequence[str], tls: bool, warm: bool) -> Fleet:
-    """Remove what an earlier run has left in a folder; raise if it still runs."""
-    running = [line.name for line in status.look(folder) if line.alive]
-    if running:
-        raise ValueError(f"{folder} is in use: {', '.join(running)} still run.")
+def prepare(
+    folder: Path, sites: Sequence[str], tls: bool, warm: bool, largest: float = LARGEST
+) -> Fleet:
+    """Remove what an earlier run has left in a folder; raise if it is not ours."""
+    ours.claim(folder)
     for name in PARTS:
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
-    return Fleet(folder, sites, tls=tls, warm=warm)
+    return Fleet(folder, sites, tls=tls, warm=warm, largest=largest)
 
 
 def _run(
@@ -127,6 +132,8 @@ def _run(
     """Give what has come of it, and all that has happened."""
     began, server = time.monotonic(), fleet.folder / "server"
     config = {"folder": str(server)}
+    if "keys" in apps.settings(app):
+        config["keys"] = fleet.keys
     with fleet:
         found = Driver(fleet, app, config, server / job, plan, watch).drive()
     masks, late = np.zeros((rounds, len(fleet.sites)), bool), 0
@@ -139,6 +146,6 @@ def _run(
     epochs = max(event["epoch"] for event in found if event["event"] == "open")
     outcome = Outcome(
         masks, late, metrics(end), end["counted"], end.get("of", "nobody"),
-        end["warnings"], epochs, time.monotonic() - began,
+        end["warnings"], epochs, time.monotonic() - began, why=end["why"],
     )  # fmt: skip
     return outcome, found

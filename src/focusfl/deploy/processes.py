@@ -1,5 +1,6 @@
 """Processes of ours: started, killed, restarted, stopped. Nobody else's is touched."""
 
+import atexit
 import contextlib
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -51,7 +53,8 @@ def listens(port: int) -> bool:
 class Process:
     """A command in a process group of its own, its words in a log file.
 
-    Its children are in the group, and go when it goes.
+    Its children are in the group, and go when it goes; the group goes when we do,
+    however that is.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Process:
                 env=dict(self.env), start_new_session=True,
                 umask=0o077,  # what they write is their owner's alone
             )  # fmt: skip
+        _tell(f"+{self._running.pid}")
         return self
 
     @property
@@ -84,6 +88,7 @@ class Process:
         self._signal(signal.SIGKILL)
         if self._running:
             self._running.wait()
+            _tell(f"-{self._running.pid}")
 
     def owns(self, pid: int) -> bool:
         """Whether a process is this one or a child of it."""
@@ -100,6 +105,25 @@ class Process:
         if self._running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._running.pid, number)
+
+
+@cache
+def _guard() -> subprocess.Popen:
+    """What ends our processes when we are gone; it hears that from its input."""
+    command = [sys.executable, "-I", str(Path(__file__).with_name("guard.py"))]
+    started = subprocess.Popen(
+        command, stdin=subprocess.PIPE, text=True, start_new_session=True
+    )
+    atexit.register(started.communicate)
+    return started
+
+
+def _tell(words: str) -> None:
+    guard = _guard()
+    assert guard.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # somebody has ended it
+        guard.stdin.write(f"{words}\n")
+        guard.stdin.flush()
 
 
 def stop(processes: Sequence[Process], patience: float = 3.0) -> None:

@@ -177,6 +177,40 @@ def test_a_lost_disk_is_noticed_and_mended(tmp_path):
         assert protocol.epoch == 2 and gap_of(tmp_path, protocol) < 1e-12
 
 
+def test_a_round_of_sites_that_have_all_lost_their_memory_does_not_wait(tmp_path):
+    def wipe(grid, round):
+        if round == 5:
+            for site in SITES:
+                shutil.rmtree(tmp_path / site, ignore_errors=True)
+
+    run(Loopback(nodes(tmp_path), wipe), job(tmp_path, rounds=10))
+    assert {event["site"] for event in events(tmp_path, "lost")} == {*SITES}
+    assert [event["round"] for event in events(tmp_path, "round")] == [*range(10)]
+
+
+def test_a_server_that_lost_its_disk_begins_anew_with_sites_that_did_not(tmp_path):
+    run(Loopback(nodes(tmp_path)), job(tmp_path, rounds=5))
+    shutil.rmtree(tmp_path / "server")
+    run(Loopback(nodes(tmp_path)), job(tmp_path, rounds=40))
+    assert {event["site"] for event in events(tmp_path, "ahead")} == {*SITES}
+    assert events(tmp_path, "end")[0]["distance"] < 1e-12
+    with reopened(tmp_path) as protocol:
+        assert protocol.epoch == 2 and gap_of(tmp_path, protocol) < 1e-12
+
+
+def test_a_site_of_which_nothing_can_count_is_left_out_and_named(tmp_path):
+    here = nodes(tmp_path)
+
+    def break_it(grid, round):
+        if round == 5:
+            grid.nodes[100].app = client_app(lambda x, batch: x + 1e16, FOCUS)
+
+    run(Loopback(here, break_it), job(tmp_path, rounds=20))
+    assert [event["site"] for event in events(tmp_path, "left out")] == ["site-0"]
+    (end,) = events(tmp_path, "end")
+    assert "site-0 was refused 5 times and left out" in end["warnings"][0]
+
+
 def test_a_site_that_leaves_takes_its_gradients_along(tmp_path):
     def leave(grid, round):
         if round == 10:

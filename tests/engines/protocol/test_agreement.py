@@ -9,7 +9,7 @@ from helpers import ALL, Diary, Nested, gap, quadratic, same, some_masks
 import focusfl as ff
 from focusfl import keys, participation, tree
 from focusfl.algorithms.as_published import AS_PUBLISHED
-from focusfl.core import Batch
+from focusfl.core import Batch, Round
 from focusfl.engines.protocol import ProtocolServer, Site
 from focusfl.problems import Objective, Quadratic
 
@@ -63,18 +63,19 @@ def deploy(
             if restart:
                 protocol.close()
                 protocol = opened()
-        for i in range(num_clients):  # being asked, they learn how the last round ended
-            play(i)
-        start = algorithm.init(x0)[1]
-        memories = [
-            site.memory(protocol.applied[site.site])
-            if protocol.applied[site.site]
-            else start
-            for site in sites
-        ]
-        return protocol.server, memories
+        return protocol.server, [settled(protocol, site, x0) for site in sites]
     finally:
         protocol.close()
+
+
+def settled(protocol, site, x0):
+    """A site's memory, with what it is told of the round that it was in last."""
+    entry = protocol.ledger.entries[site.site]
+    if not entry.applied:
+        return site.algorithm.init(x0)[1]
+    told = protocol._rules.extras(protocol.ledger, site.site).get("settle", {})
+    memory = site.memory(entry.applied)
+    return site.algorithm.settle(memory, told, Round(*entry.counted))
 
 
 def stacked(trees):

@@ -25,6 +25,8 @@ EVENTS = {  # and how often each
     "protocol dies": (1, lambda world, k: world.crash_hub()),
     "protocol dies closing": (2, lambda world, k: world.crash_closing(k % POINTS)),
     "protocol dies opening": (1, lambda world, k: world.crash_opening(k % POINTS)),
+    "server backed up": (1, lambda world, k: world.back_up()),
+    "server restored": (1, lambda world, k: world.restore()),
     "save": (1, lambda world, k: world.save()),
     "give up": (1, lambda world, k: world.give_up(k % 3)),
     "goodbye": (1, lambda world, k: world.play(k % 3, goodbye=True)),

@@ -136,7 +136,7 @@ def ill_formed(message, rng):
         ]  # fmt: skip
         return {"header": seal(rng.choice(bodies).encode()), **blobs}
     else:
-        whole["wire"] = rng.choice([0, 2, "1", None, [1]])
+        whole["wire"] = rng.choice([0, 1, "2", None, [2]])
     return signed(whole, blobs)
 
 

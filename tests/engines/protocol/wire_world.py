@@ -116,8 +116,9 @@ class World:
         self.replies = []
         self.lost_at = {}  # the last number given out when a client's disk was lost
         self.backups = {}
+        self.vault = None  # a backup of the server's disk, and what it must come to
         self.may_restart = False  # somebody has reported a loss
-        self.events = {"applied": 0, "refused": 0, "lost": 0, "late": 0}
+        self.events = dict.fromkeys(("applied", "refused", "lost", "ahead", "late"), 0)
         self.protocol = self.open()
 
     def open(self):
@@ -148,6 +149,8 @@ class World:
         if remove:
             self.requests.pop(k % len(self.requests))
         site = self.sites[i]
+        if header(message).fields["incarnation"] != self.protocol.ledger.incarnation:
+            self.lost_at[i] = self.protocol.ledger.clock  # it may move on from there
 
         def answer():
             if goodbye:
@@ -182,6 +185,7 @@ class World:
         else:
             assert self.protocol.ledger is before
             self.may_restart |= receipt.status == "lost" and not self.copies
+            self.may_restart |= receipt.status == "ahead"
 
     def close(self):
         epoch, waits = (
@@ -196,7 +200,7 @@ class World:
 
     def settle_epoch(self, epoch):
         if self.protocol.epoch > epoch:
-            assert self.protocol.epoch == epoch + 1 and self.may_restart
+            assert self.may_restart
             self.oracle.begin(self.oracle.server.x)
             self.may_restart = False
 
@@ -241,6 +245,26 @@ class World:
         self.may_restart = False
         self.protocol = self.open()
         self.oracle.save()
+
+    def back_up(self):
+        """Somebody copies the server's disk."""
+        self.vault = self.protocol._path.read_bytes(), self.oracle.saved
+
+    def restore(self):
+        """The server's disk dies, and is what it was at an earlier time, or empty."""
+        self.protocol.close()
+        if self.vault is None:
+            self.protocol._path.unlink()
+            self.oracle.numbers = [0] * self.oracle.num_clients
+            self.oracle.begin(self.x0)
+            self.oracle.save()
+        else:
+            blob, self.oracle.saved = self.vault
+            self.protocol._path.write_bytes(blob)
+        clock = self.protocol.ledger.clock
+        self.crash_hub()
+        for i in range(len(self.sites)):
+            self.lost_at[i] = max(clock, self.protocol.ledger.clock)
 
     def crash_closing(self, point):
         """The server dies while it writes the checkpoint of a round."""
@@ -326,10 +350,7 @@ class World:
             (snapshot,) = held
             memories.append(snapshot.memory)
             weights.append(self.weights[i] if self.weights else 1)
-            if snapshot is state.pending:
-                assert same(snapshot.memory, oracle.pushed[i])
-            else:
-                assert same(snapshot.memory, oracle.memory[i])
+            assert same(snapshot.memory, oracle.pushed[i])
         held = tracked(ledger.server, ledger.total)
         if held and len(memories) == len(oracle.contributed):
             gap = tracking_error(held, memories, len(self.sites), weights)

@@ -4,4 +4,4 @@
 set -eu
 host=$1
 shift
-exec python -m focusfl.deploy.certificates keys --hosts "$host" --sites "$@"
+exec focusfl deploy certificates keys --hosts "$host" localhost 127.0.0.1 --sites "$@"

@@ -8,12 +8,16 @@ from typing import Any, Literal, get_args, get_origin
 
 from focusfl.checks import check_count, check_one_of, check_positive, unknown
 from focusfl.core import Algorithm
+from focusfl.engines.flower import public_keys
 from focusfl.engines.protocol import ProtocolServer
-from focusfl.engines.protocol.rules import check_settings, weight_of
+from focusfl.engines.protocol.rules import weight_of
+from focusfl.engines.protocol.settings import check_settings
 from focusfl.engines.step_sizes import tabled
 from focusfl.tree import Tree
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+UNBOUND = "no keys in the job: nodes are believed by name, or else by their word."
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +39,7 @@ class Job:
     local_steps: int = 1
     on_empty: Literal["skip", "step"] = "skip"
     copies: bool = False  # keep every site's memory here too, should its disk die
-    max_norm: float | None = None  # of a push
+    max_norm: float | None = None  # of a push; None: as the pushes before it say
     deadline: float = 60.0  # seconds
     minimum: int = 1
     target: int | None = None  # None: everybody who was asked
@@ -48,6 +52,11 @@ class Job:
     metrics: Literal["mean", "per_client"] = "mean"
     about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
     weights: Mapping[str, float | int] | None = None  # by site; None: all alike
+    # Public keys by site, or a folder on the server with SITE.pub for each: who has no
+    # such key is no site. None: nodes are believed by name, or by their word.
+    keys: Mapping[str, str] | str | Path | None = None
+    # A job that was begun with another lr, local_steps, on_empty or params.
+    changed: Literal["refuse", "accept"] = "refuse"
 
     def __post_init__(self):
         check_settings(
@@ -64,8 +73,11 @@ class Job:
                 f"{self.evaluate_every!r}."
             )
         check_one_of("metrics", self.metrics, ("mean", "per_client"))
+        check_one_of("changed", self.changed, ("refuse", "accept"))
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
+        if isinstance(self.keys, Mapping):
+            self.known()  # raises where a site has none
         most = len(self.sites)
         if not self.minimum <= (most if self.target is None else self.target) <= most:
             raise ValueError(
@@ -83,12 +95,24 @@ class Job:
         """The sum of all weights; the number of sites where all are alike."""
         return weight_of(self.sites, self.weights)
 
+    def known(self) -> dict[bytes, str] | None:
+        """The sites by their public keys; None if they have none here."""
+        return public_keys.read(self.keys, self.sites) if self.keys else None
+
+    def notices(self) -> list[str]:
+        """What an operator should know before it begins."""
+        if not self.keys:
+            return [UNBOUND]
+        folder = None if isinstance(self.keys, Mapping) else Path(self.keys)
+        return public_keys.ending(folder.expanduser()) if folder else []
+
     def open_protocol(self) -> ProtocolServer:
         """The server's side of the protocol, from where it was left."""
         return ProtocolServer(
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
             max_norm=self.max_norm, copies=self.copies, weights=self.weights,
+            changed=self.changed,
         )  # fmt: skip
 
     def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":

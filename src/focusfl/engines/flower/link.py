@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flwr.app import Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
+from focusfl.engines.flower.public_keys import canonical
 from focusfl.engines.flower.records import pack
 from focusfl.engines.protocol import Wired
 
@@ -42,12 +44,20 @@ class Reply(NamedTuple):
 class Link:
     """A grid, seen as sites.
 
-    A node that was registered by name is the site of that name; any other is asked
-    who it is. A site that comes back as another node is followed there.
+    With `keys`, a node is the site whose key it has, and no other is any. Else one that
+    was registered by name is the site of that name; while there are such, nobody else
+    is taken at their word, and the first of two with a name has it until it is gone.
+    Where there are none, a node is asked who it is, and the newest is believed. A site
+    that comes back as another node is followed there.
     """
 
-    def __init__(self, grid: Grid, sites: Sequence[str]):
-        self._grid, self._sites = grid, frozenset(sites)
+    def __init__(
+        self, grid: Grid, sites: Sequence[str], keys: Mapping[bytes, str] | None = None
+    ):
+        self._grid, self._sites, self._keys = grid, frozenset(sites), keys
+        self._named = keys is not None  # nodes are known by more than their word
+        self._refused: dict[int, str] = {}  # why, by node
+        self._untold: list[str] = []
         self._site: dict[int, str] = {}  # by node; nothing: a stranger
         self._node: dict[str, int] = {}  # by site: its newest
         self._asked: dict[str, Asked] = {}  # by message
@@ -58,17 +68,32 @@ class Link:
 
     def look(self) -> list[str]:
         """Find out who is online; greet who is new."""
-        nodes = {n.node_id: n.name for n in self._try(self._grid.get_nodes) or ()}
+        nodes = {n.node_id: n for n in self._try(self._grid.get_nodes) or ()}
         greeted = {asked.node for asked in self._asked.values() if not asked.site}
-        for node, name in nodes.items():
+        for node, info in nodes.items():
             if node in self._site or node in greeted:
                 continue
-            if name:
-                self._meet(node, name)
+            if self._keys is not None:
+                site = self._keys.get(_key(info), "")
+                self._meet(node, site, "it has the key of no site")
+            elif info.name:
+                holder = self._node.get(info.name)
+                if self._named and holder in nodes and holder != node:
+                    self._refuse(node, f"node {holder} is {info.name!r} already")
+                else:
+                    self._trust_names(info.name)
+                    self._meet(node, info.name)
+            elif self._named:
+                self._refuse(node, "it was registered without a name")
             else:
                 hello = Asked("query", node, "", time.monotonic())
                 self._send([(hello, RecordDict())], "hello")
         return [site for site, node in self._node.items() if node in nodes]
+
+    def refused(self) -> list[str]:
+        """Say which nodes were refused since this was asked last, and why."""
+        told, self._untold = self._untold, []
+        return told
 
     def node(self, site: str) -> int:
         """Where a site was seen last."""
@@ -127,21 +152,41 @@ class Link:
             return [Reply(asked, content, why, first is not None)]
         records = content.config_records if content else {}
         hello: Mapping[str, Any] = records.get("hello", {})
-        if "site" in hello:
+        if self._named:  # since it was asked
+            self._refuse(asked.node, "it was registered without a name")
+        elif "site" in hello:
             self._meet(asked.node, str(hello["site"]))
         else:
             log.warning("node %s does not say which site it is: %s", asked.node, why)
         return []
 
-    def _meet(self, node: int, site: str) -> None:
+    def _meet(self, node: int, site: str, stranger: str = "") -> None:
         if site not in self._sites:
-            log.warning("node %s is no site of this job: %.80r", node, site)
+            why = stranger or f"{site[:80]!r} is no site of this job"
+            self._refuse(node, why)
             self._site[node] = ""
             return
         self._site[node] = site
         if self._node.get(site, node) != node:
             self._moved.append(site)
         self._node[site] = node
+
+    def _trust_names(self, name: str) -> None:
+        """From the first site on that was registered by name, believe no mere word."""
+        if self._named or name not in self._sites:
+            return
+        self._named = True
+        for node in [node for node, site in self._site.items() if site]:
+            site = self._site.pop(node)
+            self._node.pop(site, None)
+            self._moved.append(site)  # what it was asked for is given up
+            self._refuse(node, "it was registered without a name")
+
+    def _refuse(self, node: int, why: str) -> None:
+        if self._refused.get(node) != why:
+            self._refused[node] = why
+            self._untold.append(f"node {node}: {why}")
+            log.warning("node %s is refused: %s", node, why)
 
     def _send(self, parcels: list[tuple[Asked, RecordDict]], group: str) -> None:
         messages = [
@@ -173,3 +218,11 @@ class Link:
             return None
         self._failing.pop(name, None)
         return found
+
+
+def _key(info: NodeInfo) -> bytes:
+    """The public key of a node; nothing if it has none that can be read."""
+    try:
+        return canonical(info.public_key)
+    except ValueError:
+        return b""

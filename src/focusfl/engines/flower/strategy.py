@@ -6,7 +6,7 @@ The rounds of `server_app` are in server.py.
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from logging import INFO
+from logging import INFO, WARNING
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -42,7 +42,7 @@ class AlgorithmStrategy(Strategy):
         if self._protocol is None or self._link is None:
             params = {name: array.numpy() for name, array in arrays.items()}
             self._protocol = replace(self._job, params=params).open_protocol()
-            self._link = Link(grid, self._job.sites)
+            self._link = Link(grid, self._job.sites, self._job.known())
             self._until = time.monotonic() + self._job.deadline
         protocol, link, group = self._protocol, self._link, str(server_round)
         free = [site for site in self._online() if site in protocol.free]
@@ -96,7 +96,8 @@ class AlgorithmStrategy(Strategy):
         )  # fmt: skip
         for reply in replies:
             site = self._link.site(reply.metadata.src_node_id)
-            test.take(site, None if reply.has_error() else reply.content)
+            if why := test.take(site, None if reply.has_error() else reply.content):
+                log(WARNING, "\t%s: %s", site, why)
         found = test.found()
         return MetricRecord(dict(found)) if found else None
 

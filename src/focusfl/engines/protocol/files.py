@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from focusfl.engines.protocol.format import Refused, Wired
-from focusfl.files import clear_parts, renamed, take_lock
+from focusfl.files import clear_parts, renamed, sync, take_lock
 
 MAGIC = b"focusfl wire 1\n"
 
@@ -22,8 +22,17 @@ def check_name(what: str, name: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that its owner alone can enter."""
+    """Make a folder that its owner alone can enter; then its name is on disk.
+
+    Also if it is there: whoever made it may have died before that.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for parent in folder.parents:
+        if parent.stat().st_dev != folder.stat().st_dev or not os.access(
+            parent, os.W_OK
+        ):
+            return  # nothing in it can be of our making
+        sync(parent)
 
 
 def save(path: Path, entries: Wired) -> None:

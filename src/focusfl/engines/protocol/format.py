@@ -18,7 +18,7 @@ from focusfl.tree import Tree
 Wired = dict[str, bytes]  # what travels: "header", and bytes by path
 Fields = dict[str, Any]  # the header's own, beside the leaves
 
-VERSION = 1
+VERSION = 2
 LONGEST_HEADER = 1 << 20
 LARGEST_INT = 1 << 62
 MOST_AXES = 32

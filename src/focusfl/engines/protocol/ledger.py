@@ -1,6 +1,6 @@
 """The server's ledger: all that must outlive its process, as one value and as bytes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from focusfl.core import Client, Message, Server
 from focusfl.engines.protocol.format import (
@@ -15,6 +15,7 @@ from focusfl.engines.protocol.format import (
     restore,
     unpack,
 )
+from focusfl.engines.protocol.magnitude import Reach
 from focusfl.tree import Tree
 
 
@@ -26,12 +27,17 @@ class Entry(NamedTuple):
     counted: tuple = ()  # the round it was counted in: the scalars of a Round
     grads_done: int = 0  # gradients the site has computed up to then, over all epochs
     gone: bool = False  # it has left for good
+    barred: bool = False  # it is left out, until the server is started again
+    losses: int = 0  # of its memory, since it was seen to have one
+    pushes: int = 0  # counted in this epoch
 
 
 class Ledger(NamedTuple):
     """Replaced as a whole, never written to."""
 
     server: Server
+    incarnation: str  # of the server: another one every time that it is started
+    settings: dict[str, Any]  # what it was last started with
     entries: dict[str, Entry]
     epoch: int
     current: int  # the open round by its index; -1 is the one before round 0
@@ -42,13 +48,18 @@ class Ledger(NamedTuple):
     start: dict[str, Tree]  # {"x": what the epoch began with} while a site needs it
     kept: dict[str, Message]  # what sites must still be told, by the index of a round
     copies: dict[str, Client]  # sites' memories after their last push, if kept
+    reach: Reach
+    spiked: bool = False  # a push of the open round is far larger than all before
 
 
 def encode_ledger(ledger: Ledger, identity: Fields) -> Wired:
     """A ledger as bytes, with what a job must have in common with it."""
     fields = {
-        **identity, "epoch": ledger.epoch, "round": ledger.round, "clock": ledger.clock,
-        "current": ledger.current, "counted": ledger.counted, "entries": ledger.entries,
+        **identity, "incarnation": ledger.incarnation, "settings": ledger.settings,
+        "epoch": ledger.epoch,
+        "round": ledger.round, "clock": ledger.clock, "current": ledger.current,
+        "reach": ledger.reach, "spiked": ledger.spiked,
+        "counted": ledger.counted, "entries": ledger.entries,
     }  # fmt: skip
     sections = {
         "server": ledger.server, "start": ledger.start, "kept": ledger.kept,
@@ -70,7 +81,8 @@ def decode_ledger(
     head.fields.setdefault("weights", {})  # before there were any, all were alike
     check_fields(
         head.fields, **{name: type(value) for name, value in identity.items()},
-        epoch=int, current=int, round=int, clock=int, counted=list, entries=dict,
+        incarnation=str, settings=dict, epoch=int, current=int, round=int, clock=int,
+        counted=list, entries=dict, reach=list, spiked=bool,
     )  # fmt: skip
     for name, value in identity.items():
         if head.fields[name] != value:
@@ -87,6 +99,8 @@ def decode_ledger(
             site: Entry(*line)._replace(counted=tuple(line[2]))
             for site, line in head.fields["entries"].items()
         },
+        incarnation=head.fields["incarnation"],
+        settings=head.fields["settings"],
         epoch=head.fields["epoch"],
         current=head.fields["current"],
         round=head.fields["round"],
@@ -96,4 +110,6 @@ def decode_ledger(
         start=trees.get("start", {}),
         kept=trees.get("kept", {}),
         copies={site: restore(like, memory) for site, memory in copies.items()},
+        reach=Reach(*head.fields["reach"]),
+        spiked=head.fields["spiked"],
     )

@@ -6,6 +6,9 @@ from focusfl.core import Round
 from focusfl.engines.protocol.format import Header, Refused, check_fields
 from focusfl.engines.protocol.snapshots import UNKNOWN
 
+# A push; the last of a site; no memory of `base`; asked later things by another server.
+KINDS = ("push", "goodbye", "lost", "ahead")
+
 
 class Request(NamedTuple):
     """The header of a request."""
@@ -13,6 +16,7 @@ class Request(NamedTuple):
     algorithm: str
     job: str
     site: str
+    incarnation: str  # of the server: another one every time that it is started
     epoch: int
     round: int  # its index in the epoch
     seq: int  # the number its reply must bear
@@ -38,15 +42,17 @@ class Request(NamedTuple):
 class Reply(NamedTuple):
     """The header of a reply."""
 
-    kind: str  # push, goodbye: a last push; lost: the site has no memory of `base`
+    kind: str  # one of KINDS
     algorithm: str
     job: str
     site: str
+    incarnation: str
     epoch: int
     round: int
     seq: int
     base: int  # the push this one builds on
     grads_done: int
+    latest: int  # the latest epoch that the site was asked in
 
 
 def read_request(head: Header) -> Request:
@@ -64,8 +70,8 @@ def read_reply(head: Header) -> Reply:
     """Check the header of a reply."""
     check_fields(head.fields, **_kinds(Reply))
     reply = Reply(**head.fields)
-    if reply.kind not in ("push", "goodbye", "lost"):
-        raise Refused(f"kind must be push, goodbye or lost; got {reply.kind!a}.")
+    if reply.kind not in KINDS:
+        raise Refused(f"kind must be one of {', '.join(KINDS)}; got {reply.kind!a}.")
     return reply
 
 

@@ -1,6 +1,6 @@
 """What an algorithm requires of the protocol, found by a trial on a model of ones."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,7 +8,12 @@ from focusfl import tree
 from focusfl.core import Algorithm, Message, Round
 from focusfl.engines.client_round import client_round
 from focusfl.engines.protocol.format import leaves
-from focusfl.engines.protocol.snapshots import UNKNOWN, Snapshot, newcomer
+from focusfl.engines.protocol.snapshots import (
+    UNKNOWN,
+    Snapshot,
+    newcomer,
+    read_by_settle,
+)
 from focusfl.tree import Tree
 
 
@@ -40,7 +45,7 @@ def requirements(
     zeros = tree.zeros(params)
     return Requirements(
         up,
-        _read_by_settle(algorithm, snapshot._replace(memory=memory), down, rd),
+        read_by_settle(algorithm, memory, down, rd),
         "x" not in down
         or not _same(newcomer(algorithm, zeros).memory, snapshot.memory),
         _takes_late(algorithm, snapshot, down, rd),
@@ -62,26 +67,6 @@ def _takes_late(
         if _same(up, pushed) and not _same(memory, other):
             return False
     return True
-
-
-def _read_by_settle(algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round):
-    if type(algorithm).settle is Algorithm.settle:
-        return ()
-    read = _Read(down)
-    algorithm.settle(snapshot.memory, read, rd._replace(num_active=1))
-    return tuple(name for name in down if name in read.names)
-
-
-class _Read(dict):
-    """A message that notes which of its names are looked at."""
-
-    def __init__(self, message: Message):
-        dict.__init__(self, message)
-        self.names: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.names.add(name)
-        return dict.__getitem__(self, name)
 
 
 def _same(a: Tree, b: Tree) -> bool:

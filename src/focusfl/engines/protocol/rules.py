@@ -1,65 +1,36 @@
 """The constants of a job and the transitions of its ledger: pure functions."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
 
 from focusfl import tree
-from focusfl.checks import check_count, check_positive, shown
 from focusfl.core import Algorithm, Client, Message, Round
-from focusfl.engines.protocol.files import check_name
 from focusfl.engines.protocol.format import Refused, leaves
 from focusfl.engines.protocol.ledger import Entry, Ledger
+from focusfl.engines.protocol.magnitude import (
+    Reach,
+    harmless,
+    is_spike,
+    norm,
+    strayed,
+)
 from focusfl.engines.protocol.messages import Reply, Request
 from focusfl.engines.protocol.requirements import Requirements
 from focusfl.engines.protocol.snapshots import (
     UNKNOWN,
-    Snapshot,
     first_index,
     newcomer,
     retract,
-    settle,
 )
-from focusfl.engines.step_sizes import step_at
 from focusfl.tree import Tree
 
 LIFE = 1 << 32  # numbers a server may give out before it dies
-
-
-def check_settings(
-    job: str, sites: Sequence[str], lr: Any, local_steps: int, on_empty: str,
-    max_norm: float | int | None, weights: Mapping[str, float | int] | None = None,
-) -> None:  # fmt: skip
-    """Raise ValueError unless a job can be run with these."""
-    check_name("job", job)
-    for site in sites:
-        check_name("site", site)
-    if not sites or len({*sites}) < len(sites):
-        raise ValueError(f"sites must be different names; got {list(sites)}.")
-    if on_empty not in ("skip", "step"):
-        raise ValueError(f"on_empty must be 'skip' or 'step'; got {on_empty!r}.")
-    check_count("local_steps", local_steps)
-    if not callable(lr):
-        check_positive("lr", lr)
-    if max_norm is not None:
-        check_positive("max_norm", max_norm)
-    if weights is not None:
-        _check_weights(weights, sites)
-
-
-def _check_weights(weights: Any, sites: Sequence[str]) -> None:
-    if not isinstance(weights, Mapping) or {*weights} != {*sites}:
-        got = list(weights) if isinstance(weights, Mapping) else weights
-        raise ValueError(
-            f"weights must be a number for every site, {', '.join(sites)}, by name; "
-            f"got {shown(got)}."
-        )
-    for site, weight in weights.items():
-        check_positive(f"the weight of {site}", weight)
+LOSSES = 3  # of a site's memory, after which the server keeps it
 
 
 def weight_of(
@@ -69,11 +40,6 @@ def weight_of(
     if weights is None:
         return len(sites)
     return math.fsum(weights[site] for site in sites)
-
-
-def steps_of(lr: Any) -> Callable[[int], float]:
-    """The step of every round, checked when it is first asked for."""
-    return cache(partial(step_at, lr))
 
 
 @dataclass(frozen=True)
@@ -88,6 +54,7 @@ class Rules:
     on_empty: str
     copies: bool
     requirements: Requirements
+    settings: dict[str, Any]  # what a job that goes on must not change unasked
     weights: Mapping[str, float | int] | None = None  # by site; None: all alike
 
     @property
@@ -109,6 +76,8 @@ class Rules:
         """Open the ledger: nobody has contributed anything."""
         return Ledger(
             server=self.algorithm.init(params)[0],
+            incarnation=token_hex(8),
+            settings=self.settings,
             entries={site: Entry() for site in self.sites},
             epoch=1,
             current=first_index(self.algorithm),
@@ -119,24 +88,54 @@ class Rules:
             start={"x": params} if self.requirements.start else {},
             kept={},
             copies={},
+            reach=Reach(norm(params), norm(params)),
         )
 
-    def next_epoch(self, ledger: Ledger) -> Ledger:
-        """Start over from the present model, with everybody's memory empty."""
+    def next_epoch(
+        self, ledger: Ledger, latest: int = 0, lost: Collection[str] = ()
+    ) -> Ledger:
+        """Start over from the present model, with everybody's memory empty.
+
+        Its number is above that of the latest epoch that any site knows of. Those who
+        have lost their memory have done so once more.
+        """
         entries = {
-            site: Entry(grads_done=entry.grads_done, gone=entry.gone)
+            site: Entry(
+                grads_done=entry.grads_done,
+                gone=entry.gone,
+                barred=entry.barred,
+                losses=entry.losses + (site in lost),
+            )
             for site, entry in ledger.entries.items()
         }
-        return self.begin(ledger.server.x)._replace(
+        new, left = self.begin(ledger.server.x), ledger.reach.left
+        if strayed(ledger.reach, ledger.server.x):
+            left = ledger.reach.far
+        return new._replace(
+            reach=new.reach._replace(start=ledger.reach.start, left=left),
+            incarnation=ledger.incarnation,
             entries=entries,
-            epoch=ledger.epoch + 1,
+            epoch=max(ledger.epoch, latest) + 1,
             round=ledger.round,
             clock=ledger.clock,
         )
 
     def next_life(self, ledger: Ledger) -> Ledger:
-        """Count on from higher numbers: answers to what was asked before are void."""
-        return ledger._replace(clock=(ledger.clock // LIFE + 1) * LIFE)
+        """Count on from higher numbers: answers to what was asked before are void.
+
+        Of a ledger that is a backup, others may have given these out: hence the
+        incarnation.
+        """
+        clock = (ledger.clock // LIFE + 1) * LIFE
+        entries = {  # who was left out gets another chance
+            site: entry._replace(gone=entry.gone and not entry.barred, barred=False)
+            for site, entry in ledger.entries.items()
+        }
+        return ledger._replace(clock=clock, incarnation=token_hex(8), entries=entries)
+
+    def keeps(self, ledger: Ledger, site: str) -> bool:
+        """Whether the server wants to have a site's memory: all, or of who loses it."""
+        return self.copies or ledger.entries[site].losses >= LOSSES
 
     def request(self, ledger: Ledger, site: str) -> Request:
         """The header of a request."""
@@ -145,6 +144,7 @@ class Rules:
             algorithm=repr(self.algorithm),
             job=self.job,
             site=site,
+            incarnation=ledger.incarnation,
             epoch=ledger.epoch,
             round=ledger.current,
             seq=ledger.clock + 1,
@@ -155,11 +155,18 @@ class Rules:
             lr=rd.lr,
             local_steps=rd.local_steps,
             num_clients=rd.num_clients,
-            copies=self.copies,
+            copies=self.keeps(ledger, site),
         )
 
-    def extras(self, ledger: Ledger, site: str) -> dict[str, Tree]:
+    def extras(self, ledger: Ledger, site: str, lost: bool = False) -> dict[str, Tree]:
         """What one site must know beside what all are sent."""
+        more = self._told(ledger, site)
+        lost = lost or ledger.entries[site].losses >= LOSSES
+        if lost and site in ledger.copies:
+            more["memory"] = ledger.copies[site]
+        return more
+
+    def _told(self, ledger: Ledger, site: str) -> dict[str, Tree]:
         entry = ledger.entries[site]
         if entry.applied and self.requirements.settle:
             return {"settle": ledger.kept[str(entry.counted[0])]}
@@ -174,6 +181,7 @@ class Rules:
         digest: str,
         up: Message,
         memory: Client | None,
+        size: float,
     ) -> Ledger:
         """Take a push into the open round; raise Refused if the sum is infinite.
 
@@ -190,17 +198,24 @@ class Rules:
             raise Refused("it is so large that the sum of all pushes is infinite.")
         # A copy of an earlier push would be worse than none.
         copies = {k: copy for k, copy in ledger.copies.items() if k != reply.site}
+        before, reach = ledger.entries[reply.site], ledger.reach
+        forgets = not reply.base or before.losses >= LOSSES
         entry = Entry(
             applied=reply.seq,
             digest=digest,
             grads_done=reply.grads_done,
             gone=reply.kind == "goodbye",
+            losses=before.losses if forgets else 0,
+            pushes=before.pushes + 1,
         )
         return ledger._replace(
+            reach=reach._replace(push=max(reach.push, size)),
+            spiked=ledger.spiked
+            or is_spike(size, before.pushes, reach.push, harmless(ledger.server.x)),
             entries=ledger.entries | {reply.site: entry},
             total=total,
             counted=(*ledger.counted, reply.site),
-            copies=copies | ({reply.site: memory} if self.copies else {}),
+            copies=copies | ({} if memory is None else {reply.site: memory}),
         )
 
     def waits(self, ledger: Ledger) -> bool:
@@ -235,6 +250,8 @@ class Rules:
             round=ledger.round + (ledger.current >= 0),
             total=tree.zeros(self.requirements.up),
             counted=(),
+            reach=ledger.reach._replace(far=max(ledger.reach.far, norm(server.x))),
+            spiked=False,
             start=ledger.start if newcomers else {},
             kept={index: kept[index] for index in kept if index in rounds},
         )
@@ -248,21 +265,24 @@ class Rules:
         if site not in ledger.copies:
             raise ValueError(f"there is no copy of what {site} has contributed.")
         rd, down = self.rd(ledger.current), self.algorithm.broadcast(ledger.server)
-        snapshot = Snapshot(entry.applied, entry.digest, ledger.copies[site])
         told = self.extras(ledger, site).get("settle", {})
-        snapshot = settle(self.algorithm, snapshot, told, Round(*entry.counted))
+        counted = Round(*entry.counted)
+        memory = self.algorithm.settle(ledger.copies[site], told, counted)
         new = newcomer(self.algorithm, tree.zeros(ledger.server.x)).memory
-        memory, up = retract(self.algorithm, snapshot, down, rd, new)
+        memory, up = retract(self.algorithm, memory, down, rd, new)
         goodbye = Reply(
             kind="goodbye",
             algorithm=repr(self.algorithm),
             job=self.job,
             site=site,
+            incarnation=ledger.incarnation,
             epoch=ledger.epoch,
             round=ledger.current,
             seq=ledger.clock + 1,
             base=entry.applied,
             grads_done=entry.grads_done,
+            latest=ledger.epoch,
         )
-        ledger = self.count(ledger, goodbye, "", up, memory)
+        memory = memory if self.keeps(ledger, site) else None
+        ledger = self.count(ledger, goodbye, "", up, memory, norm(up))
         return ledger._replace(clock=goodbye.seq)

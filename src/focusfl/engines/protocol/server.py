@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from focusfl import tree
-from focusfl.core import Algorithm, Server
+from focusfl.core import Algorithm
 from focusfl.engines.protocol import files
 from focusfl.engines.protocol.format import (
     Packed,
@@ -23,29 +23,27 @@ from focusfl.engines.protocol.format import (
     restore,
     unpack,
 )
+from focusfl.engines.protocol.incidents import STRIKES, Incidents, Receipt
 from focusfl.engines.protocol.ledger import Ledger, decode_ledger, encode_ledger
+from focusfl.engines.protocol.magnitude import TooLarge, check_size, norm, strayed
 from focusfl.engines.protocol.messages import Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
-from focusfl.engines.protocol.rules import Rules, check_settings, steps_of
+from focusfl.engines.protocol.rules import Rules
+from focusfl.engines.protocol.settings import (
+    check_settings,
+    check_unchanged,
+    settings_of,
+    steps_of,
+)
 from focusfl.engines.protocol.snapshots import newcomer
-from focusfl.engines.protocol.validation import check_norm, validate_reply
+from focusfl.engines.protocol.validation import validate_reply
+from focusfl.engines.protocol.view import View
 from focusfl.tree import Tree
 
 log = logging.getLogger(__name__)
 
 
-class Receipt(NamedTuple):
-    """What became of a reply."""
-
-    status: Literal["applied", "refused", "lost"]
-    why: str = ""
-
-    @property
-    def applied(self) -> bool:
-        return self.status == "applied"
-
-
-class ProtocolServer:
+class ProtocolServer(View):
     """The server of one job. Killed at any moment, it goes on from its last checkpoint.
 
     A round is always open: send requests, receive replies, close it. A reply counts in
@@ -67,6 +65,7 @@ class ProtocolServer:
         max_norm: float | int | None = None,
         copies: bool = False,
         weights: Mapping[str, float | int] | None = None,
+        changed: Literal["refuse", "accept"] = "refuse",
     ):
         check_settings(job, sites, lr, local_steps, on_empty, max_norm, weights)
         params = tree.map(np.asarray, params)
@@ -77,19 +76,21 @@ class ProtocolServer:
             algorithm, job, tuple(sites), steps_of(lr),
             int(local_steps), on_empty, copies,
             requirements(algorithm, params, len(sites)),
+            settings_of(params, lr, local_steps, on_empty),
             weights and {site: float(w) for site, w in weights.items()},
         )  # fmt: skip
         self._memory = newcomer(algorithm, params).memory
         self._max_norm = max_norm
         self._path = Path(folder).expanduser() / job / "server.ledger"
-        files.make_folder(self._path.parent)
+        if not self._path.exists():
+            files.make_folder(self._path.parent)
         self._lock = ExitStack()
         self._lock.enter_context(files.lock(self._path))
         self._requests: dict[str, Request] = {}
-        self._lost: set[str] = set()
+        self._incidents = Incidents()
         self._down: Packed | None = None  # the broadcast of the open round
         try:
-            self.ledger = self._resume(self._rules.begin(params))
+            self.ledger = self._resume(self._rules.begin(params), changed)
             self.save()
         except BaseException:
             self.close()
@@ -104,46 +105,6 @@ class ProtocolServer:
     def close(self) -> None:
         """Let another process have the job. Writes nothing."""
         self._lock.close()
-
-    @property
-    def server(self) -> Server:
-        """The algorithm's state on the server."""
-        return self.ledger.server
-
-    @property
-    def x(self) -> Tree:
-        """The model."""
-        return self.ledger.server.x
-
-    @property
-    def num_clients(self) -> int:
-        """N, whoever has left."""
-        return len(self.ledger.entries)
-
-    @property
-    def round(self) -> int:
-        """How many rounds are over, in all epochs."""
-        return self.ledger.round
-
-    @property
-    def epoch(self) -> int:
-        """1, and one more for every time that all memory was emptied."""
-        return self.ledger.epoch
-
-    @property
-    def counted(self) -> tuple[str, ...]:
-        """Whose pushes are in the open round so far."""
-        return self.ledger.counted
-
-    @property
-    def applied(self) -> dict[str, int]:
-        """The number of everybody's push that was counted last; 0: none this epoch."""
-        return {site: entry.applied for site, entry in self.ledger.entries.items()}
-
-    @property
-    def gone(self) -> tuple[str, ...]:
-        """Who has left for good."""
-        return tuple(site for site, entry in self.ledger.entries.items() if entry.gone)
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -162,6 +123,11 @@ class ProtocolServer:
         busy = {*self.counted, *self.gone, *self._requests}
         return tuple(site for site in self.ledger.entries if site not in busy)
 
+    @property
+    def restarts(self) -> str:
+        """Why a new epoch begins when this round is closed; empty if none does."""
+        return self._incidents.restarts(self.ledger)
+
     def request(self, site: str) -> Wired:
         """A request to a site; a reply it still owes is void from now on."""
         self._check_known(site)
@@ -170,9 +136,7 @@ class ProtocolServer:
                 f"{site} was counted in round {self.round} and must wait for the next."
             )
         request = self._rules.request(self.ledger, site)
-        more = self._rules.extras(self.ledger, site)
-        if site in self._lost and site in self.ledger.copies:
-            more["memory"] = self.ledger.copies[site]
+        more = self._rules.extras(self.ledger, site, site in self._incidents.lost)
         if self._down is None:
             down = self._rules.algorithm.broadcast(self.ledger.server)
             self._down = pack({"down": down})
@@ -189,26 +153,32 @@ class ProtocolServer:
             validate_reply(
                 self._rules, self.ledger, self._requests.get(sender), sender, reply
             )
-            if reply.kind == "lost":
+            if reply.kind in ("lost", "ahead"):
                 check_leaves(head.leaves, {})
-                log.warning("%s has lost its memory", sender)
-                self._lost.add(sender)
+                receipt = self._incidents.report(self.ledger, reply)
+                log.warning(receipt.why)
                 del self._requests[sender]
-                return Receipt("lost", f"{sender} has lost its memory.")
+                return receipt
             like = {"up": self._rules.requirements.up}
-            if self._rules.copies:
+            if self._requests[sender].copies:
                 like["memory"] = self._memory
             check_leaves(head.leaves, like)
             trees = restore(like, unpack(message, head))
-            check_norm(trees["up"], self._max_norm)
+            size = norm(trees["up"])
+            pushes, before = self.ledger.entries[sender].pushes, self.ledger.reach.push
+            check_size(size, self._max_norm, pushes, before)
             ledger = self._rules.count(
-                self.ledger, reply, head.digest, trees["up"], trees.get("memory")
+                self.ledger, reply, head.digest, trees["up"], trees.get("memory"), size
             )
+        except TooLarge as error:
+            self._incidents.strike(sender)
+            log.warning("refused a push from %s: %s", sender, error)
+            return Receipt("refused", str(error))
         except Refused as error:
             log.warning("refused a message from %s: %s", ascii(sender), error)
             return Receipt("refused", str(error))
         self.ledger = ledger
-        self._lost.discard(sender)
+        self._incidents.counted(sender)
         del self._requests[sender]
         return Receipt("applied")
 
@@ -228,23 +198,32 @@ class ProtocolServer:
         The round before round 0 of an algorithm that starts warm is over when
         everybody was counted: until then it stays open, and this gives None.
         """
-        if self._rules.waits(self.ledger):
-            self.save()
-            return None
-        counted, ledger = self.counted, self._rules.close(self.ledger)
-        if lost := self._lost - {*ledger.copies}:
-            log.warning("epoch %s: lost memory of %s", ledger.epoch + 1, sorted(lost))
-            ledger = self._rules.next_epoch(ledger)
+        counted, ledger, why = self.counted, self.ledger, self.restarts
+        waits = self._rules.waits(ledger)
+        if not waits:
+            ledger = self._rules.close(ledger)
+            why = why or strayed(ledger.reach, ledger.server.x)
+        if why and np.isfinite(norm(ledger.server.x)):  # else it cannot be written
+            ledger = self._restarted(ledger, why)
+        for site in self._incidents.struck(ledger):
+            log.warning("%s is left out: %s times of no use", site, STRIKES)
+            ledger = self._without(ledger, site, barred=True)
         self._commit(ledger)
-        return counted
+        return None if waits else counted
 
-    def new_epoch(self) -> None:
+    def new_epoch(self, why: str = "asked for") -> None:
         """Start over from the present model, with everybody's memory empty.
 
         What the open round has counted so far is dropped. Exact again after everybody
         has been seen once.
         """
-        self._commit(self._rules.next_epoch(self.ledger))
+        self._commit(self._restarted(self.ledger, why))
+
+    def _restarted(self, ledger: Ledger, why: str) -> Ledger:
+        lost, latest = self._incidents.lost, self._incidents.latest
+        ledger = self._rules.next_epoch(ledger, latest, lost)
+        log.warning("epoch %s: %s", ledger.epoch, why)
+        return ledger
 
     def forget(self, site: str) -> None:
         """Go on without a site that will never return.
@@ -255,30 +234,35 @@ class ProtocolServer:
         self._check_known(site)
         if site in self.counted:
             raise ValueError(f"{site} was just counted: close the round first.")
-        ledger = self.ledger
-        try:
-            ledger = self._rules.without(ledger, site)
-        except ValueError as error:
-            log.warning("epoch %s: %s", ledger.epoch + 1, error)
-            gone = ledger.entries[site]._replace(gone=True)
-            ledger = ledger._replace(entries=ledger.entries | {site: gone})
-            ledger = self._rules.next_epoch(ledger)
-        self._commit(ledger)
+        self._commit(self._without(self.ledger, site))
+
+    def _without(self, ledger: Ledger, site: str, barred: bool = False) -> Ledger:
         self._requests.pop(site, None)
+        self._incidents.counted(site)
+        try:
+            ledger, why = self._rules.without(ledger, site), ""
+        except ValueError as error:
+            why = str(error)
+        entry = ledger.entries[site]._replace(gone=True, barred=barred)
+        ledger = ledger._replace(entries=ledger.entries | {site: entry})
+        return self._restarted(ledger, why) if why else ledger
 
     def save(self) -> None:
         """Write a checkpoint, in the middle of a round too."""
         self._commit(self.ledger)
 
-    def _resume(self, new: Ledger) -> Ledger:
+    def _resume(self, new: Ledger, changed: str) -> Ledger:
         try:
             wired = files.load(self._path)
             if wired is None:
                 return new
             ledger = decode_ledger(wired, self._rules.identity, new, self._memory)
-        except Refused as error:
+            other = check_unchanged(ledger.settings, new.settings, changed)
+        except ValueError as error:
             raise ValueError(f"cannot resume from {self._path}: {error}") from None
-        return self._rules.next_life(ledger)
+        for words in other:
+            log.warning("%s goes on: %s", self._rules.job, words)
+        return self._rules.next_life(ledger._replace(settings=new.settings))
 
     def _commit(self, ledger: Ledger) -> None:
         """Make these the ledger, on disk first."""
@@ -290,7 +274,7 @@ class ProtocolServer:
         files.save(self._path, wired)
         if ledger.epoch != self.epoch:
             self._requests.clear()
-            self._lost.clear()
+            self._incidents.new_epoch()
         self.ledger, self._down = ledger, None
 
     def _check_known(self, site: str) -> None:

@@ -31,7 +31,6 @@ from focusfl.engines.protocol.snapshots import (
     Snapshot,
     newcomer,
     retract,
-    settle,
 )
 from focusfl.tree import Tree
 
@@ -101,30 +100,26 @@ class Site:
         self._check_ours(request)
         with self.disk.locked():
             state = self.disk.load()
-            if state and request.place == (state.epoch, state.pending.seq):
+            if state and head.digest == state.request:
                 return self.disk.last_reply()  # one of the two did not get through
-            if state and request.place < (state.epoch, state.pending.seq):
-                raise Refused(
-                    f"request {request.seq} of epoch {request.epoch} is stale: "
-                    f"{self.site} has answered {state.pending.seq} of epoch "
-                    f"{state.epoch}. A server that has lost its checkpoint must give "
-                    "the job another name."
-                )
             trees = self._read(message, head)
+            if state and request.place <= state.place:
+                return self._behind(request, state)
             new = newcomer(self.algorithm, trees["start"])
             acked = self._base(request, trees, state, new)
             if acked is None:
-                return self._encode(request, "lost", request.grads_done, {})
+                return self._encode(request, "lost", request.grads_done)
+            memory = self._settled(request, trees, acked)
             if grad_fn is None:
                 kind, done = "goodbye", request.grads_done
                 memory, up = retract(
-                    self.algorithm, acked, trees["down"], request.rd, new.memory
+                    self.algorithm, memory, trees["down"], request.rd, new.memory
                 )
             else:
                 kind, done = "push", request.grads_done + request.local_steps
                 numbers = range(request.grads_done, done)
                 memory, up = client_round(
-                    self.algorithm, acked.memory, trees["down"],
+                    self.algorithm, memory, trees["down"],
                     lambda x, batch: alike(x, grad_fn(x, batch)),
                     map(batch_of or partial(Batch, None), numbers), request.rd,
                 )  # fmt: skip
@@ -132,8 +127,25 @@ class Site:
             sections = {"up": up, "memory": memory} if request.copies else {"up": up}
             reply = self._encode(request, kind, done, sections)
             pending = Snapshot(request.seq, header(reply).digest, memory)
-            self.disk.save(SiteState(request.epoch, acked, pending), reply)
+            state = SiteState(
+                request.epoch, acked, pending, request.incarnation, head.digest
+            )
+            self.disk.save(state, reply)
             return reply
+
+    def _behind(self, request: Request, state: SiteState) -> Wired:
+        """The reply to a request that is behind what was answered; changes nothing.
+
+        Of the same server, it is an old one. Of another, that may be so too, and then
+        nobody will count what we say; or else the server knows less than we do.
+        """
+        if request.incarnation == state.incarnation:
+            raise Refused(
+                f"request {request.seq} of epoch {request.epoch} is stale: {self.site} "
+                f"has answered {state.pending.seq} of epoch {state.epoch}."
+            )
+        log.warning("%s is ahead of the server of %s: says so", self.site, self.job)
+        return self._encode(request, "ahead", request.grads_done, latest=state.epoch)
 
     def _read(self, message: Wired, head: Header) -> dict[str, Tree]:
         """Unpack a request; what it has to carry is there, in the right shapes."""
@@ -174,11 +186,17 @@ class Site:
             log.warning("%s has lost its memory of %s: says so", self.site, self.job)
             return None
         check_alike(snapshot.memory, new.memory)
-        if state and snapshot is state.acked:
-            return snapshot  # it was settled when it was pending
+        return snapshot
+
+    def _settled(
+        self, request: Request, trees: dict[str, Tree], acked: Snapshot
+    ) -> Client:
+        """The memory with what this server said after the round that counted it."""
+        if not acked.seq or not leaves(acked.memory):
+            return acked.memory
         try:
             told, counted = trees["settle"], read_round(request.counted)
-            return settle(self.algorithm, snapshot, told, counted)
+            return self.algorithm.settle(acked.memory, told, counted)
         except KeyError as error:
             raise Refused(f"it does not carry {error}, which settles a push.") from None
 
@@ -191,20 +209,27 @@ class Site:
                 raise Refused(f"it is for {name} {other[:80]!a}; this is {own}.")
 
     def _encode(
-        self, request: Request, kind: str, grads_done: int, sections: dict[str, Tree]
+        self,
+        request: Request,
+        kind: str,
+        grads_done: int,
+        sections: dict[str, Tree] | None = None,
+        latest: int | None = None,
     ) -> Wired:
         reply = Reply(
             kind=kind,
             algorithm=request.algorithm,
             job=request.job,
             site=request.site,
+            incarnation=request.incarnation,
             epoch=request.epoch,
             round=request.round,
             seq=request.seq,
             base=request.base,
             grads_done=grads_done,
+            latest=request.epoch if latest is None else latest,
         )
-        return encode(reply._asdict(), pack(sections))
+        return encode(reply._asdict(), pack(sections or {}))
 
     @property
     def disk(self) -> SiteFile:

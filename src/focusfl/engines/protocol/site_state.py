@@ -34,12 +34,20 @@ class SiteState(NamedTuple):
 
     `acked` is its memory after the last push that the server is known to have counted,
     `pending` that after the push in the last reply. The next request says which of the
-    two the server has. All three are written together.
+    two the server has. All three are written together. Neither is settled: what the
+    server said after the round is in every request, and may be another one's.
     """
 
     epoch: int
     acked: Snapshot
     pending: Snapshot
+    incarnation: str  # of the server that asked last
+    request: str  # the checksum of what it asked
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the last request stands among all: later ones are larger."""
+        return self.epoch, self.pending.seq
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,8 @@ class SiteFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep the file to this process; wait until others are done with it."""
-        files.make_folder(self.path.parent)
+        if not self.path.exists():
+            files.make_folder(self.path.parent)
         with files.lock(self.path, wait=True):
             yield
 
@@ -70,6 +79,7 @@ class SiteFile:
         }
         fields |= {"kind": "state", "algorithm": repr(self.algorithm), "job": self.job}
         fields |= {"site": self.site, "epoch": state.epoch}
+        fields |= {"incarnation": state.incarnation, "request": state.request}
         memories = pack({name: snapshot.memory for name, snapshot in snapshots.items()})
         said = {REPLY + name: blob for name, blob in reply.items()}
         files.save(self.path, encode(fields, memories) | said)
@@ -83,7 +93,7 @@ class SiteFile:
             head = header(own, own=True)
             check_fields(
                 head.fields, kind=str, algorithm=str, job=str, site=str, epoch=int,
-                acked=list, pending=list,
+                acked=list, pending=list, incarnation=str, request=str,
             )  # fmt: skip
             trees = unpack(own, head)
         except Refused as error:
@@ -101,7 +111,9 @@ class SiteFile:
             Snapshot._make([*fields[name], restore(like, trees.get(name, {}))])
             for name in ("acked", "pending")
         )
-        return SiteState(fields["epoch"], acked, pending)
+        return SiteState(
+            fields["epoch"], acked, pending, fields["incarnation"], fields["request"]
+        )
 
     def last_reply(self) -> Wired:
         """The last reply, as it went out."""

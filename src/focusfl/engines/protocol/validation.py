@@ -1,14 +1,11 @@
-"""Whether a reply may count: by its header, and by its size."""
+"""Whether a reply may count, by its header."""
 
-import math
-
-import numpy as np
-
-from focusfl.core import Message
-from focusfl.engines.protocol.format import Refused, leaves
+from focusfl.engines.protocol.format import Refused
 from focusfl.engines.protocol.ledger import Ledger
 from focusfl.engines.protocol.messages import Reply, Request
 from focusfl.engines.protocol.rules import Rules
+
+LATEST = 1 << 50  # an epoch that no server will ever come to
 
 
 def validate_reply(
@@ -20,6 +17,7 @@ def validate_reply(
     for what, got, ours in [
         ("algorithm", reply.algorithm, repr(rules.algorithm)),
         ("job", reply.job, rules.job),
+        ("incarnation", reply.incarnation, ledger.incarnation),
         ("epoch", reply.epoch, ledger.epoch),
     ]:
         if got != ours:
@@ -38,18 +36,17 @@ def validate_reply(
         raise Refused(
             f"it counts {reply.grads_done} gradients; {request.grads_done} + {steps}."
         )
+    ahead = reply.kind == "ahead"
+    if not (ahead or reply.latest == ledger.epoch) or reply.latest >= LATEST:
+        raise Refused(f"it cannot know of epoch {reply.latest}.")
     if reply.kind == "lost":
         if applied == 0:
             raise Refused("it has lost nothing: none of its pushes was counted.")
+    elif ahead:
+        if reply.latest < ledger.epoch:
+            raise Refused(f"it is not ahead: this is epoch {ledger.epoch}.")
     elif request.round < ledger.current and not rules.requirements.late:
         raise Refused(
             f"it is late: the server of {rules.algorithm!r} works with what it knows "
             "now, and cannot count what was made for an earlier round."
         )
-
-
-def check_norm(up: Message, most: float | int | None) -> None:
-    """Raise Refused if a push is larger than it may be."""
-    squares = (float(np.sum(np.square(a, dtype=float))) for a in leaves(up))
-    if most is not None and not (norm := math.sqrt(sum(squares))) <= most:
-        raise Refused(f"its norm is {norm:.3g}; {most:.3g} is the most it may be.")
