@@ -13,7 +13,7 @@ from focusfl.deploy import apps, ours, record, status
 from focusfl.deploy.driver import Driver, Watch
 from focusfl.deploy.faults.chaos import Chaos, Event
 from focusfl.deploy.fleet import Fleet
-from focusfl.deploy.record import MODEL
+from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
 from focusfl.engines.flower.events import metrics
 from focusfl.engines.protocol import Site, tracking_error
@@ -22,7 +22,7 @@ from focusfl.experiment import results
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
 LARGEST, ANSWER = 256.0, 8  # MiB of an answer at least, and models
-KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL)
+KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL, FOR_OTHERS)
 FILES = ("superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT)
 
 
