@@ -148,7 +148,7 @@ def unsettled(grid, folder, round):
     ("what", "words"),
     [
         (never, "site-3 never took part: the model is that of the others alone"),
-        (refused, "site-3 was refused 5 times; refused: its norm is"),
+        (refused, "site-3 was refused 5 times and left out; refused: its norm is"),
         (lost, "site-3 has lost its memory"),
         (unsettled, "site-3 did not take part since epoch 2 began"),
     ],

@@ -112,7 +112,8 @@ class Health:
             mark = "l" if name in late else "x" if name in counted else "."
             one.recent = (one.recent + mark)[-RECENT:]
         for name in event.get("gone", ()):
-            self.sites[name].state = "gone"
+            if self.sites[name].state != "left out":
+                self.sites[name].state = "gone"
         self._move_to(event.get("epoch", self.epoch))
 
     def _count(self, event: Mapping[str, Any], round: int) -> None:
@@ -133,6 +134,9 @@ class Health:
 
     def _trouble(self, kind: str, event: Mapping[str, Any]) -> None:
         one = self.sites[event["site"]]
+        if kind == "left out":  # what went wrong has been told
+            one.state = kind
+            return
         one.error = f"{kind}: {event.get('why', '')}"
         self.error = f"{event['site']}: {one.error}"
         if kind == "refused" and not event.get("copy"):
@@ -142,8 +146,6 @@ class Health:
             one.lost, one.state = one.lost + 1, "lost"
         elif kind == "nothing":
             one.unanswered += 1
-        elif kind == "left out":
-            one.state = "left out"
 
     def agree(self, applied: Mapping[str, int]) -> None:
         """Take the server's word for whose memory is in the model: events may be lost.
@@ -158,7 +160,7 @@ class Health:
     def _judge(self) -> None:
         """Say how everybody is doing by now."""
         for name, one in self.sites.items():
-            if one.state == "gone":
+            if one.state in ("gone", "left out"):
                 continue
             if one.age is not None and one.last is not None:
                 one.age = max(0, self.round - one.last - 1)
@@ -175,7 +177,9 @@ class Health:
         here = {k: one for k, one in self.sites.items() if one.state != "gone"}
         for name, one in here.items():
             if one.state == "left out":
-                found.append(f"{name} gave what cannot count and was left out.")
+                found.append(
+                    f"{name} was refused {one.refused} times and left out; {one.error}"
+                )
                 continue
             most = one.refused >= max(OFTEN, one.counted)
             if most or one.refused_since >= REFUSED:
@@ -189,7 +193,8 @@ class Health:
 
     def _missing(self) -> str:
         """Say who has no part in the model."""
-        here = {k: one for k, one in self.sites.items() if one.state != "gone"}
+        away = ("gone", "left out")
+        here = {k: one for k, one in self.sites.items() if one.state not in away}
         empty = [name for name, one in here.items() if one.age is None]
         never = [name for name in empty if here[name].last is None]
         since = [name for name in empty if here[name].last is not None]
