@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
+from focusfl.engines.protocol.format import leaves
 from focusfl.engines.protocol.incidents import STRIKES
 from world.disk import Disk, Image, Killed
 from world.job import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation
@@ -240,7 +241,7 @@ class World:
         after = [gone.restarted()]
         if i not in self.oracle.contributed:
             after = [gone]
-        elif self.oracle.copied[i]:
+        elif self.oracle.copied[i] or not leaves(self.oracle.pushed[i]):
             after.append(self.oracle.copy())
             after[-1].ask(-1)
             after[-1].count(i, -1, "", goodbye=True)
