@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from focusfl.engines.flower.health import STATES
+
 Jobs = Mapping[str, Mapping[str, Any]]
-STATES = ("on time", "late", "offline", "refused", "lost", "never counted", "gone")
 
 
 class Family(NamedTuple):
