@@ -12,11 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-CALLS = {  # what a process may die before, and where that is looked up
-    os: ["open", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "link"],
+CALLS = {  # what a process may die before, and chance, and where they are looked up
+    os: [
+        "open",
+        "fsync",
+        "replace",
+        "rename",
+        "unlink",
+        "mkdir",
+        "rmdir",
+        "link",
+        "urandom",
+    ],
     builtins: ["open"],
     io: ["open"],
+    random: ["_urandom"],
 }
+
 Image = dict[str, bytes | None]  # files by path; None: a folder
 
 
@@ -58,12 +70,11 @@ class Disk:
         self.left = calls
         real = [(a, name, getattr(a, name)) for a in CALLS for name in CALLS[a]]
         for module, name, call in real:
-            setattr(module, name, partial(self._call, name, call))
-        urandom, os.urandom = os.urandom, self.rng.randbytes
+            ours = self.rng.randbytes if "urandom" in name else None
+            setattr(module, name, ours or partial(self._call, name, call))
         try:
             yield
         finally:
-            os.urandom = urandom
             for module, name, call in real:
                 setattr(module, name, call)
 

@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 from helpers import ALL, Diary
 
 import focusfl as ff
+from focusfl.engines.protocol.requirements import requirements
 from world import laws
 from world.network import damaged
-from world.world import NAMES, N, Setting, Violation, World
+from world.world import NAMES, START, N, Setting, Violation, World
 
 ALGORITHMS = [*ALL, Diary()]
 EXACT = [algorithm for algorithm in ALGORITHMS if algorithm.exact_below(2.0, 1)]
+NEEDS = {algorithm: requirements(algorithm, START, N) for algorithm in EXACT}
+DELICATE = [a for a in EXACT if NEEDS[a].settle or not NEEDS[a].late]
 SUMS = ff.Focus, ff.AnchoredFocus, ff.TFocus  # their servers sum: smaller steps
 STEPS = 40  # of a sequence at most, before the faults stop
 Event = tuple[str, int]  # its name, and the seed of its own chance
@@ -49,6 +52,11 @@ def _answer_twice(world: World, rng: random.Random) -> None:
         world.answer(sent)
         world.rewind(sent.site, before)
         world.answer(sent)
+
+
+def _goodbye(world: World, rng: random.Random) -> None:
+    """A site leaves, rather one that has something to take back."""
+    world.play(rng.choice([*world.oracle.contributed, *range(N)]), goodbye=True)
 
 
 def _bring(world: World, rng: random.Random) -> None:
@@ -129,7 +137,7 @@ FAULTS: dict[str, tuple[int, Callable]] = {
     "server dies writing": (3, _server_dies_at),
     "save": (1, lambda world, rng: world.save()),
     "give up": (1, lambda world, rng: world.server.give_up(rng.choice(NAMES))),
-    "goodbye": (2, lambda world, rng: world.play(rng.randrange(N), goodbye=True)),
+    "goodbye": (2, _goodbye),
     "late goodbye": (1, lambda world, rng: _carry(world, rng, goodbye=True)),
     "forget": (1, lambda world, rng: world.forget(rng.randrange(N))),
     "forget dying": (1, lambda world, rng: world.forget(rng.randrange(N), rng)),
@@ -150,24 +158,24 @@ class Life(NamedTuple):
     end: int
 
 
-def drawn(seed: int, server_faults: bool = False) -> Life:
+def drawn(seed: int, server_faults: bool = True) -> Life:
     """The sequence of a seed. It knows only some of the faults, others know others."""
     rng = random.Random(seed)
-    algorithm = rng.choice(ALGORITHMS if rng.random() < 0.3 else EXACT)
+    algorithm = rng.choice(rng.choice([ALGORITHMS, EXACT, DELICATE]))
     setting = Setting(
         algorithm,
         lr=0.2 if isinstance(algorithm, SUMS) else 0.4,
         local_steps=rng.choice([1, 2]),
         copies=rng.random() < 0.4,
-        weights=(1.0, 2.0, 0.5) if rng.random() < 0.3 else None,
+        weights=(1.5, 2.0, 0.5) if rng.random() < 0.5 else None,
     )
+    faults = FAULTS | (SERVER_FAULTS if server_faults and rng.random() < 0.5 else {})
     share = rng.choice([0.2, 0.5, 1.0])
-    faults = {
-        name: often for name, (often, _) in FAULTS.items() if rng.random() < share
+    faults = {name: fault for name, fault in faults.items() if rng.random() < share}
+    often = {
+        name: times * rng.choice([0.2, 1.0, 3.0])
+        for name, (times, _) in (EVENTS | faults).items()
     }
-    if rng.random() < 0.5 and server_faults:
-        faults |= {name: often for name, (often, _) in SERVER_FAULTS.items()}
-    often = {name: times for name, (times, _) in EVENTS.items()} | faults
     names = rng.choices([*often], [*often.values()], k=rng.randint(5, STEPS))
     events = [(name, rng.getrandbits(32)) for name in names]
     return Life(setting, events, rng.getrandbits(32))

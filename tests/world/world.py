@@ -5,6 +5,7 @@ same seeds are the same world. What must hold meanwhile is in laws.py.
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
+from focusfl.engines.protocol.incidents import STRIKES
 from world.disk import Disk, Image, Killed
 from world.network import Network, Sent
 from world.oracle import Oracle
@@ -23,6 +25,7 @@ N = len(NAMES)
 SLOPES = np.array([[1.0, 0.8], [1.2, 1.0], [0.9, 1.1]])  # of the sites' gradients
 OFFSETS = np.array([[1.0, 2.0], [-1.0, 0.0], [0.5, -3.0]])
 START = np.array([-1.0, 1.0])
+MEMORY = re.compile("memory(/|$)")  # the part of a reply that is to be kept
 POINTS = 14  # operations on files, and a few more than a process has in one action
 
 
@@ -61,6 +64,8 @@ class World:
         self.changed = set(range(N))  # whose disk is to be looked at again
         self.made: list[set[str]] = [set() for _ in NAMES]  # pushes, by checksum
         self.excused: list[set[str]] = [set() for _ in NAMES]  # those a disk has lost
+        self.strikes = [0] * N  # how often a site was ahead since it was counted
+        self.restored = 0  # how often the server's disk was
         self.may_restart = False  # somebody has said that it has lost its memory
         self.oracle = Oracle(
             setting.algorithm, START, [self.gradient(i) for i in range(N)],
@@ -94,7 +99,8 @@ class World:
         """Request a site, unless it was counted; an answer it owes becomes void."""
         if NAMES[i] in self.server.counted:
             return
-        self.network.requests.append(Sent(i, self.server.request(NAMES[i])))
+        message = self.server.request(NAMES[i])
+        self.network.requests.append(Sent(i, message, self.restored))
         self.oracle.ask(self.server.asked[NAMES[i]])
 
     def answer(
@@ -103,6 +109,8 @@ class World:
         """Let a site answer, and give whether it did; it may die at it."""
         i, site, disk = sent.site, self.sites[sent.site], self.disks[sent.site]
         self.changed.add(i)
+        if sent.restored < self.restored:  # who asks this will never be heard of again
+            self.excused[i] |= self.made[i]
         self.answers = self.present = self.answers + 1
         try:
             with disk.running(dying and dying.randrange(POINTS)):
@@ -122,7 +130,7 @@ class World:
             if not goodbye or "has no goodbye" not in str(error):
                 raise
             return False
-        if header(reply).fields["kind"] != "lost":
+        if header(reply).fields["kind"] in ("push", "goodbye"):
             self.made[i].add(header(reply).digest)
             self.answer_of.setdefault(header(reply).digest, self.present)
         self.network.replies.append(Sent(i, reply))
@@ -139,10 +147,15 @@ class World:
             goodbye = head.fields["kind"] == "goodbye"
             self.present = self.answer_of[head.digest]
             self.oracle.count(i, head.fields["seq"], head.digest, goodbye)
-            self.oracle.copied[i] = self.copies
+            self.oracle.copied[i] = any(map(MEMORY.match, sent.message))
+            self.strikes[i] = 0
             self.changed.add(i)
         elif receipt.status != "refused":
-            self.may_restart |= not self.oracle.copied[i]
+            if receipt.status == "ahead" and not self.restored:
+                raise Violation(f"{NAMES[i]} is ahead of a server that lost nothing")
+            self.strikes[i] += receipt.status == "ahead"
+            copied = receipt.status == "lost" and self.oracle.copied[i]
+            self.may_restart |= not copied
         return receipt.status
 
     def play(self, i: int, goodbye: bool = False) -> str:
@@ -178,10 +191,10 @@ class World:
     def reopen(self, *those: Oracle) -> None:
         """The server comes back with what is on disk, which must be one of these."""
         self.server.close()
-        self.may_restart = False
+        self.may_restart, self.strikes = False, [0] * N
         with self.home.running():
             self.server = self.open()
-        self.adopt(*those)
+        self.adopt(*(oracle.unbarred() for oracle in those))
 
     def adopt(self, *those: Oracle) -> None:
         """Find which of these the server's books are, and go on from it."""
@@ -218,6 +231,10 @@ class World:
         if not after.waits:
             after.close()
         restart = [after.restarted()] if self.may_restart else []
+        struck = {i for i in range(N) if self.strikes[i] >= STRIKES}
+        if struck and restart and {*range(N)} - after.gone - struck:
+            restart[0].gone |= struck
+            restart[0].barred |= struck
         self.commit(self.server.close_round, after, *restart, dying=dying)
 
     def forget(self, i: int, dying: random.Random | None = None) -> None:
@@ -233,7 +250,6 @@ class World:
             after.append(self.oracle.copy())
             after[-1].ask(-1)
             after[-1].count(i, -1, "", goodbye=True)
-            after[-1].copied[i] = self.copies
         self.commit(lambda: self.server.forget(NAMES[i]), *after, dying=dying)
 
     def save(self, dying: random.Random | None = None) -> None:
@@ -272,6 +288,7 @@ class World:
 
     def restore(self, image: Image, then: Oracle) -> None:
         """The server comes back with the books of another time, or none."""
+        self.restored += 1
         self.server.close()
         self.home.restore(image)
         for i in range(N):

@@ -19,6 +19,7 @@ from focusfl.cli import (
     studies,
     suite,
     tune,
+    verify,
 )
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in what Flower's processes say
@@ -85,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     tune.add(command)
     reports.add(command)
     check.add(command)
+    verify.add(command)
     for add, name, what, example in [
         (
             reproduce.add, "reproduce", "run an experiment of the paper again",

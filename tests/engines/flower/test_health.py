@@ -154,7 +154,7 @@ def unsettled(grid, folder, round):
     [
         (never, "site-3 never took part: the model is that of the others alone"),
         (refused, "site-3 was refused 3 times; refused: its norm is"),
-        (left_out, "site-3 gave what cannot count and was left out of the model"),
+        (left_out, "site-3 was refused 5 times and left out; refused: its norm is"),
         (lost, "site-3 has lost its memory"),
         (unsettled, "site-3 did not take part since epoch 2 began"),
     ],

@@ -133,6 +133,9 @@ class Health:
 
     def _trouble(self, kind: str, event: Mapping[str, Any]) -> None:
         one = self.sites[event["site"]]
+        if kind == "left out":  # what went wrong has been told
+            one.state = kind
+            return
         one.error = f"{kind}: {event.get('why', '')}"
         self.error = f"{event['site']}: {one.error}"
         if kind == "refused" and not event.get("copy"):
@@ -142,8 +145,6 @@ class Health:
             one.lost, one.state = one.lost + 1, "lost"
         elif kind == "nothing":
             one.unanswered += 1
-        elif kind == "left out":
-            one.state = "left out"
 
     def agree(self, applied: Mapping[str, int]) -> None:
         """Take the server's word for whose memory is in the model: events may be lost.
@@ -176,7 +177,7 @@ class Health:
         for name, one in here.items():
             if one.state == "left out":
                 found.append(
-                    f"{name} gave what cannot count and was left out of the model."
+                    f"{name} was refused {one.refused} times and left out; {one.error}"
                 )
                 continue
             most = one.refused >= max(OFTEN, one.counted)

@@ -22,7 +22,7 @@ from focusfl import files
 NAME = "clients-{}.rows"  # of the file with one leaf
 LARGE = 1 << 15  # bytes of a row
 ROOM = 1 << 30  # bytes that others may write to the disk while rows are written
-AFRESH = " to begin at round 0"
+AGAIN = "remove the folder to begin at round 0"
 
 Ids = Int[np.ndarray, "_"]
 Row = np.ndarray  # what one client has in one leaf
@@ -130,7 +130,7 @@ def map_leaves(
             file = _opened(folder / NAME.format(number), count, named, resumed)
             array = np.memmap(file, row.dtype, "r+", shape=shape)
             if named:
-                path, do = folder / NAME.format(number), f"remove the folder{AFRESH}"
+                path, do = folder / NAME.format(number), AGAIN
             else:
                 path, do = folder, "run it again with another state_dir"
             mapped.append(Leaf(array, file, path, do))
@@ -148,7 +148,7 @@ def _opened(path: Path, count: int, named: bool, resumed: bool) -> Any:
         if not path.exists() or path.stat().st_size != count:
             raise ValueError(
                 f"the checkpoint in {path.parent} needs {path.name}, which is missing "
-                f"or of another size; remove the folder{AFRESH}."
+                f"or of another size; {AGAIN}."
             )
         return open(path, "r+b")
     file = open(path, "w+b") if named else TemporaryFile(dir=path.parent)
