@@ -14,7 +14,7 @@ from focusfl.cli import main
 from focusfl.deploy import local
 from focusfl.deploy.following import Follower
 from focusfl.deploy.watch import Watch, told
-from focusfl.deploy.watch.prometheus import exposition
+from focusfl.deploy.watch.prometheus import JOB, exposition
 from focusfl.engines.flower import client_app, events
 from focusfl.engines.flower.server import run
 
@@ -99,7 +99,7 @@ def test_prometheus_reads_every_number_back(served):
     assert of("site_refused", site="site-3") == 3
     assert of("site_memory_age_rounds", site="site-2") == 4
     assert of("site_state", site="site-2", state="offline") == 1
-    assert of("bytes", direction="up") > 1000
+    assert of("bytes", direction="up") > 1000 and of("strangers") == 0
     assert of("metric", name="distance") == health(served)["metrics"]["distance"]
 
 
@@ -107,7 +107,7 @@ def test_names_and_numbers_of_any_kind_stay_in_their_label():
     name = 'a"b\\c\nd{}\x1b'
     one = dict.fromkeys("counted late refused lost unanswered".split(), 0)
     job = {
-        **dict.fromkeys("round rounds epoch healthy heard seconds".split(), 1),
+        **{family.key: 1 for family in JOB},
         "sites": {name: {**one, "age": None, "state": "late"}},
         "bytes": {}, "metrics": {name: float("nan"), "big": float("inf")},
     }  # fmt: skip

@@ -99,9 +99,10 @@ function show(name, job, now) {
     ["sites online", `${here} of ${Object.keys(job.sites).length}`, here < Object.keys(job.sites).length],
     ["seconds a round", number(job.seconds)], ["sent to sites", bytes(job.bytes.down)], ["from sites", bytes(job.bytes.up)],
     ["late", `${job.late}`], ["unanswered", `${job.unanswered}`], ["refused", `${job.refused}`, job.refused], ["lost", `${job.lost}`, job.lost],
+    ["strangers", `${job.strangers}`, job.strangers],
     ...Object.entries(job.metrics).map(([metric, value]) => [metric.replaceAll("_", " "), number(value)]),
   ]);
-  for (const words of job.warnings.filter((words) => !job.why.includes(words))) add(section, "p", { class: "note" }, `Warning: ${words}`);
+  for (const words of [...job.notices, ...job.warnings].filter((words) => !job.why.includes(words))) add(section, "p", { class: "note" }, `Note: ${words}`);
   add(section, "h3", {}, "Sites");
   sites(section, job);
 }

@@ -18,6 +18,7 @@ STATES = (  # worst first
     "gone",
 )  # fmt: skip
 AWAY = ("gone", "left out")  # by its own will, or by the server's
+NOTICES = 9  # that are told, and one more
 RECENT = 40  # rounds that are told one by one
 
 
@@ -48,6 +49,8 @@ class Health:
         self.seconds = self.eta = 0.0
         self.bytes = {"down": 0, "up": 0}
         self.metrics: dict[str, float] = {}
+        self.strangers = 0  # nodes that were not let in
+        self.notices: list[str] = []  # what operators should know, as of certificates
         self.awaited: list[str] = []  # who must be heard before the first round
         self.warnings: list[str] = []
         self.error = ""  # what went wrong last, whoever's fault it was
@@ -82,12 +85,16 @@ class Health:
             case "failed":
                 self.state, self.error = "failed", event["why"]
                 self._why = [self.error]
+            case "stranger":
+                self.strangers, self.error = self.strangers + 1, event["why"]
+            case "notice":
+                self.notices = [*self.notices[-NOTICES:], event["why"]]
             case _ if event.get("site") in self.sites:
                 self._trouble(kind, event)
 
     def _begin(self, event: Mapping[str, Any]) -> None:
         self.began = self.began or event["time"]
-        self.state, self._why, self.awaited = "running", None, []
+        self.state, self._why, self.awaited, self.notices = "running", None, [], []
         self.round, self.rounds = event["round"], event["rounds"]
         for site in event.get("everybody", ()):
             one = self.sites.setdefault(site, SiteHealth())
@@ -247,7 +254,8 @@ class Health:
             "warnings": warnings, "awaited": self.awaited, "round": self.round,
             "rounds": self.rounds, "epoch": self.epoch, "began": self.began,
             "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
-            "bytes": dict(self.bytes), **totals, "error": self.error,
+            "bytes": dict(self.bytes), **totals, "strangers": self.strangers,
+            "notices": self.notices, "error": self.error,
             "metrics": dict(self.metrics),
             "sites": {name: dict(vars(one)) for name, one in self.sites.items()},
         }  # fmt: skip
