@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from focusfl.checks import printable
+
 EXIT_DAMAGED = 1
 
 
@@ -32,6 +34,7 @@ def _verify(options: argparse.Namespace) -> int:
         print(json.dumps({**told, "files": [one._asdict() for one in found]}, indent=2))
     else:
         for one in found:
-            print(f"{one.state:8}{one.file}" + f": {one.why}" * bool(one.why))
+            words = one.file + f": {one.why}" * bool(one.why)
+            print(f"{one.state:8}{printable(words)}")
         print(", ".join(f"{many} {state}" for state, many in told.items()))
     return EXIT_DAMAGED if count["damaged"] else 0
