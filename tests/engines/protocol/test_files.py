@@ -186,7 +186,7 @@ def test_a_checkpoint_of_another_job_is_not_taken_for_ours(folder):
         with pytest.raises(ValueError, match=f"cannot resume.*{why}"):
             ProtocolServer(algorithm, params, sites, folder, **options)
     with ProtocolServer(
-        ff.Focus(), np.ones(3), ["a", "b"], folder, **options
+        ff.Focus(), np.ones(3), ["a", "b"], folder, **options, changed="accept"
     ) as protocol:
         assert np.array_equal(protocol.x, np.zeros(3))  # resumed, not begun
 
