@@ -113,7 +113,7 @@ BUGS = [
     Bug("what is late counts for every algorithm", 36, [
         (requirements._takes_late, "return False", "return True"),
     ]),
-    Bug("a loss that was reported is forgotten", 7, [
+    Bug("a loss that was reported is forgotten", 48, [
         (Incidents.restarts, "lost = self.lost - {*ledger.copies}", "lost = ()"),
     ]),
     Bug("a new epoch asks those who have left", 1, [

@@ -9,8 +9,9 @@ from helpers import gap
 from focusfl.engines.protocol import tracking_error
 from focusfl.engines.protocol.format import leaves
 from focusfl.engines.protocol.tracking import TRACKED
+from world.job import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation
 from world.oracle import Oracle
-from world.world import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation, World
+from world.world import World
 
 ROUNDING = 1e-9  # what two ways to the same sum may differ by
 EXACT = 1e-8  # how near the optimum is near enough

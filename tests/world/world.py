@@ -13,34 +13,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
+from focusfl.engines.protocol.format import leaves
 from focusfl.engines.protocol.incidents import STRIKES
 from world.disk import Disk, Image, Killed
+from world.job import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation
 from world.network import Network, Sent
 from world.oracle import Oracle
 
-NAMES = ["north", "east", "south"]
-N = len(NAMES)
-SLOPES = np.array([[1.0, 0.8], [1.2, 1.0], [0.9, 1.1]])  # of the sites' gradients
-OFFSETS = np.array([[1.0, 2.0], [-1.0, 0.0], [0.5, -3.0]])
-START = np.array([-1.0, 1.0])
 MEMORY = re.compile("memory(/|$)")  # the part of a reply that is to be kept
 POINTS = 14  # operations on files, and a few more than a process has in one action
 
 
-class Violation(AssertionError):
-    """What must never happen has happened."""
+class Death(NamedTuple):
+    """Before which operation a process dies, and how power is lost, if it is."""
 
-
-class Setting(NamedTuple):
-    """What a job is."""
-
-    algorithm: Algorithm
-    lr: float
-    local_steps: int
-    copies: bool
-    weights: tuple[float, ...] | None
+    calls: int
+    power: random.Random | None
 
 
 class World:
@@ -77,6 +66,12 @@ class World:
         with self.home.running():
             self.server = self.open()
 
+    def __enter__(self) -> "World":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.close()
+
     def gradient(self, i: int) -> Callable[[Any, Any], Any]:
         def gradient(x: Any, batch: Any) -> Any:
             noise = self.noise * np.cos(batch.number + i + self.present)
@@ -104,7 +99,7 @@ class World:
         self.oracle.ask(self.server.asked[NAMES[i]])
 
     def answer(
-        self, sent: Sent, goodbye: bool = False, dying: random.Random | None = None
+        self, sent: Sent, goodbye: bool = False, dying: Death | None = None
     ) -> bool:
         """Let a site answer, and give whether it did; it may die at it."""
         i, site, disk = sent.site, self.sites[sent.site], self.disks[sent.site]
@@ -113,13 +108,13 @@ class World:
             self.excused[i] |= self.made[i]
         self.answers = self.present = self.answers + 1
         try:
-            with disk.running(dying and dying.randrange(POINTS)):
+            with disk.running(dying and dying.calls):
                 if goodbye:
                     reply = site.goodbye(sent.message)
                 else:
                     reply = site.answer(sent.message, self.oracle.grads[i])
         except Killed:
-            self.die(disk, dying)
+            self.die(disk, dying.power)
             if state := site.disk.load():  # it may have got so far
                 self.answer_of.setdefault(state.pending.digest, self.present)
             return False
@@ -173,15 +168,15 @@ class World:
         self,
         action: Callable[[], Any],
         *after: Oracle,
-        dying: random.Random | None = None,
+        dying: Death | None = None,
     ) -> None:
         """Let the server write its books, which then say one of these; it may die."""
         before = self.saved
         try:
-            with self.home.running(dying and dying.randrange(POINTS)):
+            with self.home.running(dying and dying.calls):
                 action()
         except Killed:
-            self.die(self.home, dying)
+            self.die(self.home, dying.power)
             return self.reopen(before, *after)
         self.adopt(*after)
         if self.oracle.epoch > before.epoch:
@@ -225,7 +220,7 @@ class World:
             {i for i, name in enumerate(NAMES) if entries[name].applied},
         )
 
-    def close(self, dying: random.Random | None = None) -> None:
+    def close(self, dying: Death | None = None) -> None:
         """Close the round."""
         after = self.oracle.copy()
         if not after.waits:
@@ -237,7 +232,7 @@ class World:
             restart[0].barred |= struck
         self.commit(self.server.close_round, after, *restart, dying=dying)
 
-    def forget(self, i: int, dying: random.Random | None = None) -> None:
+    def forget(self, i: int, dying: Death | None = None) -> None:
         """The operator gives a site up for good."""
         if NAMES[i] in self.server.counted:
             return
@@ -246,25 +241,25 @@ class World:
         after = [gone.restarted()]
         if i not in self.oracle.contributed:
             after = [gone]
-        elif self.oracle.copied[i]:
+        elif self.oracle.copied[i] or not leaves(self.oracle.pushed[i]):
             after.append(self.oracle.copy())
             after[-1].ask(-1)
             after[-1].count(i, -1, "", goodbye=True)
         self.commit(lambda: self.server.forget(NAMES[i]), *after, dying=dying)
 
-    def save(self, dying: random.Random | None = None) -> None:
+    def save(self, dying: Death | None = None) -> None:
         self.commit(self.server.save, self.oracle.copy(), dying=dying)
 
-    def new_epoch(self, dying: random.Random | None = None) -> None:
+    def new_epoch(self, dying: Death | None = None) -> None:
         self.commit(self.server.new_epoch, self.oracle.restarted(), dying=dying)
 
     # Disks.
 
-    def die(self, disk: Disk, rng: random.Random | None) -> None:
+    def die(self, disk: Disk, power: random.Random | None) -> None:
         """A process is dead; perhaps its machine has lost power too."""
         self.tally["crashes"] += 1
-        if rng is not None and rng.random() < 0.6:
-            disk.lose_power(rng)
+        if power is not None:
+            disk.lose_power(power)
 
     def rewind(self, i: int, image: Image) -> None:
         """A site's disk is as it was at another time."""
@@ -272,18 +267,18 @@ class World:
         self.changed.add(i)
         self.excused[i] |= self.made[i]
 
-    def restart(self, rng: random.Random) -> None:
+    def restart(
+        self, power: random.Random | None = None, dying: Death | None = None
+    ) -> None:
         """The server dies and comes back; perhaps it dies at that too."""
         self.server.close()
-        self.die(self.home, rng)
-        if rng.random() < 0.1:
-            self.copies = not self.copies
-        if rng.random() < 0.3:
+        self.die(self.home, power)
+        if dying:
             try:
-                with self.home.running(rng.randrange(POINTS)):
+                with self.home.running(dying.calls):
                     self.server = self.open()
             except Killed:
-                self.die(self.home, rng)
+                self.die(self.home, dying.power)
         self.reopen(self.saved)
 
     def restore(self, image: Image, then: Oracle) -> None:

@@ -3,7 +3,9 @@
 import pytest
 from helpers import ALL
 from wire_job import EVERY
-from wire_world import World
+from world.job import job as setting
+from world.laws import check
+from world.world import World
 
 import focusfl as ff
 from focusfl.engines.protocol import header
@@ -119,18 +121,19 @@ def test_no_site_is_ahead_by_more_epochs_than_there_can_be(begun):
 def test_whatever_the_algorithm_a_restored_server_holds_what_it_counted(
     algorithm, folder, as_a_user
 ):
-    world = World(algorithm, folder)
-    try:
-        for event in (world.back_up, world.crash_hub, world.restore, world.restore):
+    with World(setting(algorithm), folder) as world:
+        for disk in ("as it is", "of a while ago", "empty"):
+            backup = world.home.image(), world.saved
             for _ in range(3):
                 for i in range(3):
                     world.play(i)
                 world.close()
-                world.check()
-            event()
-            world.check()
-            if event == world.restore:
-                world.vault = None  # and now without a backup
-        assert world.events["applied"] > 20 and world.events["ahead"] > 1
-    finally:
-        world.protocol.close()
+                check(world)
+            if disk == "as it is":
+                world.restart()
+            else:
+                world.restore(*(backup if disk != "empty" else world.backups[0]))
+            check(world)
+        for i in range(3):
+            world.play(i)
+        assert world.tally["applied"] > 20 and world.tally["ahead"] > 1
