@@ -22,6 +22,8 @@ import numpy as np
 from helpers import Stopped, bits, quadratic, stop_after
 
 import focusfl as ff
+from focusfl import files
+from focusfl.deploy import record
 from focusfl.engines.protocol import ProtocolServer, Site
 from focusfl.engines.protocol import files as wire
 from focusfl.engines.simulator import layout, simulation
@@ -62,7 +64,8 @@ class Kind(NamedTuple):
 
 def kinds(place: Path) -> dict[str, Kind]:
     """One of each, made in a folder."""
-    return {**_study(place), **_checkpoints(place), **_suite(place), **_wire(place)}
+    made = _study(place), _checkpoints(place), _suite(place), _wire(place)
+    return dict(item for some in made for item in some.items()) | _archive(place)
 
 
 def _study(place: Path) -> dict[str, Kind]:
@@ -179,6 +182,20 @@ def _wire(place: Path) -> dict[str, Kind]:
         name: Kind(here, f"job/*{name}", read, may_vanish=False)
         for name in (".ledger", ".state")
     }
+
+
+def _archive(place: Path) -> dict[str, Kind]:
+    """The model that a deployment leaves, which others read."""
+    model = record.archive({"w": np.linspace(0, 1, 300), "b": np.ones(3)})
+    file = files.write(place / "deployed" / record.MODEL, model, sealed=True)
+
+    def read(where):
+        if any(one.state != "ok" for one in verify.verify(where)):
+            raise ValueError("damaged, or without a checksum")
+        with np.load(where / record.MODEL) as arrays:
+            return fingerprint(dict(arrays))
+
+    return {record.MODEL: Kind(file.parent, record.MODEL, read)}
 
 
 def damage(kind: Kind, where: Path, rng: np.random.Generator) -> str | None:

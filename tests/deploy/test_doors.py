@@ -125,6 +125,8 @@ def test_a_large_answer_is_refused_piece_by_piece(folder):
         assert status(door, scope(begin, said, 1000)) is None
         found = [status(door, scope(piece, said, 5 * MIB)) for _ in range(6)]
         assert found == [None] * 3 + [413] * 3
+        for name in ("send-node-heartbeat", "pull-messages"):  # it may go on
+            assert status(door, scope(f"/v1/fleet/{name}", said)) is None
     other = headers(private_key(folder, "paris"))
     assert status(door, scope(piece, other, 5 * MIB)) is None
     assert status(door, scope(piece, other, 65 * MIB)) == 413
@@ -132,7 +134,8 @@ def test_a_large_answer_is_refused_piece_by_piece(folder):
     assert status(door, scope(piece, other | {"content-length": b"-1"}, None)) == 411
 
 
-def test_who_sends_too_often_is_told_to_come_later(folder):
+def test_who_sends_too_often_is_told_to_come_later(folder, monkeypatch):
+    monkeypatch.setattr(doors, "OFTEN", 40)
     clock = [0.0]
     door = closed(folder, largest=MIB, clock=lambda: clock[0])
     said = headers(private_key(folder, "rome"))

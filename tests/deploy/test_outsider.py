@@ -11,6 +11,8 @@ import pytest
 from outsider import attack, site_of
 
 from focusfl.deploy import apps, certificates
+from focusfl.deploy.driver import Driver
+from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.processes import Process, environment, free_ports, listens, stop
 
 DEPLOY = [sys.executable, "-m", "focusfl.cli", "deploy"]
@@ -74,3 +76,53 @@ def test_behind_nginx_sites_are_let_in_and_nobody_else(tmp_path):
         assert outside_too["list runs"] == outside_too["submit a run"] == 403
         assert site_of(here, roots, keys / "paris") == "done"
     assert Path(tmp_path / "app" / "nginx.log").exists()
+
+
+@pytest.mark.slow
+def test_a_site_that_sends_too_much_is_refused_and_holds_nobody_up(tmp_path):
+    """Before this, one answer of 600 MB locked the database and ended superexec."""
+    apps.init(tmp_path / "app")
+    code = tmp_path / "app" / "training" / "client_app.py"
+    code.write_text(code.read_text() + LARGE)
+    settings = tmp_path / "app" / "pyproject.toml"
+    text = settings.read_text().replace("site-0 site-1 site-2 site-3", "paris rome")
+    settings.write_text(text.replace("rounds = 30", "rounds = 5"))
+    fleet = Fleet(tmp_path / "run", ["paris", "rome"], tls=True, warm=True, largest=1.0)
+    server, said = tmp_path / "run" / "server", []
+    config = {"folder": str(server), "keys": fleet.keys, "deadline": 10.0}
+    with fleet:
+        Driver(
+            fleet, tmp_path / "app", config, server / "training", [], said.append
+        ).drive()
+        assert all(process.alive for process in fleet.processes)
+    words = fleet.superlink.words(10_000)
+    assert "to 'rome': its answer is larger than 1 MiB" in words
+    assert "locked" not in words
+    rounds = [event for event in said if event["event"] == "round"]
+    assert len(rounds) == 5 and all("paris" in event["counted"] for event in rounds)
+    assert not [event for event in rounds if "rome" in event["counted"]]
+
+
+LARGE = """
+import numpy as np
+from flwr.app import Array, ArrayRecord
+
+from focusfl.engines.flower import client, identity
+
+small = client.pack
+
+
+def large(message):
+    content = small(message)
+    content["more"] = ArrayRecord({"x": Array(np.random.default_rng(0).random(2**19))})
+    return content
+
+
+def identify(context):
+    who = identity.identify(context)
+    client.pack = large if who.site == "rome" else small
+    return who
+
+
+client.identify = identify
+"""

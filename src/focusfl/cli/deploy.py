@@ -229,10 +229,11 @@ def _status(options: argparse.Namespace) -> int:
 def _print_health(job: Mapping[str, Any]) -> None:
     """Print who takes part, and what is amiss; in trouble first."""
     from focusfl.engines.flower.events import clock, packed, short
+    from focusfl.engines.flower.health import STATES
     from focusfl.report import terminal
 
     names = ("counted", "late", "unanswered", "refused", "lost")
-    order = sorted(job["sites"].items(), key=lambda one: one[1]["state"] == "on time")
+    order = sorted(job["sites"].items(), key=lambda one: STATES.index(one[1]["state"]))
     rows = [
         (name, one["state"], "–" if one["age"] is None else str(one["age"]),
          *(str(one[what]) for what in names), f"{one['error']:.60}")

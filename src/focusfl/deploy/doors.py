@@ -32,6 +32,7 @@ CALLS = (
 UNKNOWN = ("register-node", "unregister-node")  # what nodes without a key call too
 SITES, OPERATORS, SERVER = "/v1/fleet/", "/v1/control/", "/v1/runtime/"
 ANSWER = SITES + "push-messages"  # with which a site begins an answer
+PIECE = SITES + "push-object"  # with which it goes on
 NEAR = ("127.0.0.1", "::1")
 MIB = 2**20
 LARGEST = 256 * MIB  # bytes of an answer, if nothing else is said
@@ -170,8 +171,10 @@ class Doors:
         if len(self._callers) > MANY:
             self._callers.clear()
         caller = self._callers.setdefault(who, _Caller(self._largest, self._clock))
-        caller.answer = size + (0 if path == ANSWER else caller.answer)
-        if caller.answer > self._largest:
+        if path == ANSWER:
+            caller.answer = 0
+        caller.answer += size if path in (ANSWER, PIECE) else 0
+        if caller.answer > self._largest and path in (ANSWER, PIECE):
             why = f"its answer is larger than {self._largest / MIB:g} MiB"
             return Refusal(413, who, why)
         if not caller.calls.take(1) or not caller.bytes.take(size):

@@ -63,6 +63,17 @@ def test_metrics_of_a_site_that_cannot_be_kept_are_left_out_aloud(tmp_path):
     assert events(tmp_path, "evaluation")[-1]["loss"] == 1.0
 
 
+@pytest.mark.parametrize("kind", ["nothing", "refused", "unfit", "warning", "round"])
+def test_what_sites_say_cannot_write_to_the_terminal_of_the_server(kind):
+    evil = "a\x1b]0;pwned\x07\x9b2J\rb"
+    event = {
+        "event": kind, "round": 1, "rounds": 9, "counted": [], "missing": [evil],
+        "late": [evil], "eta": 1.0, "site": "a", "why": evil, "metrics": {evil: 1.0},
+    }  # fmt: skip
+    said = written.describe(event)
+    assert "pwned" in said and said.replace("\n", "").isprintable()
+
+
 class Clock:
     """Time that passes while somebody sleeps, and only then."""
 
@@ -130,7 +141,12 @@ def never(grid, folder, round):
 
 
 def refused(grid, folder, round):
-    if round >= 3:
+    if round >= 5:
+        grid.nodes[103].app = client_app(lambda x, batch: x + 1e9, FOCUS)
+
+
+def left_out(grid, folder, round):
+    if round >= 1:
         grid.nodes[103].app = client_app(lambda x, batch: x + 1e9, FOCUS)
 
 
@@ -148,7 +164,8 @@ def unsettled(grid, folder, round):
     ("what", "words"),
     [
         (never, "site-3 never took part: the model is that of the others alone"),
-        (refused, "site-3 was refused 5 times and left out; refused: its norm is"),
+        (refused, "site-3 was refused 3 times; refused: its norm is"),
+        (left_out, "site-3 was refused 5 times and left out; refused: its norm is"),
         (lost, "site-3 has lost its memory"),
         (unsettled, "site-3 did not take part since epoch 2 began"),
     ],
@@ -211,6 +228,17 @@ def test_a_job_without_its_events_is_judged_by_what_the_server_counted(tmp_path)
     (this.place / written.FILE).unlink()
     del here[103]
     assert run(Loopback(here), this) == []
+
+
+def test_strangers_and_notices_are_told():
+    began = {"event": "begin", "round": 0, "rounds": 9, "time": 1.0, "everybody": ["a"]}
+    told = [{"event": "notice", "why": f"{n} weeks"} for n in range(20)]
+    health = Health([began, *told, {"event": "stranger", "why": "node 7: who?"}])
+    found = health.as_dict()
+    assert found["strangers"] == 1 and found["error"] == "node 7: who?"
+    assert len(found["notices"]) == 10 and found["notices"][-1] == "19 weeks"
+    health.take(began)
+    assert health.as_dict()["notices"] == []
 
 
 def test_sites_of_an_empty_history_are_known_by_name():

@@ -15,3 +15,19 @@ def folder():
     """A folder for a while; in memory where we can, where an fsync costs nothing."""
     with tempfile.TemporaryDirectory(dir=memory()) as name:
         yield Path(name)
+
+
+@pytest.fixture
+def begun(folder, as_a_user):
+    """A function that begins a job of three sites."""
+    from wire_job import Job
+
+    jobs = []
+
+    def begin(algorithm, **options):
+        jobs.append(Job(algorithm, folder, **options))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        job.protocol.close()

@@ -17,6 +17,7 @@ from typing import Any
 from focusfl.deploy.following import Jobs
 from focusfl.deploy.processes import LOOPBACK
 from focusfl.deploy.watch.prometheus import exposition
+from focusfl.engines.flower.health import STATES
 from focusfl.report import html
 
 HERE = Path(__file__).parent
@@ -63,12 +64,12 @@ class Watch(ThreadingHTTPServer):
 
     def page(self) -> str:
         """The page, which fetches the rest."""
-        files = {name: (HERE / name).read_text("utf-8") for name in ("watch.js",)}
         style = [html.HERE / "style.css", HERE / "watch.css"]
         return Template((HERE / "page.html").read_text("utf-8")).substitute(
             title=escape(self.folder.resolve().name),
             style="\n".join(file.read_text("utf-8") for file in style),
-            script=files["watch.js"],
+            script=(HERE / "watch.js").read_text("utf-8"),
+            states=json.dumps(STATES),
         )
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from focusfl.engines.flower.health import STATES
+
 Jobs = Mapping[str, Mapping[str, Any]]
-STATES = ("on time", "late", "offline", "refused", "lost", "never counted", "gone")
 
 
 class Family(NamedTuple):
@@ -22,6 +23,7 @@ JOB = (
     Family("epoch", "gauge", "1, and one more whenever memory was emptied.", "epoch"),
     Family("healthy", "gauge", "1 if this were a healthy end, or is one.", "healthy"),
     Family("last_event_timestamp_seconds", "gauge", "When it spoke last.", "heard"),
+    Family("strangers_total", "counter", "Nodes that were not let in.", "strangers"),
     Family("round_seconds", "gauge", "How long the last round took.", "seconds"),
 )
 SITE = (

@@ -1,6 +1,6 @@
 // How jobs are doing, asked for again and again; all text is set as text.
 
-const EVERY = 2000, SILENT = 120, MOST = 200, ORDER = ["refused", "lost", "offline", "never counted", "late", "on time", "gone"];
+const EVERY = 2000, SILENT = 120, MOST = 200;
 const main = document.getElementById("jobs"), link = document.getElementById("link");
 let heard = 0;
 
@@ -51,7 +51,7 @@ function strip(cell, recent) {
 
 function sites(parent, job) {
   const names = Object.keys(job.sites).sort((a, b) =>
-    ORDER.indexOf(job.sites[a].state) - ORDER.indexOf(job.sites[b].state) || a.localeCompare(b, "en", { numeric: true }));
+    STATES.indexOf(job.sites[a].state) - STATES.indexOf(job.sites[b].state) || a.localeCompare(b, "en", { numeric: true }));
   const columns = [["age", "age of memory"], ["counted", "counted"], ["late", "late"], ["unanswered", "unanswered"], ["refused", "refused"], ["lost", "lost"]];
   const table = add(add(parent, "div", { class: "wide" }), "table"), head = add(add(table, "thead"), "tr");
   for (const title of ["site", "state", "last rounds"]) add(head, "th", { scope: "col" }, title);
@@ -94,14 +94,15 @@ function show(name, job, now) {
   if (!job.healthy && !early) finding.append(`: ${job.why.join(" ")}`);
   const bar = add(section, "div", { class: "far", role: "progressbar", "aria-label": "rounds", "aria-valuenow": job.round, "aria-valuemax": job.rounds });
   add(bar, "div", { style: `width:${100 * job.round / (job.rounds || 1)}%` });
-  const here = Object.values(job.sites).filter((site) => !["offline", "gone"].includes(site.state)).length;
+  const here = Object.values(job.sites).filter((site) => !["offline", "left out", "gone"].includes(site.state)).length;
   tiles(section, [
     ["sites online", `${here} of ${Object.keys(job.sites).length}`, here < Object.keys(job.sites).length],
     ["seconds a round", number(job.seconds)], ["sent to sites", bytes(job.bytes.down)], ["from sites", bytes(job.bytes.up)],
     ["late", `${job.late}`], ["unanswered", `${job.unanswered}`], ["refused", `${job.refused}`, job.refused], ["lost", `${job.lost}`, job.lost],
+    ["strangers", `${job.strangers}`, job.strangers],
     ...Object.entries(job.metrics).map(([metric, value]) => [metric.replaceAll("_", " "), number(value)]),
   ]);
-  for (const words of job.warnings.filter((words) => !job.why.includes(words))) add(section, "p", { class: "note" }, `Warning: ${words}`);
+  for (const words of [...job.notices, ...job.warnings].filter((words) => !job.why.includes(words))) add(section, "p", { class: "note" }, `Note: ${words}`);
   add(section, "h3", {}, "Sites");
   sites(section, job);
 }

@@ -13,22 +13,20 @@ REFUSED = 3  # refusals in a row at the end: a site that is not let in
 OFTEN = 10  # refusals in all, if they are most of a site's answers
 LOST = 3  # times that a site may lose its memory, or one in ten of its pushes
 OLD = 10  # rounds at least that a memory is old if it is half the training
+STATES = (  # worst first
+    "left out", "refused", "lost", "offline", "never counted", "late", "on time",
+    "gone",
+)  # fmt: skip
+AWAY = ("gone", "left out")  # by its own will, or by the server's
+NOTICES = 9  # that are told, and one more
 RECENT = 40  # rounds that are told one by one
-TROUBLE = (
-    "nothing",
-    "refused",
-    "lost",
-    "ahead",
-    "left out",
-    "unfit",
-)  # events that are a site's fault
 
 
 @dataclass
 class SiteHealth:
     """What is known of one site."""
 
-    state: str = "never counted"  # on time, late, offline, refused, lost, gone
+    state: str = "never counted"  # one of STATES
     counted: int = 0  # rounds
     late: int = 0  # of these, answers to an earlier round
     last: int | None = None  # the round it was counted in last
@@ -51,6 +49,8 @@ class Health:
         self.seconds = self.eta = 0.0
         self.bytes = {"down": 0, "up": 0}
         self.metrics: dict[str, float] = {}
+        self.strangers = 0  # nodes that were not let in
+        self.notices: list[str] = []  # what operators should know, as of certificates
         self.awaited: list[str] = []  # who must be heard before the first round
         self.warnings: list[str] = []
         self.error = ""  # what went wrong last, whoever's fault it was
@@ -85,15 +85,21 @@ class Health:
             case "failed":
                 self.state, self.error = "failed", event["why"]
                 self._why = [self.error]
-            case _ if event.get("site") in self.sites and kind in TROUBLE:
+            case "stranger":
+                self.strangers, self.error = self.strangers + 1, event["why"]
+            case "notice":
+                self.notices = [*self.notices[-NOTICES:], event["why"]]
+            case _ if event.get("site") in self.sites:
                 self._trouble(kind, event)
 
     def _begin(self, event: Mapping[str, Any]) -> None:
         self.began = self.began or event["time"]
-        self.state, self._why, self.awaited = "running", None, []
+        self.state, self._why, self.awaited, self.notices = "running", None, [], []
         self.round, self.rounds = event["round"], event["rounds"]
         for site in event.get("everybody", ()):
-            self.sites.setdefault(site, SiteHealth())
+            one = self.sites.setdefault(site, SiteHealth())
+            if one.state == "left out":  # it is asked again
+                one.state = "late"
 
     def _round(self, event: Mapping[str, Any]) -> None:
         self.state, self.round, self.awaited = "running", event["round"] + 1, []
@@ -111,9 +117,9 @@ class Health:
         for name, one in self.sites.items():
             mark = "l" if name in late else "x" if name in counted else "."
             one.recent = (one.recent + mark)[-RECENT:]
-        for name in event.get("gone", ()):
-            if self.sites[name].state != "left out":
-                self.sites[name].state = "gone"
+        for state, who in (("gone", "gone"), ("left out", "barred")):
+            for name in event.get(who, ()):
+                self.sites[name].state = state
         self._move_to(event.get("epoch", self.epoch))
 
     def _count(self, event: Mapping[str, Any], round: int) -> None:
@@ -160,7 +166,7 @@ class Health:
     def _judge(self) -> None:
         """Say how everybody is doing by now."""
         for name, one in self.sites.items():
-            if one.state in ("gone", "left out"):
+            if one.state in AWAY:
                 continue
             if one.age is not None and one.last is not None:
                 one.age = max(0, self.round - one.last - 1)
@@ -192,9 +198,8 @@ class Health:
         return [words for words in found if words]
 
     def _missing(self) -> str:
-        """Say who has no part in the model."""
-        away = ("gone", "left out")
-        here = {k: one for k, one in self.sites.items() if one.state not in away}
+        """Say who has no part in the model, and was not left out of it."""
+        here = {k: one for k, one in self.sites.items() if one.state not in AWAY}
         empty = [name for name, one in here.items() if one.age is None]
         never = [name for name in empty if here[name].last is None]
         since = [name for name in empty if here[name].last is not None]
@@ -218,7 +223,7 @@ class Health:
         old = {
             name: one.age
             for name, one in self.sites.items()
-            if one.state != "gone" and one.age and one.age >= max(OLD, self.round / 2)
+            if one.state not in AWAY and one.age and one.age >= max(OLD, self.round / 2)
         }
         if not old:
             return ""
@@ -249,7 +254,8 @@ class Health:
             "warnings": warnings, "awaited": self.awaited, "round": self.round,
             "rounds": self.rounds, "epoch": self.epoch, "began": self.began,
             "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
-            "bytes": dict(self.bytes), **totals, "error": self.error,
+            "bytes": dict(self.bytes), **totals, "strangers": self.strangers,
+            "notices": self.notices, "error": self.error,
             "metrics": dict(self.metrics),
             "sites": {name: dict(vars(one)) for name, one in self.sites.items()},
         }  # fmt: skip

@@ -9,6 +9,8 @@ from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
+from focusfl.checks import printable
+from focusfl.engines.flower.fetching import Fetching
 from focusfl.engines.flower.public_keys import canonical
 from focusfl.engines.flower.records import pack
 from focusfl.engines.protocol import Wired
@@ -55,6 +57,7 @@ class Link:
         self, grid: Grid, sites: Sequence[str], keys: Mapping[bytes, str] | None = None
     ):
         self._grid, self._sites, self._keys = grid, frozenset(sites), keys
+        self._fetch = Fetching(grid.pull_messages)
         self._named = keys is not None  # nodes are known by more than their word
         self._refused: dict[int, str] = {}  # why, by node
         self._untold: list[str] = []
@@ -121,7 +124,7 @@ class Link:
         replies, self._unsent = self._unsent, []
         if self._asked:
             asked_for = list(self._asked)
-            for message in self._try(self._grid.pull_messages, asked_for) or ():
+            for message in self._try(self._fetch, asked_for) or ():
                 replies += self._take(message)
         now = time.monotonic()
         for key, asked in list(self._asked.items()):
@@ -157,7 +160,8 @@ class Link:
         elif "site" in hello:
             self._meet(asked.node, str(hello["site"]))
         else:
-            log.warning("node %s does not say which site it is: %s", asked.node, why)
+            words = printable(why)
+            log.warning("node %s does not say which site it is: %s", asked.node, words)
         return []
 
     def _meet(self, node: int, site: str, stranger: str = "") -> None:
@@ -207,14 +211,15 @@ class Link:
         One that dies in the middle of a message says so in many ways, and is back soon:
         what it has lost is asked for again. A failure that lasts is raised.
         """
-        name = call.__name__
+        name = getattr(call, "__name__", "pull_messages")
         try:
             found = call(*args)
         except Exception as error:
             now = time.monotonic()
             if now - self._failing.setdefault(name, now) > OUTAGE:
                 raise
-            log.warning("the SuperLink fails: %s: %s", type(error).__name__, error)
+            words = printable(f"{type(error).__name__}: {error}", lines=True)
+            log.warning("the SuperLink fails: %s", words)
             return None
         self._failing.pop(name, None)
         return found

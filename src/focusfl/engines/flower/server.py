@@ -1,18 +1,17 @@
-"""The server app: rounds over Flower's grid that wait for nobody in particular."""
+"""Rounds over Flower's grid that wait for nobody in particular."""
 
 import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid
 
 from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
-from focusfl.engines.flower.ending import Ending, Unhealthy, who
+from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import size, unpack
@@ -26,30 +25,6 @@ LEFT_OUT = (
 )
 LAST = 10  # rounds that say how long those to come will take
 LONGEST = 2000  # letters of a site's own words that are kept
-
-
-def server_app(
-    job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
-) -> ServerApp:
-    """Make a Flower server app of a job, or of a function of Flower's context.
-
-    Numbers and words of a job can be set in the app's configuration too, and so by
-    `flwr run --run-config`; what else is set there must be named as the app's `own`.
-    """
-    app = ServerApp()
-
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        try:
-            mine = job if isinstance(job, Job) else job(context)
-            amiss = run(grid, mine.configured(context.run_config, own))
-        except (ValueError, ArithmeticError) as error:
-            events.fail(context.run_config, error)
-            raise
-        if amiss:  # all that was found is on disk; Flower is to call the run failed
-            raise Unhealthy(" ".join(amiss))
-
-    return app
 
 
 def run(grid: Grid, job: Job) -> list[str]:
@@ -160,7 +135,8 @@ class _Server:
             "round", round=number, rounds=job.rounds, **facts,
             missing=[s for s in job.sites if s not in {*counted, *protocol.gone}],
             late=[site for site in counted if site in before], eta=round(eta, 1),
-            gone=list(protocol.gone), metrics=self.measured(),
+            gone=list(protocol.gone), barred=list(protocol.barred),
+            metrics=self.measured(),
         )  # fmt: skip
         if job.evaluate_every and protocol.round % job.evaluate_every == 0:
             self._begin_test()
@@ -175,11 +151,11 @@ class _Server:
         here = {*protocol.counted, *protocol.gone}
         warm = protocol.ledger.current < 0
         needed = [site for site in self.job.sites if warm and site not in here]
-        if needed and idle and needed != self._needed:
+        if idle and needed and needed != self._needed:
             protocol.save()
             why = f"for {who(needed, self.job.sites)}, before the first round"
             self.say("waiting", missing=needed, why=why)
-            self._needed = needed
+        self._needed = needed if idle else self._needed
         return bool(needed)
 
     def finish(self) -> list[str]:
