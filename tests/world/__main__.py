@@ -17,6 +17,7 @@ from world.sequence import Lived, drawn, live, shrunk
 
 SAID = ("steps", "operations", "crashes", "lost messages", "wiped disks", "rollbacks")
 SAID += ("server rollbacks", "epochs", "applied", "late", "refused", "lost", "ahead")
+SAID += ("spikes",)
 
 
 def lived(seed: int, server_faults: bool) -> tuple[int, Lived]:

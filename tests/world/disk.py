@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 CALLS = {  # what a process may die before, and chance, and where they are looked up
     os: [
@@ -34,6 +34,13 @@ Image = dict[str, bytes | None]  # files by path; None: a folder
 
 class Killed(BaseException):
     """The process dies here."""
+
+
+class Death(NamedTuple):
+    """Before which operation a process dies, and how power is lost, if it is."""
+
+    calls: int
+    power: random.Random | None
 
 
 class Disk:

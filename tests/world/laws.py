@@ -68,8 +68,8 @@ def _check_tracking(world: World) -> None:
         server, memories, oracle.weight_of(range(N)),
         weights and [weights[i] for i in ids],
     )  # fmt: skip
-    world.gap = max(world.gap, error)
-    if not error <= ROUNDING:
+    world.gap = world.gap if world.spiked else max(world.gap, error)
+    if not error <= ROUNDING and not world.spiked:
         raise Violation(f"the server tracks {error:.2g} beside what the sites hold")
 
 
@@ -92,7 +92,9 @@ def check_end(world: World, ids: list[int], through_protocol: bool) -> float:
     limit = _rounds_without_faults(setting, gone)
     if limit is None:
         return 0.0
-    if through_protocol:
+    if world.spiked:
+        limit *= 3  # it was farther away
+    if through_protocol or world.spiked:
         x = _far(lambda: _play(world, ids), lambda: world.server.x, setting, ids, limit)
         check(world)
         return x

@@ -11,16 +11,17 @@ from helpers import ALL, Diary
 
 from focusfl.engines.protocol.requirements import requirements
 from world import laws
-from world.disk import memory
+from world.disk import Death, memory
 from world.job import NAMES, START, N, Setting, Violation, job
 from world.network import damaged
-from world.world import POINTS, Death, World
+from world.world import POINTS, World
 
 ALGORITHMS = [*ALL, Diary()]
 EXACT = [algorithm for algorithm in ALGORITHMS if algorithm.exact_below(2.0, 1)]
 NEEDS = {algorithm: requirements(algorithm, START, N) for algorithm in EXACT}
 DELICATE = [a for a in EXACT if NEEDS[a].settle or not NEEDS[a].late]
 STEPS = 40  # of a sequence at most, before the faults stop
+SPIKED = 0.06  # of all sequences have a gradient that is far too large
 Event = tuple[str, int]  # its name, and the seed of its own chance
 
 
@@ -68,6 +69,14 @@ def _bring(world: World, rng: random.Random) -> None:
     sent = world.network.take(world.network.replies, rng, doubled=0.2)
     if sent is not None:
         world.bring(sent)
+
+
+def _spike(world: World, rng: random.Random) -> None:
+    """A site's gradients are far too large, once; perhaps the server takes them."""
+    if world.server.free:
+        world.ask(NAMES.index(rng.choice(world.server.free)))
+        if world.answer(world.network.requests.pop(), spike=True):
+            world.bring(world.network.replies.pop())
 
 
 def _lose(world: World, rng: random.Random) -> None:
@@ -155,6 +164,7 @@ FAULTS: dict[str, tuple[int, Callable]] = {
     "late goodbye": (1, lambda world, rng: _carry(world, rng, goodbye=True)),
     "forget": (1, lambda world, rng: world.forget(rng.randrange(N))),
     "forget dying": (1, lambda world, rng: world.forget(rng.randrange(N), _death(rng))),
+    "spike": (0, _spike),
     "new epoch": (1, lambda world, rng: world.new_epoch()),
 }
 SERVER_FAULTS: dict[str, tuple[int, Callable]] = {
@@ -191,6 +201,9 @@ def drawn(seed: int, server_faults: bool = True) -> Life:
     }
     names = rng.choices([*often], [*often.values()], k=rng.randint(5, STEPS))
     events = [(name, rng.getrandbits(32)) for name in names]
+    if rng.random() < SPIKED:
+        at = rng.randrange(len(events))
+        events.insert(at, ("spike", at))
     return Life(setting, events, rng.getrandbits(32))
 
 

@@ -14,10 +14,10 @@ from focusfl import files
 from world import laws
 from world.__main__ import main
 from world.bugs import BUGS, planted
-from world.disk import Disk, Killed
+from world.disk import Death, Disk, Killed
 from world.job import job
 from world.sequence import Life, drawn, live, shrunk
-from world.world import POINTS, Death, World
+from world.world import POINTS, World
 
 MANY = [ff.Focus(), ff.Scaffold(), ff.Scaffnew(), ff.FedAWE(), ff.Focus(True), Diary()]
 ROOT = Path(__file__).parent.parent.parent

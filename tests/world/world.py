@@ -9,27 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
 from focusfl.engines.protocol.format import leaves
 from focusfl.engines.protocol.incidents import STRIKES
-from world.disk import Disk, Image, Killed
+from world.disk import Death, Disk, Image, Killed
 from world.job import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation
 from world.network import Network, Sent
 from world.oracle import Oracle
 
 MEMORY = re.compile("memory(/|$)")  # the part of a reply that is to be kept
+SPIKE = 1e16  # a gradient that takes all digits of the others with it
 POINTS = 14  # operations on files, and a few more than a process has in one action
-
-
-class Death(NamedTuple):
-    """Before which operation a process dies, and how power is lost, if it is."""
-
-    calls: int
-    power: random.Random | None
 
 
 class World:
@@ -41,6 +35,8 @@ class World:
         self.answers = 0  # that were computed; no two are alike
         self.answer_of: dict[str, int] = {}  # which it was, by the checksum of a push
         self.present = 0  # the one that is being computed
+        self.spikes: set[int] = set()  # those whose gradients are far too large
+        self.spiked = False  # one of them was counted
         self.tally: Counter[str] = Counter()
         self.gap = 0.0  # the largest seen between what is tracked and what sites hold
         self.network = Network()
@@ -74,7 +70,8 @@ class World:
 
     def gradient(self, i: int) -> Callable[[Any, Any], Any]:
         def gradient(x: Any, batch: Any) -> Any:
-            noise = self.noise * np.cos(batch.number + i + self.present)
+            size = SPIKE if self.present in self.spikes else self.noise
+            noise = size * np.cos(batch.number + i + self.present)
             return SLOPES[i] * x - OFFSETS[i] + noise
 
         return gradient
@@ -99,7 +96,11 @@ class World:
         self.oracle.ask(self.server.asked[NAMES[i]])
 
     def answer(
-        self, sent: Sent, goodbye: bool = False, dying: Death | None = None
+        self,
+        sent: Sent,
+        goodbye: bool = False,
+        dying: Death | None = None,
+        spike: bool = False,
     ) -> bool:
         """Let a site answer, and give whether it did; it may die at it."""
         i, site, disk = sent.site, self.sites[sent.site], self.disks[sent.site]
@@ -107,6 +108,8 @@ class World:
         if sent.restored < self.restored:  # who asks this will never be heard of again
             self.excused[i] |= self.made[i]
         self.answers = self.present = self.answers + 1
+        if spike:
+            self.spikes.add(self.present)
         try:
             with disk.running(dying and dying.calls):
                 if goodbye:
@@ -141,11 +144,15 @@ class World:
             self.tally["late"] += head.fields["round"] < self.oracle.index
             goodbye = head.fields["kind"] == "goodbye"
             self.present = self.answer_of[head.digest]
+            self.spiked |= self.present in self.spikes
+            self.tally["spikes"] += self.present in self.spikes
             self.oracle.count(i, head.fields["seq"], head.digest, goodbye)
             self.oracle.copied[i] = any(map(MEMORY.match, sent.message))
             self.strikes[i] = 0
             self.changed.add(i)
-        elif receipt.status != "refused":
+        elif receipt.status == "refused":
+            self.strikes[i] += "its norm is" in receipt.why
+        else:
             if receipt.status == "ahead" and not self.restored:
                 raise Violation(f"{NAMES[i]} is ahead of a server that lost nothing")
             self.strikes[i] += receipt.status == "ahead"
@@ -225,7 +232,7 @@ class World:
         after = self.oracle.copy()
         if not after.waits:
             after.close()
-        restart = [after.restarted()] if self.may_restart else []
+        restart = [after.restarted()] if self.may_restart or self.spiked else []
         struck = {i for i in range(N) if self.strikes[i] >= STRIKES}
         if struck and restart and {*range(N)} - after.gone - struck:
             restart[0].gone |= struck

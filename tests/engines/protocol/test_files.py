@@ -9,9 +9,10 @@ import textwrap
 import numpy as np
 import pytest
 from helpers import ALL
+from world.disk import Death
 from world.job import NAMES, job
 from world.laws import check
-from world.world import Death, World
+from world.world import World
 
 import focusfl as ff
 from focusfl import tree
