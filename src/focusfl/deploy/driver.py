@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl.deploy import status
-from focusfl.deploy.faults.chaos import Event
+from focusfl.deploy.faults.chaos import Event, spike_file
 from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed
 from focusfl.engines.flower.events import FILE
@@ -84,7 +84,7 @@ class Driver:
                     node.pause()
                     self._later.append((soon, node.resume))
                 case "spike":
-                    fleet.spike(site)
+                    spike_file(fleet.state(site)).touch()
                 case "superlink":
                     fleet.superlink.kill()
                     fleet.start_superlink()

@@ -15,7 +15,6 @@ from typing import Any
 
 from focusfl.deploy import certificates, status, superlink
 from focusfl.deploy.certificates import SECRET, TOKEN
-from focusfl.deploy.faults.chaos import spike_file
 from focusfl.deploy.processes import (
     LOOPBACK,
     Failed,
@@ -159,10 +158,6 @@ class Fleet:
     def wipe(self, site: str) -> None:
         """Delete all that a site has on disk."""
         shutil.rmtree(self.state(site), ignore_errors=True)
-
-    def spike(self, site: str) -> None:
-        """Have a site compute one gradient that is far too large."""
-        spike_file(self.state(site)).touch()
 
     def kill_server_app(self, pid: int) -> None:
         """End the server app, if it is one of ours, as a crash would."""
