@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +24,6 @@ from helpers import Stopped, bits, quadratic, stop_after
 
 import focusfl as ff
 from focusfl import files
-from focusfl.deploy import record
 from focusfl.engines.protocol import ProtocolServer, Site
 from focusfl.engines.protocol import files as wire
 from focusfl.engines.simulator import layout, simulation
@@ -31,6 +31,10 @@ from focusfl.experiment import config, folder, results, verify
 from focusfl.experiment.cache import ResultCache
 from focusfl.fingerprint import fingerprint
 from focusfl.suite import store
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what Flower imports warns of itself
+    from focusfl.deploy import record
 
 STUDY = """
 rounds = 20

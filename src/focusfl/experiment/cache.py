@@ -42,7 +42,7 @@ class ResultCache:
         try:
             rows = [run.row for run in results.read_runs(file)]
             for row in rows:
-                if row["model"]:
+                if row["model"] and self.study.models != "none":
                     with open(self.folder.parent / row["model"], "rb") as model:
                         check(Path(model.name), model)
             return [row["key"] for row in rows]
