@@ -8,6 +8,7 @@ from helpers import ALL, Diary, Told, gap, quadratic, same, some_masks, walked
 import focusfl as ff
 from focusfl import tree
 from focusfl.engines.simulator import cohort as one_round
+from focusfl.engines.simulator import layout
 
 # Hessians are made diagonal.
 HOW = {"rounds": 40, "lr": 0.03, "local_steps": 4, "throw": None}
@@ -25,15 +26,17 @@ def in_turn():
 # Few: participants have the first slots. Many: everybody has their own, some empty; who
 # has which is nothing an algorithm knows.
 @pytest.mark.parametrize(
-    "alg, p",
+    "alg, p, slots",
     [
-        *((alg, 0.35) for alg in [*ALL, Diary(), Told()]),
-        *((alg, 0.8) for alg in [ff.Focus(warm_start=True), ff.FedAU(), Diary()]),
+        *((alg, 0.2, 3) for alg in [*ALL, Diary(), Told()]),
+        *((alg, 0.8, 6) for alg in [ff.Focus(warm_start=True), ff.FedAU(), Diary()]),
     ],
     ids=repr,
 )
-def test_turns_give_the_run_of_the_loop(alg, p):
-    problem, who = quadratic(), ff.participation.Replay(some_masks(p=p))
+def test_turns_give_the_run_of_the_loop(alg, p, slots):
+    masks = some_masks(p=p)
+    assert layout.cohort_sizes(masks.sum(1), 6) == (slots,)
+    problem, who = quadratic(), ff.participation.Replay(masks)
     slow, fast = (run(alg, problem, who, **HOW) for run in (ff.loop, ff.simulate))
     size = 1 + np.abs(slow.x).max()
     assert slow.diverged_at == fast.diverged_at
