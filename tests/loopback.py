@@ -95,8 +95,10 @@ def job(folder, algorithm=FOCUS, **more):
 
 
 def events(folder, kind):
+    """Events of a kind, with their metrics beside what else they say."""
     lines = (folder / "server" / "test" / "events.jsonl").read_text().splitlines()
-    return [e for e in map(json.loads, lines) if e["event"] == kind]
+    found = [e for e in map(json.loads, lines) if e["event"] == kind]
+    return [{**e.get("metrics", {}), **e} for e in found]
 
 
 def reopened(folder, algorithm=FOCUS, **more):

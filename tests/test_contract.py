@@ -104,6 +104,7 @@ def test_law_5_step_sizes_share_one_compilation(alg):
             rounds=5,
             lr=lr,
             local_steps=2,
+            record="model",
         )
 
     run(0.05)
@@ -137,12 +138,14 @@ def test_law_6_every_method_traces(alg):
 @every_algorithm
 @pytest.mark.parametrize("run", [ff.loop, ff.simulate])
 def test_law_8_a_round_with_nobody_changes_nothing(alg, run):
+    masks = np.zeros((5, 6), bool)
+    masks[4, :3] = True  # the program of law 5
     result = run(
-        alg, quadratic(), ff.participation.Replay(np.zeros((4, 6), bool)), rounds=4,
-        lr=0.1, x0=np.arange(5.0),
+        alg, quadratic(), ff.participation.Replay(masks), rounds=5, lr=0.1,
+        local_steps=2, x0=np.arange(5.0), record="model",
     )  # fmt: skip
-    assert np.array_equal(result.x, np.arange(5.0))
-    assert result.metrics["up"][1:].sum() == 0
+    assert np.array_equal(result.trajectory[:5], np.tile(np.arange(5.0), (5, 1)))
+    assert result.metrics["up"][1:5].sum() == 0
 
 
 @every_algorithm

@@ -104,7 +104,7 @@ def test_what_says_a_seal_itself_cannot_be_sealed(tmp_path):
 
 def test_new_folders_are_on_disk_with_their_names(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr("focusfl.files._sync", lambda path: synced.append(path.name))
+    monkeypatch.setattr("focusfl.files.sync", lambda path: synced.append(path.name))
     write(tmp_path / "a" / "b" / "file", "x")
     assert synced[:2] == ["a", tmp_path.name] and synced[-1] == "b"
 

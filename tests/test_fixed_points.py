@@ -57,7 +57,7 @@ def test_below_their_bound_exact_algorithms_rest_at_the_optimum(algorithm, size,
         problem = one_label_each(seed)
         assert size / problem.L < algorithm.exact_below(problem.L, 5)
         run = ff.simulate(
-            algorithm, problem, who, rounds=3000, lr=size / problem.L, local_steps=5
+            algorithm, problem, who, rounds=1280, lr=size / problem.L, local_steps=5
         )
         assert run.metrics["distance"][-1] < 1e-9
 

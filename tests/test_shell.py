@@ -108,6 +108,7 @@ LINES = {
         "local",
         "init",
         "status",
+        "watch",
         "stop",
         "certificates",
         "login",

@@ -149,6 +149,21 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
+def printable(text: str, lines: bool = False) -> str:
+    """Text that stays in its place, whoever wrote it: a control character is told by
+    its code, as \\x1b, which a terminal would obey and a table would break at.
+
+    Breaks between lines are left alone where it may have several.
+    """
+    if text.isprintable():
+        return text
+    kept = "\n" * lines
+    return "".join(
+        sign if sign.isprintable() or sign in kept else ascii(sign)[1:-1]
+        for sign in text
+    )
+
+
 def unknown(what: str, got: Any, known: Collection[str]) -> str:
     """Say that a name is not known, and which known one is nearest."""
     near = difflib.get_close_matches(str(got), known, n=1, cutoff=0.5)

@@ -5,7 +5,7 @@ from focusfl.deploy.faults.chaos import Event, parse
 
 def test_a_spec_says_what_goes_wrong():
     chaos = parse("drop=0.2, node=3,superlink=1,server@11,disk:2@14,seed=7")
-    assert (chaos.drop, chaos.delay, chaos.seed, chaos.loses) == (0.2, 0.0, 7, True)
+    assert (chaos.drop, chaos.delay, chaos.seed, chaos.within) == (0.2, 0.0, 7, True)
     plan = chaos.plan(30, 4)
     assert [event.what for event in plan].count("node") == 3
     assert Event(11, "server", None) in plan and Event(14, "disk", 2) in plan
@@ -30,11 +30,21 @@ def test_the_same_seed_gives_the_same_plan_which_is_itself_a_spec():
         ("server:1@3", "server@8"),
         ("node=1.5", "must be like"),
         ("drop@3", "must be like"),
+        ("spike@3", "must be like"),
     ],
 )
 def test_a_wrong_spec_is_one_clear_line(spec, message):
     with pytest.raises(ValueError, match=message.replace("?", "[?]")):
         parse(spec)
+
+
+def test_nothing_can_be_put_back_that_was_not_copied():
+    with pytest.raises(ValueError, match="restore@3 must come after a backup"):
+        parse("restore@3,backup@5").plan(10, 4)
+    whole = parse("backup@2,restore@3,spike:1@4,full:0@5,pause:2@6").plan(10, 4)
+    assert [event.what for event in whole] == [
+        "backup", "restore", "spike", "full", "pause"
+    ]  # fmt: skip
 
 
 def test_a_site_that_does_not_exist_cannot_be_hit():

@@ -233,7 +233,7 @@ def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
     counted = [event["counted"] for event in said if event["event"] == "round"]
     assert [sorted(sites) for _ in range(5)] == [sorted(each) for each in counted]
     *_, tested = [event for event in said if event["event"] == "evaluation"]
-    assert tested["sites"] == 4 and tested["accuracy"] > 0.7
+    assert tested["sites"] == 4 and tested["metrics"]["accuracy"] > 0.7
     assert "clientapp" in fleet.nodes[sites[0]].words(1000)
 
 
@@ -246,7 +246,8 @@ def test_hospitals_learn_in_torch(tmp_path, monkeypatch):
         ROOT / "examples" / "hospitals", tmp_path / "run", said.append,
         chaos=chaos.parse("node:1@5"), warm=True,
     )  # fmt: skip
-    found = [event["accuracy"] for event in said if event["event"] == "evaluation"]
+    tests = [event["metrics"] for event in said if event["event"] == "evaluation"]
+    found = [metrics["accuracy"] for metrics in tests]
     assert len(found) >= 3 and found[-1] > 0.85
     assert (outcome.masks.mean(0) > 0.5).all()
 

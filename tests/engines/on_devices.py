@@ -129,13 +129,12 @@ def refused(**more):
 def on_one_machine():
     some, few, quick, drawn = Bernoulli(0.15), Uniform(7), quadratic(41), drawn_by(41)
     found = {
-        f"{type(algorithm).__name__} {name}": both(algorithm, problem, who)
+        f"{type(algorithm).__name__} quadratic bernoulli": both(algorithm, quick, some)
         for algorithm in (ff.Focus(), ff.FedAvg(), ff.Scaffold(), ff.FedAU(), ff.MIFA())
-        for name, problem, who in [
-            ("quadratic bernoulli", quick, some),
-            ("from_loss uniform", drawn, few),
-        ]
     }
+    for algorithm in (ff.Focus(), ff.MIFA()):
+        name = f"{type(algorithm).__name__} from_loss uniform"
+        found[name] = both(algorithm, drawn, few)
     found["Focus quadratic uniform"] = both(ff.Focus(), quick, few)
     found["Focus from_loss bernoulli"] = both(ff.Focus(), drawn, some)
     found["settles"] = both(ff.Scaffnew(), quick, Full())

@@ -40,7 +40,7 @@ def four():
 
 
 def test_four_devices_give_the_numbers_of_one(four):
-    assert len(four["gaps"]) == 26
+    assert len(four["gaps"]) == 23
     assert {name: gap for name, gap in four["gaps"].items() if gap > ROUNDING} == {}
 
 

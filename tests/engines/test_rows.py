@@ -13,7 +13,7 @@ from helpers import Stopped, bits, quadratic, stop_after
 
 import focusfl as ff
 from focusfl import files
-from focusfl.engines.simulator import layout, simulation
+from focusfl.engines.simulator import layout, mapped, simulation
 from focusfl.engines.simulator.mapped import checksums
 from focusfl.participation import Uniform
 
@@ -123,7 +123,7 @@ def test_a_disk_that_fills_up_under_the_map_ends_in_a_sentence(tmp_path):
     assert f"said: [Errno 28] No space left on device: '{tmp_path}'" in done.stdout
 
 
-def test_a_page_that_cannot_be_had_is_said_with_the_name_of_the_file(
+def test_a_row_that_does_not_fit_is_said_with_the_name_of_the_file(
     half_done, tmp_path, monkeypatch
 ):
     def full(*_):
@@ -131,8 +131,10 @@ def test_a_page_that_cannot_be_had_is_said_with_the_name_of_the_file(
 
     place, run = half_done
     folder = shutil.copytree(place / "late", tmp_path / "run")
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(mapped, "ROOM", 1 << 62)
+    expected = bits(run(tmp_path / "tight"))
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="No space left on device: .*clients-0.rows"):
         run(folder)
     monkeypatch.undo()
-    assert bits(run(folder)) == bits(run(tmp_path / "never full"))
+    assert bits(run(folder)) == expected == bits(run(tmp_path / "not tight"))

@@ -314,3 +314,15 @@ def test_large_sets_are_evaluated_some_at_a_time():
     )
     assert "12x600x3xf32" in text.as_text()  # what is given
     assert "12x600xf32" not in text.as_text() and "1x600xf32" in text.as_text()
+
+
+@both
+@pytest.mark.parametrize("name", ["seconds", "down", "a\x1b[31m"])
+def test_a_metric_that_would_take_the_place_of_a_column_is_refused(run, name):
+    problem = ff.problems.from_loss(
+        lambda w, samples: samples["x"] @ w["w"], {"w": np.ones(2)},
+        [{"x": np.ones((3, 2))}] * 2, batch_size=3, eval_data={"x": np.ones((3, 2))},
+        metrics_fn=lambda w, samples: {name: samples["x"].mean()},
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="a metric must have a printable name"):
+        run(ff.Focus(), problem, ff.participation.Full(), rounds=1, lr=0.1)

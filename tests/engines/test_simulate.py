@@ -314,16 +314,21 @@ def test_chunks_cover_a_run_with_little_padding(rounds):
     assert 0 <= chunks * rows - rounds < chunks * grain
 
 
-@pytest.mark.parametrize("on_empty", ["skip", "step"])
 @pytest.mark.parametrize("algorithm", [ff.Focus(warm_start=True), ff.FedAU()], ids=repr)
 @pytest.mark.parametrize(
-    "who", [ff.participation.Bernoulli(0.1), ff.participation.Full()], ids=repr
+    "who, on_empty",
+    [
+        (ff.participation.Bernoulli(0.1), "skip"),
+        (ff.participation.Bernoulli(0.1), "step"),
+        (ff.participation.Full(), "skip"),  # no round is empty
+    ],
+    ids=repr,
 )
 def test_seeds_side_by_side_are_the_runs_of_each(algorithm, who, on_empty):
     """Somebody may take part under one seed when nobody does under another."""
     problem = ff.problems.Noisy(ff.problems.ridge(num_clients=8, dim=6, rows=9), 0.1)
     how = {"rounds": 60, "local_steps": 2, "on_empty": on_empty, "record": "model"}
-    lrs, seeds = [1e-3, 2e-3], [3, 4, 9]
+    lrs, seeds = [1e-3, 2e-3], [3, 9]
     runs = ff.sweep(algorithm, problem, who, lrs=lrs, seed=seeds, **how)
     for run, (seed, lr) in zip(runs, product(seeds, lrs), strict=True):
         alone = ff.simulate(algorithm, problem, who, lr=lr, seed=seed, **how)

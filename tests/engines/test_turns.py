@@ -22,9 +22,16 @@ def in_turn():
     jax.clear_caches()
 
 
-# Few: participants have the first slots. Many: everybody has their own, some empty.
-@pytest.mark.parametrize("p", [0.35, 0.8])
-@pytest.mark.parametrize("alg", [*ALL, Diary(), Told()], ids=repr)
+# Few: participants have the first slots. Many: everybody has their own, some empty; who
+# has which is nothing an algorithm knows.
+@pytest.mark.parametrize(
+    "alg, p",
+    [
+        *((alg, 0.35) for alg in [*ALL, Diary(), Told()]),
+        *((alg, 0.8) for alg in [ff.Focus(warm_start=True), ff.FedAU(), Diary()]),
+    ],
+    ids=repr,
+)
 def test_turns_give_the_run_of_the_loop(alg, p):
     problem, who = quadratic(), ff.participation.Replay(some_masks(p=p))
     slow, fast = (run(alg, problem, who, **HOW) for run in (ff.loop, ff.simulate))

@@ -1,7 +1,6 @@
 """Studies in folders: finished once, killed at any time, continued."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +8,6 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from command_line import ENDED
 
@@ -290,104 +288,6 @@ def test_two_at_once_in_a_folder_are_refused(study, tmp_path):
             folder.run_in_folder(plan, tmp_path / "out")
 
 
-FILES = ("manifest.json", "results.parquet", "participation.parquet", "clients.parquet")
-MODEL = "models/some-focus-seed0-*.safetensors"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """A study that leaves every kind of file, and its folder."""
-    place = tmp_path_factory.mktemp("served")
-    (place / "study.toml").write_text(STUDY)
-    changes = 'metrics="per_client"', 'models="last"', "seeds=1", "lr=1e-3"
-    found, _ = complete(place / "study.toml", place / "out", *changes, "rounds=40")
-    return place / "study.toml", (*changes, "rounds=40"), found
-
-
-def flip(file, at=0.5):
-    whole = bytearray(file.read_bytes())
-    whole[int(at * len(whole))] ^= 4
-    file.write_bytes(whole)
-
-
-def read_all(place):
-    results.read(place)
-    ff.load_results(place)
-    ff.load_model(place, algorithm="focus")
-
-
-@pytest.mark.parametrize("name", [*FILES, MODEL])
-def test_a_flipped_bit_or_a_missing_file_is_said_in_one_line(served, tmp_path, name):
-    place = shutil.copytree(served[2].folder, tmp_path / "out")
-    read_all(place)
-    (file,) = place.glob(name)
-    flip(file)
-    again = rf"{file.name} is damaged: .*Run it again: what is finished"
-    with pytest.raises(ValueError, match=again) as said:
-        read_all(place)
-    assert "\n" not in str(said.value)
-    file.unlink()
-    with pytest.raises(ValueError, match=rf"{file.name} is missing|there is no manif"):
-        read_all(place)
-
-
-def test_a_file_of_an_earlier_study_is_not_taken_for_that_of_this_one(served, tmp_path):
-    study, changes, found = served
-    place = shutil.copytree(found.folder, tmp_path / "out")
-    complete(study, place, *changes, "rounds=50")
-    for name in FILES:
-        now = (place / name).read_bytes()
-        shutil.copy(found.folder / name, place / name)
-        with pytest.raises(ValueError, match="of another time than what is beside it"):
-            results.read(place)
-        (place / name).write_bytes(now)
-    results.read(place)
-
-
-@pytest.mark.parametrize("kind", ["runs/*.parquet", "runs/*.clients", MODEL])
-@pytest.mark.parametrize("how", [flip, lambda file: file.unlink()], ids=["bit", "gone"])
-def test_what_is_damaged_is_run_again_and_said(served, tmp_path, capsys, kind, how):
-    study, changes, found = served
-    place = shutil.copytree(found.folder, tmp_path / "out")
-    file = min(place.glob(kind))
-    how(file)
-    again, ran = complete(study, place, *changes)
-    assert len(ran) == 1
-    said = capsys.readouterr().err
-    if file.suffix != ".parquet" or how is flip:
-        (line,) = said.splitlines()
-        assert file.name in line and "are run again" in line
-    same(*(ff.load_results(f.folder) for f in (found, again)))
-    assert complete(study, place, *changes)[1] == []
-    assert capsys.readouterr().err == ""
-
-
-def test_a_folder_from_before_there_were_checksums_is_read_and_said(
-    served, tmp_path, capsys
-):
-    place = shutil.copytree(served[2].folder, tmp_path / "out")
-    for file in place.glob("*.parquet"):
-        table = pq.read_table(file)
-        words = table.schema.metadata
-        about = json.loads(words.get(b"focusfl", b"{}")) | {"format": 3}
-        about.pop("clients", None)
-        pq.write_table(
-            table.replace_schema_metadata({b"focusfl": json.dumps(about)}), file
-        )
-    manifest = json.loads((place / "manifest.json").read_text()) | {"format": 3}
-    old = {k: v for k, v in manifest.items() if k not in ("seal", "seals")}
-    (place / "manifest.json").write_text(json.dumps(old))
-    was, now = served[2], results.read(place)
-    assert "has no checksum: an older focusfl wrote it" in capsys.readouterr().err
-    for a, b in zip(was.runs, now.runs, strict=True):
-        assert a.row == b.row and np.array_equal(a.errors, b.errors)
-        assert a.clients.keys() == b.clients.keys() != set()
-    # What has a checksum now cannot pass for what had none.
-    (place / "manifest.json").write_text(json.dumps(old | {"format": 4}))
-    with pytest.raises(ValueError, match="its checksum is gone"):
-        results.read(place)
-
-
 def test_what_is_not_ours_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no results"):
         ff.load_results(tmp_path)
@@ -479,7 +379,7 @@ def test_a_group_killed_in_the_middle_goes_on_from_its_checkpoint(study, tmp_pat
         folder.run_in_folder(plan, tmp_path / "cut", watch)
     (kept,) = (tmp_path / "cut/runs/unfinished").iterdir()
     assert (kept / "checkpoint.npz").exists()
-    spent = float((kept / "seconds").read_text())
+    spent = float((kept / "seconds").read_text().split()[0])
     assert not list((tmp_path / "cut/runs").glob("*.parquet"))
     told.clear()
     found = folder.run_in_folder(plan, tmp_path / "cut", watch)

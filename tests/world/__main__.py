@@ -17,6 +17,7 @@ from world.sequence import Lived, drawn, live, shrunk
 
 SAID = ("steps", "operations", "crashes", "lost messages", "wiped disks", "rollbacks")
 SAID += ("server rollbacks", "epochs", "applied", "late", "refused", "lost", "ahead")
+SAID += ("spikes",)
 
 
 def lived(seed: int, server_faults: bool) -> tuple[int, Lived]:
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     tally: Counter[str] = Counter()
     gap = error = violations = 0
     start = time.monotonic()
-    faults = arguments.server_faults
+    faults = not arguments.without_server_faults
     seeds = range(first, first + count)
     for done, (seed, life) in enumerate(through(seeds, arguments.workers, faults), 1):
         tally.update(life.tally)
@@ -96,8 +97,8 @@ def main() -> int:
         "--shrink", type=int, default=1, help="how many violations to make small"
     )
     parser.add_argument(
-        "--server-faults", action="store_true",
-        help="the server's disk may be lost, or restored from a backup",
+        "--without-server-faults", action="store_true",
+        help="the server's disk is neither lost nor restored from a backup",
     )  # fmt: skip
     parser.add_argument(
         "--bugs", action="store_true",

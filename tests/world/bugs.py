@@ -19,6 +19,7 @@ from focusfl.engines.protocol import (
     snapshots,
     validation,
 )
+from focusfl.engines.protocol.incidents import Incidents
 from focusfl.engines.protocol.rules import Rules
 
 
@@ -37,56 +38,72 @@ BUGS = [
     Bug("a file is renamed before it is synced", 1, [
         (focusfl.files.renamed, "sync(path)", "pass"),
     ]),
-    Bug("the folder of a file is not synced", 3, [
+    Bug("the folder of a file is not synced", 1, [
         (focusfl.files.renamed, "sync(target.parent)", "pass"),
     ]),
-    Bug("the folder of a folder is not synced", 8, [
+    Bug("the folder of a folder is not synced", 7, [
         (files.make_folder, "sync(parent)", "pass"),
     ]),
     Bug("files are written in place", 1, [
         (files.save, "with renamed(path, private=True) as part, open(part,",
          "with open(path,"),
     ]),
-    Bug("a site knows the push that was counted by its number alone", 4, [
+    Bug("a site knows the push that was counted by its number alone", 27, [
         (Site._base, "s[:2] == (request.base, request.digest)", "s[0] == request.base"),
     ]),
-    Bug("memory moves on whether or not the push was counted", 4, [
+    Bug("memory moves on whether or not the push was counted", 5, [
         (Site._base, HELD, "iter(snapshots[1:]), None"),
     ]),
     Bug("memory stays behind though the push was counted", 0, [
         (Site._base, HELD, "iter(snapshots[:1]), None"),
     ]),
-    Bug("memory outlives its epoch", 0, [
+    Bug("memory outlives its epoch", 25, [
         (Site._base, "if request.base == 0:\n        return new",
          "if request.base == 0:\n        return state.acked if state else new"),
     ]),
-    Bug("a lost memory is not said to be lost", 14, [
+    Bug("a lost memory is not said to be lost", 9, [
         (Site._base, "says so\", self.site, self.job)\n        return None",
          "says so\", self.site, self.job)\n        return new"),
     ]),
-    Bug("a push is settled once more with every request", 58, [
-        (Site._base, "if state and snapshot is state.acked:", "if False:"),
+    Bug("a push is settled once more with every request", 5, [
+        (Site._reply, "memory = self._settled(request, trees, acked)",
+         "memory = self._settled(request, trees, acked); acked = acked._replace("
+         "memory=memory)"),
     ]),
-    Bug("stale requests are answered", 12, [
-        (Site._reply, "if state and request.place < (", "if False and ("),
+    Bug("stale requests are answered", 2, [
+        (Site._reply, "if state and request.place <= state.place:", "if False:"),
     ]),
     Bug("the last answer is repeated to any later request", 0, [
-        (Site._reply, "request.place == (", "request.place >= ("),
+        (Site._reply, "head.digest == state.request", "request.place >= state.place"),
     ]),
-    Bug("a server that comes back gives out the same numbers again", 3, [
+    Bug("an answer is repeated to whoever asks under the same number", 154, [
+        (validation.validate_reply,
+         '("incarnation", reply.incarnation, ledger.incarnation),', ""),
+        (Site._reply, "head.digest == state.request", "request.place == state.place"),
+    ]),
+    Bug("a site that is ahead refuses for ever", 1, [
+        (Site._behind, "if request.incarnation == state.incarnation:", "if True:"),
+    ]),
+    Bug("nothing follows from a site that is ahead", 1, [
+        (Incidents.report, "max(self._latest, reply.latest)", "0"),
+    ]),
+    Bug("a server that comes back is the same one as before", 64, [
+        (Rules.next_life, "incarnation=token_hex(8), ", ""),
+    ]),
+    Bug("a server that comes back gives out the same numbers again", 1, [
         (Rules.next_life, "(ledger.clock // LIFE + 1) * LIFE", "ledger.clock"),
     ]),
-    Bug("pushes are acknowledged before the books are on disk", 1, [
+    Bug("pushes are acknowledged before the books are on disk", 5, [
         (ProtocolServer._commit, "files.save(", "ledger.current % 2 or files.save("),
     ]),
-    Bug("what the open round has counted is not in the books", 14, [
+    Bug("what the open round has counted is not in the books", 1, [
         (ledger.decode_ledger, "counted=counted,", "counted=(),"),
     ]),
-    Bug("an answer counts that was given up", 66, [
+    Bug("an answer counts that was given up", 29, [
         (validation.validate_reply, VOID,
          "if request is None or reply.seq > request.seq:"),
     ]),
-    Bug("an answer counts twice", 4, [
+    Bug("an answer counts twice", 29, [
         (validation.validate_reply, VOID, "if request is None:"),
         (validation.validate_reply, "if reply.seq <= applied:", "if False:"),
         (validation.validate_reply, "if reply.base != applied:", "if False:"),
@@ -96,29 +113,34 @@ BUGS = [
     Bug("what is late counts for every algorithm", 52, [
         (requirements._takes_late, "return False", "return True"),
     ]),
-    Bug("a loss that was reported is forgotten", 4, [
-        (ProtocolServer.close_round, "self._lost - {*ledger.copies}", "set()"),
+    Bug("a loss that was reported is forgotten", 48, [
+        (Incidents.restarts, "lost = self.lost - {*ledger.copies}", "lost = ()"),
     ]),
-    Bug("a new epoch asks those who have left", 0, [
-        (Rules.next_epoch, ", gone=entry.gone", ""),
+    Bug("a new epoch asks those who have left", 10, [
+        (Rules.next_epoch, "gone=entry.gone,", ""),
     ]),
     Bug("the copy of an earlier push is kept", 0, [
-        (Rules.count, "copies=copies | (", "copies=ledger.copies or ("),
+        (Rules.count, "copies=copies | (", "copies=ledger.copies or copies | ("),
     ]),
-    Bug("copies do not outlive the server", 14, [
+    Bug("copies do not outlive the server", 1, [
         (ledger.decode_ledger, 'trees.get("copies", {})', "{}"),
     ]),
-    Bug("a goodbye is not weighed", 14, [
+    Bug("a goodbye is not weighed", 226, [
         (Rules.count, "if self.weights is not None:",
          'if self.weights is not None and reply.kind == "push":'),
     ]),
-    Bug("what settles a push is kept for a round", 4, [
+    Bug("what settles a push is kept for a round", 9, [
         (Rules.close, "if index in rounds", "if index == str(rd.index)"),
     ]),
-    Bug("a site leaves though the server's answer moves its memory", 53, [
+    Bug("a site leaves though the server's answer moves its memory", 135, [
         (snapshots.retract, "if read_by_settle(", "if False and ("),
     ]),
-    Bug("checksums are not compared", 7, [
+    Bug("what a far too large gradient took is not mended", 60, [
+        (Incidents.restarts, "if ledger.spiked:", "if False:"),
+        (ProtocolServer.close_round,
+         "why = why or strayed(ledger.reach, ledger.server.x)", "pass"),
+    ]),
+    Bug("checksums are not compared", 20, [
         (format._array, "_checksum(blob) != leaf[2]", "False"),
     ]),
 ]  # fmt: skip

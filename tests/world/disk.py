@@ -10,18 +10,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-CALLS = {  # what a process may die before, and where that is looked up
-    os: ["open", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "link"],
+CALLS = {  # what a process may die before, and chance, and where they are looked up
+    os: [
+        "open",
+        "fsync",
+        "replace",
+        "rename",
+        "unlink",
+        "mkdir",
+        "rmdir",
+        "link",
+        "urandom",
+    ],
     builtins: ["open"],
     io: ["open"],
+    random: ["_urandom"],
 }
+
 Image = dict[str, bytes | None]  # files by path; None: a folder
 
 
 class Killed(BaseException):
     """The process dies here."""
+
+
+class Death(NamedTuple):
+    """Before which operation a process dies, and how power is lost, if it is."""
+
+    calls: int
+    power: random.Random | None
 
 
 class Disk:
@@ -58,12 +77,11 @@ class Disk:
         self.left = calls
         real = [(a, name, getattr(a, name)) for a in CALLS for name in CALLS[a]]
         for module, name, call in real:
-            setattr(module, name, partial(self._call, name, call))
-        urandom, os.urandom = os.urandom, self.rng.randbytes
+            ours = self.rng.randbytes if "urandom" in name else None
+            setattr(module, name, ours or partial(self._call, name, call))
         try:
             yield
         finally:
-            os.urandom = urandom
             for module, name, call in real:
                 setattr(module, name, call)
 
@@ -162,6 +180,11 @@ class Disk:
                 with open(path, "wb") as file:
                     file.write(content)
         self._found()
+
+
+def memory() -> str | None:
+    """Where a file costs nothing: in memory, if this system has such a folder."""
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 def _read(path: str) -> bytes:

@@ -9,8 +9,9 @@ from helpers import gap
 from focusfl.engines.protocol import tracking_error
 from focusfl.engines.protocol.format import leaves
 from focusfl.engines.protocol.tracking import TRACKED
+from world.job import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation
 from world.oracle import Oracle
-from world.world import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation, World
+from world.world import World
 
 ROUNDING = 1e-9  # what two ways to the same sum may differ by
 EXACT = 1e-8  # how near the optimum is near enough
@@ -52,8 +53,7 @@ def _check_memory(world: World, i: int) -> None:
     applied = world.server.ledger.entries[name].applied
     for snapshot in (state.acked, state.pending) if state else ():
         if (snapshot.seq, snapshot.digest) == (applied, digest):
-            there = oracle.pushed if snapshot is state.pending else oracle.memory
-            return _near(f"the memory of {name}", snapshot.memory, there[i])
+            return _near(f"the memory of {name}", snapshot.memory, oracle.pushed[i])
     if digest not in world.excused[i]:
         raise Violation(f"{name} does not hold push {applied}, which was counted")
 
@@ -68,8 +68,8 @@ def _check_tracking(world: World) -> None:
         server, memories, oracle.weight_of(range(N)),
         weights and [weights[i] for i in ids],
     )  # fmt: skip
-    world.gap = max(world.gap, error)
-    if not error <= ROUNDING:
+    world.gap = world.gap if world.spiked else max(world.gap, error)
+    if not error <= ROUNDING and not world.spiked:
         raise Violation(f"the server tracks {error:.2g} beside what the sites hold")
 
 
@@ -92,7 +92,9 @@ def check_end(world: World, ids: list[int], through_protocol: bool) -> float:
     limit = _rounds_without_faults(setting, gone)
     if limit is None:
         return 0.0
-    if through_protocol:
+    if world.spiked:
+        limit *= 3  # it was farther away
+    if through_protocol or world.spiked:
         x = _far(lambda: _play(world, ids), lambda: world.server.x, setting, ids, limit)
         check(world)
         return x

@@ -7,10 +7,12 @@ from focusfl.engines.protocol import Wired
 
 
 class Sent(NamedTuple):
-    """A message, and which site it is for or from."""
+    """A message, which site it is for or from, and how often the server was restored
+    from a backup before."""
 
     site: int
     message: Wired
+    restored: int = 0
 
 
 class Network:

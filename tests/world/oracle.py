@@ -31,6 +31,7 @@ class Oracle:
         self.num_clients, self.weights = len(grads), weights
         self.numbers = [0] * self.num_clients
         self.gone: set[int] = set()
+        self.barred: set[int] = set()  # those of them who were left out
         self.asked: dict[int, tuple] = {}  # what went out under a number, for ever
         self.epoch = 0
         self.begin(x0)
@@ -65,6 +66,13 @@ class Oracle:
         """The same, with everybody's memory emptied."""
         other = self.copy()
         other.begin(self.server.x)
+        return other
+
+    def unbarred(self) -> "Oracle":
+        """The same, where those who were left out have another chance."""
+        other = self.copy()
+        other.gone -= self.barred
+        other.barred.clear()
         return other
 
     @property
@@ -106,6 +114,7 @@ class Oracle:
         self.total = tree.add(tree.zeros(up) if self.total is None else self.total, up)
         self.counted.append(i)
         self.contributed.add(i)
+        self.barred.discard(i)
         (self.gone.add if goodbye else self.gone.discard)(i)
 
     @property

@@ -9,16 +9,24 @@ from typing import Any, NamedTuple
 
 from helpers import ALL, Diary
 
-import focusfl as ff
+from focusfl.engines.protocol.requirements import requirements
 from world import laws
+from world.disk import Death, memory
+from world.job import NAMES, START, N, Setting, Violation, job
 from world.network import damaged
-from world.world import NAMES, N, Setting, Violation, World
+from world.world import POINTS, World
 
 ALGORITHMS = [*ALL, Diary()]
 EXACT = [algorithm for algorithm in ALGORITHMS if algorithm.exact_below(2.0, 1)]
-SUMS = ff.Focus, ff.AnchoredFocus, ff.TFocus  # their servers sum: smaller steps
+NEEDS = {algorithm: requirements(algorithm, START, N) for algorithm in EXACT}
+DELICATE = [a for a in EXACT if NEEDS[a].settle or not NEEDS[a].late]
 STEPS = 40  # of a sequence at most, before the faults stop
+SPIKED = 0.06  # of all sequences have a gradient that is far too large
 Event = tuple[str, int]  # its name, and the seed of its own chance
+
+
+def _death(rng: random.Random) -> Death:
+    return Death(rng.randrange(POINTS), rng if rng.random() < 0.6 else None)
 
 
 def _play(world: World, rng: random.Random) -> None:
@@ -51,11 +59,24 @@ def _answer_twice(world: World, rng: random.Random) -> None:
         world.answer(sent)
 
 
+def _goodbye(world: World, rng: random.Random) -> None:
+    """A site leaves, rather one that has something to take back."""
+    world.play(rng.choice([*world.oracle.contributed, *range(N)]), goodbye=True)
+
+
 def _bring(world: World, rng: random.Random) -> None:
     """A reply arrives: late, out of order, perhaps not for the last time."""
     sent = world.network.take(world.network.replies, rng, doubled=0.2)
     if sent is not None:
         world.bring(sent)
+
+
+def _spike(world: World, rng: random.Random) -> None:
+    """A site's gradients are far too large, once; perhaps the server takes them."""
+    if world.server.free:
+        world.ask(NAMES.index(rng.choice(world.server.free)))
+        if world.answer(world.network.requests.pop(), spike=True):
+            world.bring(world.network.replies.pop())
 
 
 def _lose(world: World, rng: random.Random) -> None:
@@ -102,11 +123,21 @@ def _lose_server(world: World, rng: random.Random) -> None:
     world.restore(*world.backups[0])
 
 
+def _site_dies(world: World, rng: random.Random) -> None:
+    _carry(world, rng, dying=_death(rng))
+
+
+def _server_dies(world: World, rng: random.Random) -> None:
+    """The server dies and comes back, perhaps with another mind about copies."""
+    world.copies ^= rng.random() < 0.1
+    power = rng if rng.random() < 0.6 else None
+    world.restart(power, _death(rng) if rng.random() < 0.3 else None)
+
+
 def _server_dies_at(world: World, rng: random.Random) -> None:
     """The server dies while it writes its books."""
-    rng.choice([world.close, world.close, world.close, world.save, world.new_epoch])(
-        rng
-    )
+    closing = [world.close] * 3
+    rng.choice([*closing, world.save, world.new_epoch])(_death(rng))
 
 
 EVENTS: dict[str, tuple[int, Callable]] = {  # and how often each, where it happens
@@ -120,19 +151,20 @@ FAULTS: dict[str, tuple[int, Callable]] = {
     "ask again": (2, lambda world, rng: world.ask(rng.randrange(N))),
     "lose": (3, _lose),
     "damage": (1, _damage),
-    "site dies answering": (4, lambda world, rng: _carry(world, rng, dying=rng)),
+    "site dies answering": (4, _site_dies),
     "site loses power": (2, _site_loses_power),
     "site wiped": (1, _wipe),
     "site rewound": (1, _rewind),
     "site answers twice": (1, _answer_twice),
-    "server dies": (2, lambda world, rng: world.restart(rng)),
+    "server dies": (2, _server_dies),
     "server dies writing": (3, _server_dies_at),
     "save": (1, lambda world, rng: world.save()),
     "give up": (1, lambda world, rng: world.server.give_up(rng.choice(NAMES))),
-    "goodbye": (2, lambda world, rng: world.play(rng.randrange(N), goodbye=True)),
+    "goodbye": (2, _goodbye),
     "late goodbye": (1, lambda world, rng: _carry(world, rng, goodbye=True)),
     "forget": (1, lambda world, rng: world.forget(rng.randrange(N))),
-    "forget dying": (1, lambda world, rng: world.forget(rng.randrange(N), rng)),
+    "forget dying": (1, lambda world, rng: world.forget(rng.randrange(N), _death(rng))),
+    "spike": (0, _spike),
     "new epoch": (1, lambda world, rng: world.new_epoch()),
 }
 SERVER_FAULTS: dict[str, tuple[int, Callable]] = {
@@ -150,26 +182,28 @@ class Life(NamedTuple):
     end: int
 
 
-def drawn(seed: int, server_faults: bool = False) -> Life:
+def drawn(seed: int, server_faults: bool = True) -> Life:
     """The sequence of a seed. It knows only some of the faults, others know others."""
     rng = random.Random(seed)
-    algorithm = rng.choice(ALGORITHMS if rng.random() < 0.3 else EXACT)
-    setting = Setting(
+    algorithm = rng.choice(rng.choice([ALGORITHMS, EXACT, DELICATE]))
+    setting = job(
         algorithm,
-        lr=0.2 if isinstance(algorithm, SUMS) else 0.4,
         local_steps=rng.choice([1, 2]),
         copies=rng.random() < 0.4,
-        weights=(1.0, 2.0, 0.5) if rng.random() < 0.3 else None,
+        weights=(1.5, 2.0, 0.5) if rng.random() < 0.5 else None,
     )
+    faults = FAULTS | (SERVER_FAULTS if server_faults and rng.random() < 0.5 else {})
     share = rng.choice([0.2, 0.5, 1.0])
-    faults = {
-        name: often for name, (often, _) in FAULTS.items() if rng.random() < share
+    faults = {name: fault for name, fault in faults.items() if rng.random() < share}
+    often = {
+        name: times * rng.choice([0.2, 1.0, 3.0])
+        for name, (times, _) in (EVENTS | faults).items()
     }
-    if rng.random() < 0.5 and server_faults:
-        faults |= {name: often for name, (often, _) in SERVER_FAULTS.items()}
-    often = {name: times for name, (times, _) in EVENTS.items()} | faults
     names = rng.choices([*often], [*often.values()], k=rng.randint(5, STEPS))
     events = [(name, rng.getrandbits(32)) for name in names]
+    if rng.random() < SPIKED:
+        at = rng.randrange(len(events))
+        events.insert(at, ("spike", at))
     return Life(setting, events, rng.getrandbits(32))
 
 
@@ -186,7 +220,7 @@ class Lived(NamedTuple):
 def live(life: Life) -> Lived:
     """Live through a sequence, and look after every step."""
     step, error, wrong = -1, 0.0, ""
-    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         world = World(life.setting, Path(folder))
         try:
             laws.check(world)
@@ -219,10 +253,6 @@ def _end(world: World, rng: random.Random) -> float:
     back = rng.random() < 0.5  # whoever has left may return
     ids = [i for i in range(N) if back or i not in world.oracle.gone]
     return laws.check_end(world, ids, through_protocol=rng.random() < 0.05)
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def shrunk(life: Life) -> Life:

@@ -7,16 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import Diary
 
 import focusfl as ff
 from focusfl import files
 from world import laws
 from world.__main__ import main
 from world.bugs import BUGS, planted
-from world.disk import Disk, Killed
+from world.disk import Death, Disk, Killed
+from world.job import job
 from world.sequence import Life, drawn, live, shrunk
-from world.world import Setting, World
+from world.world import POINTS, World
 
+MANY = [ff.Focus(), ff.Scaffold(), ff.Scaffnew(), ff.FedAWE(), ff.Focus(True), Diary()]
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -52,6 +55,34 @@ def test_what_is_left_of_a_violation_is_all_that_it_takes(as_a_user):
             assert not live(less._replace(events=events)).wrong
 
 
+@pytest.mark.parametrize("copies", [False, True], ids=["", "copies"])
+@pytest.mark.parametrize("algorithm", MANY, ids=repr)
+def test_a_death_at_any_point_of_any_write_changes_no_result(
+    algorithm, copies, tmp_path, as_a_user
+):
+    """Of a site's answer and of a server that closes a round or comes back, with the
+    machine's power and without."""
+    with World(job(algorithm, copies=copies), tmp_path) as world:
+        for point in range(POINTS):
+            death = Death(point, random.Random(point) if point % 2 else None)
+            for act in (
+                lambda: [world.play(i) for i in range(3)],
+                lambda death=death: world.close(death),
+                lambda: world.ask(0),
+                lambda death=death: world.answer(
+                    world.network.requests[-1], dying=death
+                ),
+                lambda: world.answer(world.network.requests.pop()),
+                lambda death=death: world.restart(death.power, death),
+                lambda: world.bring(world.network.replies.pop()),  # it is too late
+                world.close,
+            ):
+                act()
+                laws.check(world)
+        assert world.tally["applied"] > 30 and world.server.epoch == 1
+        assert world.tally["crashes"] > 2 * POINTS
+
+
 @pytest.mark.parametrize(
     "algorithm", [ff.Scaffnew(), ff.TAMUNA(), ff.ProxSkip(), ff.FedAWE()], ids=repr
 )
@@ -59,16 +90,13 @@ def test_where_the_answer_moves_the_memory_a_newcomer_has_no_goodbye_either(
     algorithm, tmp_path, as_a_user
 ):
     """Found by a seed: its zero push shifted what the others correct each other by."""
-    setting = Setting(algorithm, 0.4, 2, copies=False, weights=None)
-    world = World(setting, tmp_path)
-    assert world.play(0, goodbye=True) == "refused by the site"
-    laws.check(world)
-    world.server.close()
+    with World(job(algorithm), tmp_path) as world:
+        assert world.play(0, goodbye=True) == "refused by the site"
+        laws.check(world)
 
 
 def test_nothing_at_all_is_a_sequence_too(as_a_user):
-    setting = Setting(ff.Focus(), 0.2, 2, copies=True, weights=None)
-    lived = live(Life(setting, [], end=0))
+    lived = live(Life(job(ff.Focus()), [], end=0))
     assert not lived.wrong and 0 < lived.error <= laws.EXACT
 
 

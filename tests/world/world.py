@@ -5,39 +5,25 @@ same seeds are the same world. What must hold meanwhile is in laws.py.
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from focusfl.core import Algorithm
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
-from world.disk import Disk, Image, Killed
+from focusfl.engines.protocol.format import leaves
+from focusfl.engines.protocol.incidents import STRIKES
+from world.disk import Death, Disk, Image, Killed
+from world.job import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation
 from world.network import Network, Sent
 from world.oracle import Oracle
 
-NAMES = ["north", "east", "south"]
-N = len(NAMES)
-SLOPES = np.array([[1.0, 0.8], [1.2, 1.0], [0.9, 1.1]])  # of the sites' gradients
-OFFSETS = np.array([[1.0, 2.0], [-1.0, 0.0], [0.5, -3.0]])
-START = np.array([-1.0, 1.0])
+MEMORY = re.compile("memory(/|$)")  # the part of a reply that is to be kept
+SPIKE = 1e16  # a gradient that takes all digits of the others with it
 POINTS = 14  # operations on files, and a few more than a process has in one action
-
-
-class Violation(AssertionError):
-    """What must never happen has happened."""
-
-
-class Setting(NamedTuple):
-    """What a job is."""
-
-    algorithm: Algorithm
-    lr: float
-    local_steps: int
-    copies: bool
-    weights: tuple[float, ...] | None
 
 
 class World:
@@ -49,6 +35,8 @@ class World:
         self.answers = 0  # that were computed; no two are alike
         self.answer_of: dict[str, int] = {}  # which it was, by the checksum of a push
         self.present = 0  # the one that is being computed
+        self.spikes: set[int] = set()  # those whose gradients are far too large
+        self.spiked = False  # one of them was counted
         self.tally: Counter[str] = Counter()
         self.gap = 0.0  # the largest seen between what is tracked and what sites hold
         self.network = Network()
@@ -61,6 +49,8 @@ class World:
         self.changed = set(range(N))  # whose disk is to be looked at again
         self.made: list[set[str]] = [set() for _ in NAMES]  # pushes, by checksum
         self.excused: list[set[str]] = [set() for _ in NAMES]  # those a disk has lost
+        self.strikes = [0] * N  # how often a site was ahead since it was counted
+        self.restored = 0  # how often the server's disk was
         self.may_restart = False  # somebody has said that it has lost its memory
         self.oracle = Oracle(
             setting.algorithm, START, [self.gradient(i) for i in range(N)],
@@ -72,9 +62,16 @@ class World:
         with self.home.running():
             self.server = self.open()
 
+    def __enter__(self) -> "World":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.close()
+
     def gradient(self, i: int) -> Callable[[Any, Any], Any]:
         def gradient(x: Any, batch: Any) -> Any:
-            noise = self.noise * np.cos(batch.number + i + self.present)
+            size = SPIKE if self.present in self.spikes else self.noise
+            noise = size * np.cos(batch.number + i + self.present)
             return SLOPES[i] * x - OFFSETS[i] + noise
 
         return gradient
@@ -94,24 +91,33 @@ class World:
         """Request a site, unless it was counted; an answer it owes becomes void."""
         if NAMES[i] in self.server.counted:
             return
-        self.network.requests.append(Sent(i, self.server.request(NAMES[i])))
+        message = self.server.request(NAMES[i])
+        self.network.requests.append(Sent(i, message, self.restored))
         self.oracle.ask(self.server.asked[NAMES[i]])
 
     def answer(
-        self, sent: Sent, goodbye: bool = False, dying: random.Random | None = None
+        self,
+        sent: Sent,
+        goodbye: bool = False,
+        dying: Death | None = None,
+        spike: bool = False,
     ) -> bool:
         """Let a site answer, and give whether it did; it may die at it."""
         i, site, disk = sent.site, self.sites[sent.site], self.disks[sent.site]
         self.changed.add(i)
+        if sent.restored < self.restored:  # who asks this will never be heard of again
+            self.excused[i] |= self.made[i]
         self.answers = self.present = self.answers + 1
+        if spike:
+            self.spikes.add(self.present)
         try:
-            with disk.running(dying and dying.randrange(POINTS)):
+            with disk.running(dying and dying.calls):
                 if goodbye:
                     reply = site.goodbye(sent.message)
                 else:
                     reply = site.answer(sent.message, self.oracle.grads[i])
         except Killed:
-            self.die(disk, dying)
+            self.die(disk, dying.power)
             if state := site.disk.load():  # it may have got so far
                 self.answer_of.setdefault(state.pending.digest, self.present)
             return False
@@ -122,7 +128,7 @@ class World:
             if not goodbye or "has no goodbye" not in str(error):
                 raise
             return False
-        if header(reply).fields["kind"] != "lost":
+        if header(reply).fields["kind"] in ("push", "goodbye"):
             self.made[i].add(header(reply).digest)
             self.answer_of.setdefault(header(reply).digest, self.present)
         self.network.replies.append(Sent(i, reply))
@@ -138,11 +144,20 @@ class World:
             self.tally["late"] += head.fields["round"] < self.oracle.index
             goodbye = head.fields["kind"] == "goodbye"
             self.present = self.answer_of[head.digest]
+            self.spiked |= self.present in self.spikes
+            self.tally["spikes"] += self.present in self.spikes
             self.oracle.count(i, head.fields["seq"], head.digest, goodbye)
-            self.oracle.copied[i] = self.copies
+            self.oracle.copied[i] = any(map(MEMORY.match, sent.message))
+            self.strikes[i] = 0
             self.changed.add(i)
-        elif receipt.status != "refused":
-            self.may_restart |= not self.oracle.copied[i]
+        elif receipt.status == "refused":
+            self.strikes[i] += "its norm is" in receipt.why
+        else:
+            if receipt.status == "ahead" and not self.restored:
+                raise Violation(f"{NAMES[i]} is ahead of a server that lost nothing")
+            self.strikes[i] += receipt.status == "ahead"
+            copied = receipt.status == "lost" and self.oracle.copied[i]
+            self.may_restart |= not copied
         return receipt.status
 
     def play(self, i: int, goodbye: bool = False) -> str:
@@ -160,15 +175,15 @@ class World:
         self,
         action: Callable[[], Any],
         *after: Oracle,
-        dying: random.Random | None = None,
+        dying: Death | None = None,
     ) -> None:
         """Let the server write its books, which then say one of these; it may die."""
         before = self.saved
         try:
-            with self.home.running(dying and dying.randrange(POINTS)):
+            with self.home.running(dying and dying.calls):
                 action()
         except Killed:
-            self.die(self.home, dying)
+            self.die(self.home, dying.power)
             return self.reopen(before, *after)
         self.adopt(*after)
         if self.oracle.epoch > before.epoch:
@@ -178,10 +193,10 @@ class World:
     def reopen(self, *those: Oracle) -> None:
         """The server comes back with what is on disk, which must be one of these."""
         self.server.close()
-        self.may_restart = False
+        self.may_restart, self.strikes = False, [0] * N
         with self.home.running():
             self.server = self.open()
-        self.adopt(*those)
+        self.adopt(*(oracle.unbarred() for oracle in those))
 
     def adopt(self, *those: Oracle) -> None:
         """Find which of these the server's books are, and go on from it."""
@@ -212,15 +227,19 @@ class World:
             {i for i, name in enumerate(NAMES) if entries[name].applied},
         )
 
-    def close(self, dying: random.Random | None = None) -> None:
+    def close(self, dying: Death | None = None) -> None:
         """Close the round."""
         after = self.oracle.copy()
         if not after.waits:
             after.close()
-        restart = [after.restarted()] if self.may_restart else []
+        restart = [after.restarted()] if self.may_restart or self.spiked else []
+        struck = {i for i in range(N) if self.strikes[i] >= STRIKES}
+        if struck and restart and {*range(N)} - after.gone - struck:
+            restart[0].gone |= struck
+            restart[0].barred |= struck
         self.commit(self.server.close_round, after, *restart, dying=dying)
 
-    def forget(self, i: int, dying: random.Random | None = None) -> None:
+    def forget(self, i: int, dying: Death | None = None) -> None:
         """The operator gives a site up for good."""
         if NAMES[i] in self.server.counted:
             return
@@ -229,26 +248,25 @@ class World:
         after = [gone.restarted()]
         if i not in self.oracle.contributed:
             after = [gone]
-        elif self.oracle.copied[i]:
+        elif self.oracle.copied[i] or not leaves(self.oracle.pushed[i]):
             after.append(self.oracle.copy())
             after[-1].ask(-1)
             after[-1].count(i, -1, "", goodbye=True)
-            after[-1].copied[i] = self.copies
         self.commit(lambda: self.server.forget(NAMES[i]), *after, dying=dying)
 
-    def save(self, dying: random.Random | None = None) -> None:
+    def save(self, dying: Death | None = None) -> None:
         self.commit(self.server.save, self.oracle.copy(), dying=dying)
 
-    def new_epoch(self, dying: random.Random | None = None) -> None:
+    def new_epoch(self, dying: Death | None = None) -> None:
         self.commit(self.server.new_epoch, self.oracle.restarted(), dying=dying)
 
     # Disks.
 
-    def die(self, disk: Disk, rng: random.Random | None) -> None:
+    def die(self, disk: Disk, power: random.Random | None) -> None:
         """A process is dead; perhaps its machine has lost power too."""
         self.tally["crashes"] += 1
-        if rng is not None and rng.random() < 0.6:
-            disk.lose_power(rng)
+        if power is not None:
+            disk.lose_power(power)
 
     def rewind(self, i: int, image: Image) -> None:
         """A site's disk is as it was at another time."""
@@ -256,22 +274,23 @@ class World:
         self.changed.add(i)
         self.excused[i] |= self.made[i]
 
-    def restart(self, rng: random.Random) -> None:
+    def restart(
+        self, power: random.Random | None = None, dying: Death | None = None
+    ) -> None:
         """The server dies and comes back; perhaps it dies at that too."""
         self.server.close()
-        self.die(self.home, rng)
-        if rng.random() < 0.1:
-            self.copies = not self.copies
-        if rng.random() < 0.3:
+        self.die(self.home, power)
+        if dying:
             try:
-                with self.home.running(rng.randrange(POINTS)):
+                with self.home.running(dying.calls):
                     self.server = self.open()
             except Killed:
-                self.die(self.home, rng)
+                self.die(self.home, dying.power)
         self.reopen(self.saved)
 
     def restore(self, image: Image, then: Oracle) -> None:
         """The server comes back with the books of another time, or none."""
+        self.restored += 1
         self.server.close()
         self.home.restore(image)
         for i in range(N):

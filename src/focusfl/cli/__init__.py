@@ -2,11 +2,13 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
+from focusfl.checks import printable
 from focusfl.cli import (
     check,
     completion,
@@ -17,8 +19,10 @@ from focusfl.cli import (
     studies,
     suite,
     tune,
+    verify,
 )
 
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in what Flower's processes say
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
 
@@ -35,11 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _left_alone()
     except ValueError as error:
-        print(f"focusfl: {error}", file=sys.stderr)
+        words = COLOURS.sub("", str(error))
+        print(f"focusfl: {printable(words, lines=True)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        print(f"focusfl: cannot use{where}: {error.strerror or error}", file=sys.stderr)
+        words = printable(f"cannot use{where}: {error.strerror or error}")
+        print(f"focusfl: {words}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         print("focusfl: interrupted; no file was left unfinished", file=sys.stderr)
@@ -80,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     tune.add(command)
     reports.add(command)
     check.add(command)
+    verify.add(command)
     for add, name, what, example in [
         (
             reproduce.add, "reproduce", "run an experiment of the paper again",

@@ -1,19 +1,23 @@
 """`focusfl deploy`: parse, call, print."""
 
 import argparse
+import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from focusfl.checks import printable
 from focusfl.cli import hosts
 from focusfl.cli.options import folder, need_flower
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
 
+EXIT_UNHEALTHY = 1  # results are there, and not what they were to be
 RUNS = Path("runs")  # where what is run goes
 MOST = 20  # sites whose rounds are counted in words
 
@@ -60,6 +64,14 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "focusfl deploy status runs",
     )  # fmt: skip
     status.add_argument("folder", type=Path, nargs="?", default=RUNS)
+    watch = command(
+        "watch", _serve, "show how jobs are doing, on a page and for Prometheus",
+        "focusfl deploy watch runs/deploy-study --port 8484",
+    )  # fmt: skip
+    watch.add_argument("folder", type=Path, nargs="?", default=RUNS)
+    watch.add_argument(
+        "--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"
+    )
     stop = command(
         "stop", _stop, "stop what `deploy local` has started in a folder",
         "focusfl deploy stop runs/deploy-study",
@@ -95,7 +107,17 @@ def _local(options: argparse.Namespace) -> int:
     else:
         print(events.packed(_words(found)))
         print(events.packed(["written:", *map(str, files)]))
-    return 0
+    if outcome.why:
+        why = printable(" ".join(outcome.why))
+        print(f"focusfl: not a healthy end: {why}", file=sys.stderr)
+    return EXIT_UNHEALTHY if outcome.why else 0
+
+
+def _need_flower() -> None:
+    if find_spec("flwr") is None:
+        from focusfl.extras import missing
+
+        raise ValueError(missing("deploying needs", "Flower", "flower"))
 
 
 def _watch(event: Mapping[str, Any]) -> None:
@@ -114,6 +136,7 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
         "seconds": round(outcome.seconds, 1), **outcome.metrics,
         "grad_norm_of": outcome.of, **gap, "participation": share,
         "counted": outcome.counted, "warnings": outcome.warnings,
+        "healthy": not outcome.why, "why": list(outcome.why),
     }  # fmt: skip
 
 
@@ -121,7 +144,7 @@ def _words(found: Mapping[str, Any]) -> list[str]:
     """A summary, to be read: a number each, and how often each site was counted."""
     from focusfl.engines.flower.events import short
 
-    lists = ("participation", "counted", "warnings")
+    lists = ("participation", "counted", "warnings", "why")
     words = [f"{name} {short(v)}" for name, v in found.items() if name not in lists]
     times = list(found["counted"].items())
     shown = [f"{site} {n}" for site, n in times[:MOST]]
@@ -180,19 +203,66 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
+    need_flower()
     from focusfl.deploy import status
+    from focusfl.deploy.watch import told
     from focusfl.engines.flower.events import packed
     from focusfl.report import terminal
 
     found = status.search(_there(options))
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(told(found), indent=2, allow_nan=False))
     elif not found:
         print(f"nothing was started in {options.folder}")
     for place, about in found.items() if not options.json else ():
         rows = [(name, str(pid), state) for name, pid, state in about["processes"]]
         print(packed(f"{place}: {about['progress']}".split()))
-        terminal.print_table("", ("", "pid", ""), rows)
+        if rows:
+            terminal.print_table("", ("", "pid", ""), rows)
         for words in about["notices"]:
             print(packed(words.split()))
+        if about["health"]:
+            _print_health(about["health"])
+    return 0
+
+
+def _print_health(job: Mapping[str, Any]) -> None:
+    """Print who takes part, and what is amiss; in trouble first."""
+    from focusfl.engines.flower.events import clock, packed, short
+    from focusfl.engines.flower.health import STATES
+    from focusfl.report import terminal
+
+    names = ("counted", "late", "unanswered", "refused", "lost")
+    order = sorted(job["sites"].items(), key=lambda one: STATES.index(one[1]["state"]))
+    rows = [
+        (name, one["state"], "–" if one["age"] is None else str(one["age"]),
+         *(str(one[what]) for what in names), f"{one['error']:.60}")
+        for name, one in order[:MOST]
+    ]  # fmt: skip
+    terminal.print_table(
+        "", ("site", "state", "age in rounds", *names, "last error"), rows
+    )
+    size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
+    ago = f"heard {clock(time.time() - job['heard'])} ago,"
+    words = [f"{job['state']},", f"epoch {job['epoch']},", ago]
+    words.append(", ".join(size.values()))
+    if len(order) > MOST:
+        words.insert(0, f"and {len(order) - MOST} more;")
+    words += [f"{name} {short(value)}" for name, value in job["metrics"].items()]
+    print(packed(words))
+    why = " ".join(job["why"])
+    told = "healthy" if job["healthy"] else f"not healthy, as it stands: {why}"
+    print(packed(told.split()))
+
+
+def _serve(options: argparse.Namespace) -> int:
+    need_flower()
+    from focusfl.deploy.watch import Watch
+
+    with Watch(_there(options), options.port) as server:
+        told = {"url": server.url, "folder": str(options.folder)}
+        words = f"{options.folder} is shown at {server.url} until Ctrl-C"
+        print(json.dumps(told) if options.json else words, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
     return 0

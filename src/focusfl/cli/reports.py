@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from focusfl.checks import printable
 from focusfl.cli.completion import offer
 
 if TYPE_CHECKING:
@@ -127,10 +128,10 @@ def _compare(options: argparse.Namespace) -> int:
         print(json.dumps(compare.as_dict(found), indent=2))
         return 0
     for name, (before, after) in found.settings.items():
-        print(f"{name}: {json.dumps(before)} in A, {json.dumps(after)} in B")
+        print(f"{printable(name)}: {json.dumps(before)} in A, {json.dumps(after)} in B")
     for where, names in zip(("A", "B"), found.alone, strict=True):
         if names:
-            print(f"only in {where}: {', '.join(names)}")
+            print(printable(f"only in {where}: {', '.join(names)}"))
     moved = [change for change in found.changes if change.word != "same"]
     shown = found.changes if options.all else moved
     if shown:

@@ -56,11 +56,8 @@ def write_study(deployed: Deployed, folder: Path, more: Mapping[str, Any]) -> Pa
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     (folder / "pyproject.toml").write_text(head + "\n".join(lines) + "\n")
     (package / "__init__.py").write_text("")
-    lossy = "chaos" in more
-    for side, module in {
-        "server": "focusfl.deploy.faults.app" if lossy else "focusfl.deploy.study",
-        "client": "focusfl.deploy.study",
-    }.items():
+    module = "focusfl.deploy.faults.app" if "chaos" in more else "focusfl.deploy.study"
+    for side in ("server", "client"):
         (package / f"{side}_app.py").write_text(
             "from pathlib import Path\n\n"
             f"from {module} import study_{side}\n\n"

@@ -2,13 +2,15 @@
 
 import contextlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from focusfl.deploy import status
-from focusfl.deploy.faults.chaos import Event
+from focusfl.deploy.faults.chaos import Event, spike_file
 from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed
 from focusfl.engines.flower.events import FILE
@@ -17,6 +19,9 @@ Watch = Callable[[dict[str, Any]], None]  # called with every event
 
 TICK = 0.1  # seconds between two looks at what has happened
 LOOK = 5.0  # seconds between two looks whether the server app is alive
+AWHILE = 15.0  # seconds that a site stands still, or can write nothing
+FULL = 0  # bytes that a file may have on a disk that is full
+NOT_STATE = shutil.ignore_patterns(FILE, "*.lock", "*.part*")
 AGAIN = 3.0  # seconds between two tries to start a SuperNode that Flower refuses
 
 
@@ -29,7 +34,8 @@ class Driver:
     ):  # fmt: skip
         self._fleet, self._app, self._watch = fleet, app, watch
         self._config, self._plan = config, list(plan)
-        self._lines = _lines(server / FILE)
+        self._server, self._lines = server, _lines(server / FILE)
+        self._later: list[tuple[float, Callable[[], None]]] = []  # what ends by itself
         self._run, self._pid = 0, 0  # of the server app; no pid until it has begun
         self._looked = time.monotonic()
         self._tried = dict.fromkeys(fleet.sites, 0.0)
@@ -60,25 +66,54 @@ class Driver:
 
     def _hit(self, round: int) -> None:
         """Do what was planned for the rounds up to this one."""
+        fleet = self._fleet
         while self._plan and self._plan[0].round <= round:
             event = self._plan.pop(0)
             self._watch({"event": "chaos", "round": round, "what": str(event)})
-            site = self._fleet.sites[event.site or 0]
+            site = fleet.sites[event.site or 0]
+            node, soon = fleet.nodes[site], time.monotonic() + AWHILE
             match event.what:
                 case "node":
-                    self._fleet.nodes[site].kill()
+                    node.kill()
                 case "disk":
-                    self._fleet.wipe(site)
+                    fleet.wipe(site)
+                case "full":
+                    node.limit_files(FULL)
+                    self._later.append((soon, partial(node.limit_files, -1)))
+                case "pause":
+                    node.pause()
+                    self._later.append((soon, node.resume))
+                case "spike":
+                    spike_file(fleet.state(site)).touch()
                 case "superlink":
-                    self._fleet.superlink.kill()
-                    self._fleet.start_superlink()
+                    fleet.superlink.kill()
+                    fleet.start_superlink()
                 case "server":
-                    self._fleet.kill_server_app(self._pid)
-                    self._fleet.stop_run(self._run)
-                    self._start()
+                    self._start_again()
+                case "backup":
+                    shutil.rmtree(self._copy, ignore_errors=True)
+                    shutil.copytree(self._server, self._copy, ignore=NOT_STATE)
+                case "restore":
+                    self._start_again(self._copy)
+
+    @property
+    def _copy(self) -> Path:
+        return self._server.with_name(f"{self._server.name}.backup")
+
+    def _start_again(self, backup: Path | None = None) -> None:
+        """Kill the server app and start it, from an earlier state if one is given."""
+        self._fleet.kill_server_app(self._pid)
+        self._fleet.stop_run(self._run)
+        if backup is not None and backup.exists():
+            shutil.copytree(backup, self._server, dirs_exist_ok=True)
+        self._start()
 
     def _mend(self) -> None:
         """Start again what has ended; raise if the server app has by itself."""
+        due = [act for at, act in self._later if at <= time.monotonic()]
+        self._later = [one for one in self._later if one[1] not in due]
+        for act in due:
+            act()
         for site, node in self._fleet.nodes.items():
             now = time.monotonic()
             if not node.alive and now - self._tried[site] > AGAIN:

@@ -13,7 +13,7 @@ from focusfl.deploy import apps, ours, record, status
 from focusfl.deploy.driver import Driver, Watch
 from focusfl.deploy.faults.chaos import Chaos, Event
 from focusfl.deploy.fleet import Fleet
-from focusfl.deploy.record import MODEL
+from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
 from focusfl.engines.flower.events import metrics
 from focusfl.engines.protocol import Site, tracking_error
@@ -22,7 +22,7 @@ from focusfl.experiment import results
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
 LARGEST, ANSWER = 256.0, 8  # MiB of an answer at least, and models
-KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL)
+KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL, FOR_OTHERS)
 FILES = ("superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT)
 
 
@@ -39,6 +39,7 @@ class Outcome(NamedTuple):
     seconds: float
     x: Any = None  # the last model of a study
     gap: float | None = None  # between what it tracks and what its sites remember
+    why: Sequence[str] = ()  # this is no healthy end; nothing: it is one
 
 
 def local_app(
@@ -49,8 +50,11 @@ def local_app(
 
     Everything that was started is stopped at the end, whatever the end is.
     """
-    if chaos.loses:
-        raise ValueError("replies can be lost in a study alone; an app can be killed.")
+    if chaos.within:
+        raise ValueError(
+            "replies can be lost, and gradients wrong, in a study alone; an app can be "
+            "killed."
+        )
     settings = apps.settings(app)
     needed = {"job": str, "sites": str, "rounds": int, "folder": str}
     for name, kind in needed.items():
@@ -83,7 +87,7 @@ def local_study(
     largest = max(LARGEST, ANSWER * size / 2**20)
     fleet = prepare(folder, deployed.sites, tls, warm, largest)
     more = {**(settings or {}), "folder": "", "keys": ""}
-    if chaos.loses:
+    if chaos.within:
         more["chaos"] = chaos.spec
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
@@ -145,6 +149,6 @@ def _run(
     epochs = max(event["epoch"] for event in found if event["event"] == "open")
     outcome = Outcome(
         masks, late, metrics(end), end["counted"], end.get("of", "nobody"),
-        end["warnings"], epochs, time.monotonic() - began,
+        end["warnings"], epochs, time.monotonic() - began, why=end["why"],
     )  # fmt: skip
     return outcome, found

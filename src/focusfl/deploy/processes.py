@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -89,6 +90,22 @@ class Process:
         if self._running:
             self._running.wait()
             _tell(f"-{self._running.pid}")
+
+    def pause(self) -> None:
+        """Have it and its children stand still."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Have them go on."""
+        self._signal(signal.SIGCONT)
+
+    def limit_files(self, size: int) -> None:
+        """Let no file that it or its children write grow past a size, -1: any."""
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if self.owns(pid):
+                    _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, most))
 
     def owns(self, pid: int) -> bool:
         """Whether a process is this one or a child of it."""

@@ -37,7 +37,7 @@ def keep(
 
     `state` is what is known of server and clients at the end: see `Result`.
     """
-    folder = job.place if folder is None else folder
+    folder, events = job.place if folder is None else folder, happened.lasting(events)
     model = archive({path or "x": leaf for path, leaf in paths(x)})
     write(folder / MODEL, model, sealed=True)
     save_model(folder / FOR_OTHERS, x)
@@ -77,7 +77,7 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     last = found[max(found)]
     wanted = last if always <= {"tracker_norm"} else always
     whole = [n for n in sorted(found) if set(wanted) <= set(found[n])]
-    names = [name for name in happened.metrics(last) if name in wanted]
+    names = [name for name in happened.metrics({"metrics": last}) if name in wanted]
     return np.array(whole), {
         name: np.array([found[n][name] for n in whole]) for name in names
     }
@@ -114,7 +114,7 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write what a study writes."""
-    from focusfl.engines.result import costs
+    from focusfl.engines.result import COSTS, costs
     from focusfl.experiment import results
 
     end, clients = events[-1], len(job.sites)
@@ -123,7 +123,12 @@ def _save(
     seconds = np.zeros(end["round"] + 1)
     for event in events:
         if event["event"] == "round":
-            seconds[event["round"] + 1] = event["seconds"]
+            seconds[event["round"] + 1] += event["seconds"]
+        if event["event"] == "warm":
+            seconds[event["round"]] += event["seconds"]
+        if event["event"] == "warm" and event["round"]:  # of a later epoch
+            for name, each in zip(COSTS, (*job.algorithm.cost, 1), strict=True):
+                spent[name][event["round"]] += each * len(event["counted"])
     curves = {
         "round": rounds,
         "vectors_sent": np.cumsum(spent["down"] + spent["up"])[rounds],
@@ -168,7 +173,8 @@ def _row(
     if not known:
         why = "neither the server nor the sites have found a distance or a gradient"
         row |= {"error": np.nan, "verdict": "unclear", "reason": why}
-    row |= {k: end[k] for k in ("grad_norm", "tracker_norm") if k in end}
+    norms = happened.metrics(end)
+    row |= {k: norms[k] for k in ("grad_norm", "tracker_norm") if k in norms}
     of = end.get("of", "nobody")
     return row | {
         "model": FOR_OTHERS, "rounds": end["round"], "grad_norm_of": of,

@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from focusfl.deploy.following import Jobs
+from focusfl.engines.flower import events
 from focusfl.engines.flower.public_keys import ending
 
 FILE = "processes.json"  # in the folder of a fleet: pids by name
@@ -32,37 +34,46 @@ def look(folder: Path) -> list[Line]:
 
 
 def search(folder: Path) -> dict[str, dict[str, Any]]:
-    """Say what runs of everything that was started in a folder or right under it."""
+    """Say how every job is doing that writes to a folder or under it.
+
+    And what runs of everything that was started there.
+    """
+    jobs = {owner(place): job for place, job in Jobs(folder).look().items()}
     found = {}
-    for place in (folder, *sorted(folder.glob("*/"))):
-        lines = look(place)
-        if not lines:
-            continue
-        states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
-        notices = {"notices": ending(place / "keys")}
-        found[str(place)] = {**_progress(place), **notices, "processes": states}
+    for place in sorted({folder, *folder.glob("*/"), *jobs}):
+        lines, job = look(place), jobs.get(place)
+        if lines or job:
+            states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
+            found[str(place)] = {
+                **_progress(job), "notices": ending(place / "keys"),
+                "processes": states, "health": job,
+            }  # fmt: skip
     return found
 
 
-def _progress(place: Path) -> dict[str, Any]:
-    """How far the run in a folder has come, and where its model stands at the end."""
-    last, end = last_event(place, "round"), last_event(place, "end") or {}
-    if not last:
+def owner(place: Path) -> Path:
+    """The folder of the fleet whose job writes to one; itself if there is no fleet."""
+    fleet = place.parent.parent
+    return fleet if (fleet / FILE).exists() else place
+
+
+def _progress(job: dict[str, Any] | None) -> dict[str, Any]:
+    """How far a job has come, and where its model stands."""
+    if not job or not job["round"]:
         return {"progress": "no round"}
-    online = ", ".join(last["online"])
-    progress = f"{last['round'] + 1}/{last['rounds']} rounds, last online {online}"
-    norms = {str(k): end[k] for k in ("grad_norm", "tracker_norm") if k in end}
+    here = [name for name, one in job["sites"].items() if one["state"] != "offline"]
+    progress = f"{job['round']}/{job['rounds']} rounds, last online {', '.join(here)}"
+    known = job["metrics"] if job["state"] == "ended" else {}
+    norms = {k: known[k] for k in ("grad_norm", "tracker_norm") if k in known}
     words = [f"{name} {value:.3g}" for name, value in norms.items()]
     return {"progress": ", ".join([progress, *words]), **norms}
 
 
 def last_event(folder: Path, kind: str) -> dict[str, Any] | None:
     """The newest event of a kind, of the run in a folder."""
-    lines = [
-        line for file in folder.glob(EVENTS) for line in file.read_text().splitlines()
-    ]
-    events = (json.loads(line) for line in reversed(lines) if line.endswith("}"))
-    return next((event for event in events if event["event"] == kind), None)
+    places = [file.parent for file in folder.glob(EVENTS)]
+    found = [event for place in places for event in events.read(place)]
+    return next((one for one in reversed(found) if one["event"] == kind), None)
 
 
 def alive(pid: int, word: str = "") -> bool:

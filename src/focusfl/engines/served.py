@@ -1,11 +1,12 @@
 """Who is served: a model as it is to each client, and three numbers that tell it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from focusfl.checks import shown
 from focusfl.tree import Tree
 
 if TYPE_CHECKING:
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
 
 Metrics = Literal["mean", "per_client"]
 
+# Columns that metrics stand beside in tables: none of them may be called so.
+TAKEN = frozenset(
+    "participation algorithm lr local_steps seed client round vectors_sent gradients "
+    "seconds down up participation_round participation_client".split()
+)
+LONGEST = 100  # letters of a metric's name
 WORST, TENTH, SPREAD = "worst", "worst_tenth", "spread"
 # By a word of its name: of which metrics more is better, and of which less.
 RISING = frozenset(
@@ -23,6 +30,17 @@ FALLING = frozenset(
     "brier cost deviance distance divergence error gap loss losses mae mape mse nll "
     "norm perplexity regret residual risk rmse suboptimality".split()
 )
+
+
+def check_names(names: Iterable[Any]) -> None:
+    """Raise unless metrics of these names can be told from what stands beside them."""
+    for name in names:
+        fit = isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST
+        if not fit or name in TAKEN:
+            raise ValueError(
+                f"a metric must have a printable name of at most {LONGEST} letters "
+                f"that is none of {', '.join(sorted(TAKEN))}; got {shown(name)}."
+            )
 
 
 def rises(metric: str) -> bool:
@@ -62,9 +80,11 @@ def evaluate(
     objective: "Objective", metrics: Metrics, x: Tree, eval_data: Tree
 ) -> dict[str, Any]:
     """The metrics of a model, with those of clients' own if they are asked for."""
+    common = eval_data if metrics == "mean" else eval_data["common"]
+    found = objective.evaluate(x, common)
+    check_names(found)
     if metrics == "mean":
-        return objective.evaluate(x, eval_data)
-    found = objective.evaluate(x, eval_data["common"])
+        return found
     return {**found, **told(evaluate_clients(objective, x, eval_data), found)}
 
 
@@ -72,7 +92,9 @@ def evaluate_clients(
     objective: "Objective", x: Tree, eval_data: Tree
 ) -> dict[str, Any]:
     """What a model is to each client: arrays of shape (clients,)."""
-    return objective.evaluate_clients(x, eval_data["clients"])
+    found = objective.evaluate_clients(x, eval_data["clients"])
+    check_names(found)
+    return found
 
 
 def told(

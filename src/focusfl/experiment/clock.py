@@ -1,5 +1,6 @@
 """How long runs take: since they were begun, also if they were killed in between."""
 
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from focusfl.engines.spec import Progress
-from focusfl.files import write
+from focusfl.files import BLANK, read, write
+
+EVERY = 0.5  # seconds between two writes, each of which waits for the disk
 
 _HERE = threading.local()
 
@@ -18,9 +21,8 @@ class Clock:
 
     def __init__(self, kept: Path | None):
         self._file = None if kept is None else kept / "seconds"
-        there = self._file is not None and self._file.is_file()
-        before = float(self._file.read_text()) if there and self._file else 0.0
-        self._start = time.perf_counter() - before
+        self._start = time.perf_counter() - _before(self._file)
+        self._wrote = -EVERY
 
     def seconds(self) -> float:
         """What it has taken by now."""
@@ -33,10 +35,26 @@ class Clock:
             return tell
 
         def both(done: int, metrics: Mapping[str, Any]) -> bool | None:
-            write(file, str(self.seconds()))
+            if (now := self.seconds()) - self._wrote >= EVERY:
+                write(file, f"{now} {BLANK}", sealed=True)
+                self._wrote = now
             return tell(done, metrics) if tell else None
 
         return both
+
+
+def _before(file: Path | None) -> float:
+    """What was written down; nothing of what is damaged, which is said."""
+    if file is None or not file.is_file():
+        return 0.0
+    try:
+        content, seal = read(file)
+        if seal is not None:
+            return float(content.split()[0])
+    except ValueError:
+        pass
+    print(f"{file} is damaged: seconds are counted from now on.", file=sys.stderr)
+    return 0.0
 
 
 def compiling() -> float:

@@ -160,6 +160,9 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
     said: Settings = validate(Settings, table, ())
     if said.seed is not None and said.seeds is not None:
         raise Wrong(("seeds",), "the study has both seed and seeds; leave one out.")
+    for section in ("participation", "algorithms"):
+        for key in getattr(said, section):
+            _check_key(section, key)
     problem = sections.problem(said.problem)
     seeds = said.seeds if said.seeds is not None else [said.seed or 0]
     study = Study(
@@ -208,6 +211,14 @@ def _named(name: str) -> str:
         words = f"name must be {rule}, as it names a folder; got {shown(name)}."
         raise Wrong(("name",), words)
     return name
+
+
+def _check_key(section: str, key: str) -> None:
+    """Raise unless a table's name can stand in a table, a file's name and a log."""
+    if not key.isprintable() or not key.strip() or len(key) > LONGEST:
+        rule = f"at most {LONGEST} letters without control characters"
+        words = f"a name in [{section}] must be {rule}; got {shown(key)}."
+        raise Wrong((section, key), words)
 
 
 def _check_auto(study: Study) -> None:

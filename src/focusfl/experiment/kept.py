@@ -23,6 +23,7 @@ from focusfl.files import Damaged
 FORMAT = 4  # 3 had no seals, 2 other words; 1 repeated metrics that were not evaluated
 UNSEALED = 3  # of results that can be read as well
 CURVES, CLIENTS = "results.parquet", "clients.parquet"
+BESIDE = ".clients"  # in the place of .parquet, what runs are to clients
 AXES = ("round", "vectors_sent", "gradients", "seconds")  # all but the first summed up
 LOSS = "loss"  # of the measures below, the one that says nothing of the optimum
 
@@ -121,9 +122,7 @@ def check_format(path: Path, found: Any, seal: str | None) -> None:
 
 def clients_of(path: Path) -> Path:
     """Where the clients of these runs are told."""
-    return (
-        path.with_name(CLIENTS) if path.name == CURVES else path.with_suffix(".clients")
-    )
+    return path.with_name(CLIENTS) if path.name == CURVES else path.with_suffix(BESIDE)
 
 
 def _opened(path: Path, seal: str | None = None) -> tuple[dict[str, Any], Any]:

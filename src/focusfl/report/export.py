@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from focusfl.checks import printable
 from focusfl.experiment.results import AXES, IDENTITY, Results
 from focusfl.experiment.verdict import EXACT
 from focusfl.report.bands import metrics_of
@@ -100,7 +101,7 @@ def latex(found: Results) -> str:
 
 def escaped(text: str) -> str:
     """Text as LaTeX takes it, with 1.4e-15 as a product."""
-    plain = "".join(SPECIAL.get(sign, sign) for sign in text)
+    plain = "".join(SPECIAL.get(sign, sign) for sign in printable(text))
     plain = POWER.sub(r"$\1\\cdot10^{\2}$", plain).replace(r"$1\cdot10", "$10")
     return plain.replace("–", "--").replace("∞", r"$\infty$")
 
@@ -144,5 +145,8 @@ def _cell(column: Column, cell: str | Spread | None, best: bool) -> str:
 
 def _csv(rows: Iterable[Iterable[Any]]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
+    csv.writer(out, lineterminator="\n").writerows(
+        [printable(cell) if isinstance(cell, str) else cell for cell in row]
+        for row in rows
+    )
     return out.getvalue()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from focusfl.checks import printable
 from focusfl.experiment.results import Run
 from focusfl.report.names import label
 
@@ -37,5 +38,8 @@ def _entry(row: dict[str, Any]) -> str:
 
 def markdown(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """The same as a Markdown table."""
-    lines = [headers, ("---",) * len(headers), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    lines = [
+        " | ".join(printable(cell).replace("|", r"\|") for cell in line)
+        for line in [headers, ("---",) * len(headers), *rows]
+    ]
+    return "\n".join(f"| {line} |" for line in lines) + "\n"

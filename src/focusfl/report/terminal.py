@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from focusfl.checks import printable
 from focusfl.experiment.config import Study
 from focusfl.experiment.results import LOSS, Run
 from focusfl.experiment.study import RunGroup, Watch
@@ -45,10 +46,11 @@ def print_table(
 ) -> None:
     """Print a table; verdicts have a colour, columns of numbers stand to the right."""
     table = Table(
-        title=title or None, box=box.SIMPLE_HEAD, title_justify="left",
+        title=printable(title) or None, box=box.SIMPLE_HEAD, title_justify="left",
         collapse_padding=True,
     )  # fmt: skip
-    for header, *column in zip(headers, *rows, strict=True):
+    rows = [[printable(text) for text in row] for row in rows]
+    for header, *column in zip(map(printable, headers), *rows, strict=True):
         numeric = all(text[:1] in "0123456789–∞" or text == "never" for text in column)
         if numeric:  # in two lines, so that a table fits in 80 columns
             header = "\n".join(header.rsplit(" ", 1))
@@ -66,7 +68,8 @@ def print_table(
 def print_text(text: str) -> None:
     """Print a sentence; on a terminal, broken between words."""
     wide = None if sys.stdout.isatty() else 10_000
-    Console(width=wide).print(text, highlight=False, markup=False)
+    plain = printable(text, lines=True)
+    Console(width=wide).print(plain, highlight=False, markup=False)
 
 
 @contextlib.contextmanager
@@ -155,7 +158,7 @@ def _cut(scenario: str) -> str:
 def _title(scenario: str, name: str) -> str:
     """What runs, for people: the name of a group begins with that of its algorithm."""
     algorithm, *rest = re.split("( · | at )", name, maxsplit=1)
-    return f"{scenario} · {label(algorithm)}{''.join(rest)}"
+    return printable(f"{scenario} · {label(algorithm)}{''.join(rest)}")
 
 
 @contextlib.contextmanager
@@ -171,10 +174,13 @@ def _ended(console: Console, runs: list[Run]) -> None:
     seconds = sum(run.row["seconds"] for run in runs)
     for one in bests(groups):
         step = f" (lr {short(one.mid('lr'))}, best of {len(groups)})"
-        console.print(
+        text = (
             f"{one.scenario} · {one.name}{step if len(groups) > 1 else ''}: "
-            f"{one.verdict()}, {_end(one)}, {seconds:.1f} s",
-            highlight=False, markup=False, soft_wrap=not console.is_terminal,
+            f"{one.verdict()}, {_end(one)}, {seconds:.1f} s"
+        )
+        console.print(
+            printable(text), highlight=False, markup=False,
+            soft_wrap=not console.is_terminal,
         )  # fmt: skip
 
 
@@ -222,7 +228,7 @@ def _speed(rate: float) -> str:
 
 def say(line: str) -> None:
     """Say one line on stderr."""
-    sys.stderr.write(line + "\n")  # at once: several threads do
+    sys.stderr.write(printable(line) + "\n")  # at once: several threads do
 
 
 def _so_far(metrics: Mapping[str, Any]) -> str:

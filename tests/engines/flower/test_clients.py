@@ -19,7 +19,7 @@ from focusfl.engines.flower import (
     from_torch,
     params,
 )
-from focusfl.engines.flower.evaluation import metrics_of
+from focusfl.engines.flower.evaluation import Evaluation, metrics_of
 from focusfl.engines.flower.events import describe
 from focusfl.engines.flower.identity import identify
 from focusfl.engines.flower.server import run
@@ -286,17 +286,29 @@ def test_the_apps_in_the_docs_learn(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "said",
-    [{"loss": [1.0, 2.0]}, {"loss": float("nan")}, {"loss": 1.0, "num-examples": 0}],
-    ids=str,
+    [
+        {"loss": [1.0, 2.0]},
+        {"loss": float("nan")},
+        {"loss": 1.0, "num-examples": 0},
+        {"round": 1.0},  # a column of its own
+        {"l\x1b[31moss": 1.0},
+        {"l" * 101: 1.0},
+    ],
+    ids=ascii,
 )
 def test_an_evaluation_that_cannot_be_averaged_is_left_out(said):
-    assert metrics_of(RecordDict({"metrics": MetricRecord(said)})) == {}
+    content = RecordDict({"metrics": MetricRecord(said)})
+    test = Evaluation("test", 3, SITES, PROBLEM.x0)
+    why = test.take("site-1", content)
+    assert "site-1" not in test.awaited and not test.answered and not test.found()
+    assert why.startswith("its evaluation is left out: ") and why.count("\n") == 0
     assert metrics_of(RecordDict()) == {}
 
 
 ROUND = {
     "event": "round", "round": 9, "rounds": 60, "online": ["b", "a"], "eta": 65.4,
-    "counted": ["b"], "missing": ["a"], "late": [], "distance": 0.00123, "seconds": 1.0,
+    "counted": ["b"], "missing": ["a"], "late": [], "metrics": {"distance": 0.00123},
+    "seconds": 1.0,
 }  # fmt: skip
 
 
@@ -317,9 +329,15 @@ def test_no_line_is_wider_than_80_columns_or_broken_within_a_number(long):
     nothing = {"event": "nothing", "round": 3, "online": [], "site": "a"}
     event = {
         "site": {**ROUND, "missing": [name], "late": [name]},
-        "metrics": {**ROUND, **metrics},
+        "metrics": {**ROUND, "metrics": metrics},
         "why": {**nothing, "why": "error 5: the node 1234567890 is not there " * 9},
-        "names": {**nothing, "event": "end", **metrics, "warnings": [], "round": 60},
+        "names": {
+            **nothing,
+            "event": "end",
+            "metrics": metrics,
+            "warnings": [],
+            "round": 60,
+        },
     }[long]
     lines = describe(event).splitlines()
     assert max(map(len, lines)) <= 80

@@ -208,7 +208,7 @@ def test_a_site_of_which_nothing_can_count_is_left_out_and_named(tmp_path):
     run(Loopback(here, break_it), job(tmp_path, rounds=20))
     assert [event["site"] for event in events(tmp_path, "left out")] == ["site-0"]
     (end,) = events(tmp_path, "end")
-    assert "site-0 gave what cannot count" in end["warnings"][0]
+    assert "site-0 was refused 5 times and left out" in end["warnings"][0]
 
 
 def test_a_site_that_leaves_takes_its_gradients_along(tmp_path):

@@ -8,23 +8,15 @@ import textwrap
 
 import numpy as np
 import pytest
-from helpers import ALL, Diary
-from wire_world import POINTS, World, killed_at
+from helpers import ALL
+from world.disk import Death
+from world.job import NAMES, job
+from world.laws import check
+from world.world import World
 
 import focusfl as ff
 from focusfl import tree
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, files
-
-MANY = [ff.Focus(), ff.Scaffold(), ff.Scaffnew(), ff.FedAWE(), ff.Focus(True), Diary()]
-
-DEATHS = [
-    lambda world, point: world.crash_closing(point),
-    lambda world, point: world.crash_opening(point),
-    lambda world, point: (world.ask(0), world.carry(-1, point=point)),
-    lambda world, point: world.play(0),
-    lambda world, point: (world.ask_free(1), world.carry(-1), world.crash_hub()),
-    lambda world, point: world.bring(-1),  # an answer to a server that is no more
-]
 
 
 def rounds(world, count):
@@ -35,67 +27,22 @@ def rounds(world, count):
         world.close()
 
 
-@pytest.mark.parametrize("copies", [False, True], ids=["", "copies"])
-@pytest.mark.parametrize("algorithm", MANY, ids=repr)
-def test_a_death_at_any_point_of_any_write_changes_no_result(
-    algorithm, copies, folder, as_a_user
-):
-    """Every write of three rounds, site's and server's, dies once at every point."""
-    world = World(algorithm, folder, copies=copies)
-    try:
-        rounds(world, 2)
-        for point in range(POINTS):
-            for event in DEATHS:
-                event(world, point)
-                world.check()
-            rounds(world, 3)
-            world.check()
-        assert world.events["applied"] > 40 and world.protocol.epoch == 1
-    finally:
-        world.protocol.close()
-
-
-def test_a_rename_that_did_not_reach_the_disk_is_as_if_it_never_was(folder, as_a_user):
-    """Until the folder is flushed, power loss may bring the old file back."""
-    world = World(ff.Focus(), folder)
-    try:
-        rounds(world, 4)
-        for path, point in [(world.protocol._path, 5), (world.sites[0].disk.path, 6)]:
-            before = path.read_bytes()
-            world.ask(0)
-            if path == world.protocol._path:
-                world.carry(-1)
-                world.bring(-1)
-                epoch = world.protocol.epoch
-                killed_at(point, world.protocol.close_round)
-                assert path.read_bytes() != before and world.protocol.epoch == epoch
-                path.write_bytes(before)
-                world.crash_hub()
-            else:
-                world.carry(-1, point=point)
-                assert path.read_bytes() != before
-                path.write_bytes(before)
-            world.check()
-            rounds(world, 3)
-            world.check()
-    finally:
-        world.protocol.close()
-
-
 def test_files_are_their_owners_alone_and_nothing_is_left_over(folder):
-    world = World(ff.Focus(), folder)
-    rounds(world, 3)
-    world.carry(0, point=3)
-    world.play(0)
-    world.close()
-    world.protocol.close()
-    found = {path.name: path for path in (folder / "job").iterdir()}
-    locks = {f"site-{i}.state.lock" for i in range(3)} | {"server.ledger.lock"}
-    states = {f"site-{i}.state" for i in range(3)} | {"server.ledger"}
-    assert found.keys() == locks | states
-    for path in found.values():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-    assert stat.S_IMODE((folder / "job").stat().st_mode) == 0o700
+    with World(job(ff.Focus()), folder) as world:
+        rounds(world, 3)
+        world.ask(0)
+        world.answer(world.network.requests.pop(), dying=Death(3, None))
+        assert list((folder / NAMES[0] / "job").glob(".part-*"))
+        world.play(0)
+        world.close()
+    names = {"server": "server.ledger"} | {name: f"{name}.state" for name in NAMES}
+    for place, name in names.items():
+        inside = folder / place / "job"
+        found = {path.name: path for path in inside.iterdir()}
+        assert found.keys() == {name, f"{name}.lock"}
+        for path in found.values():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        assert stat.S_IMODE(inside.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize(
@@ -139,38 +86,35 @@ def test_copies_cost_one_model_per_client(folder):
 def test_a_damaged_state_counts_as_lost_and_a_damaged_checkpoint_is_an_error(
     folder, caplog
 ):
-    world = World(ff.Focus(), folder)
-    rounds(world, 3)
-    path = world.sites[0].disk.path
-    whole = path.read_bytes()
-    grad = world.sites[0].disk.load().pending.memory.grad.tobytes()
-    changed = whole.replace(grad, bytes([grad[0] ^ 1]) + grad[1:])
-    for damaged in (whole[: whole.index(grad) + 3], b"", whole[:40], changed):
-        path.write_bytes(damaged)
-        assert world.sites[0].memory(world.protocol.applied["site-0"]) is None
-    assert "counts as lost" in caplog.text
-    world.lost_at[0] = world.protocol.ledger.clock
-    world.play(0)
-    assert world.events["lost"] == 1
-    world.close()
-    world.check()
-    world.protocol.close()
-    checkpoint = world.protocol._path
+    with World(job(ff.Focus()), folder) as world:
+        rounds(world, 3)
+        path = world.sites[0].disk.path
+        whole = path.read_bytes()
+        grad = world.sites[0].disk.load().pending.memory.grad.tobytes()
+        changed = whole.replace(grad, bytes([grad[0] ^ 1]) + grad[1:])
+        for damaged in (whole[: whole.index(grad) + 3], b"", whole[:40], changed):
+            path.write_bytes(damaged)
+            assert world.sites[0].memory(world.server.applied[NAMES[0]]) is None
+        assert "counts as lost" in caplog.text
+        world.excused[0] |= world.made[0]
+        assert world.play(0) == "lost"
+        world.close()
+        check(world)
+    checkpoint = world.server._path
     checkpoint.write_bytes(checkpoint.read_bytes()[:-5])
     with pytest.raises(ValueError, match="cannot resume from .*damaged"):
         world.open()
 
 
 def test_a_damaged_answer_is_not_sent_again(folder):
-    world = World(ff.Focus(), folder)
-    rounds(world, 2)
-    request = world.protocol.request("site-0")
-    world.sites[0].answer(request, world.grads[0])
-    path = world.sites[0].disk.path
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(Refused, match="damaged"):
-        world.sites[0].answer(request, world.grads[0])
-    world.protocol.close()
+    with World(job(ff.Focus()), folder) as world:
+        rounds(world, 2)
+        request = world.server.request(NAMES[0])
+        world.sites[0].answer(request, world.gradient(0))
+        path = world.sites[0].disk.path
+        path.write_bytes(path.read_bytes()[:-5])
+        with pytest.raises(Refused, match="damaged"):
+            world.sites[0].answer(request, world.gradient(0))
 
 
 def test_a_checkpoint_of_another_job_is_not_taken_for_ours(folder):
@@ -186,7 +130,7 @@ def test_a_checkpoint_of_another_job_is_not_taken_for_ours(folder):
         with pytest.raises(ValueError, match=f"cannot resume.*{why}"):
             ProtocolServer(algorithm, params, sites, folder, **options)
     with ProtocolServer(
-        ff.Focus(), np.ones(3), ["a", "b"], folder, **options
+        ff.Focus(), np.ones(3), ["a", "b"], folder, changed="accept", **options
     ) as protocol:
         assert np.array_equal(protocol.x, np.zeros(3))  # resumed, not begun
 
@@ -236,11 +180,10 @@ def test_names_that_are_no_file_names_are_refused(name, folder, as_a_user):
 
 
 def test_a_state_of_another_algorithm_is_an_error(folder):
-    world = World(ff.Focus(), folder)
-    rounds(world, 2)
+    with World(job(ff.Focus()), folder) as world:
+        rounds(world, 2)
     with pytest.raises(ValueError, match="Give the job another name"):
-        Site(ff.MIFA(), folder, "job", "site-0").memory(1)
-    world.protocol.close()
+        Site(ff.MIFA(), folder / NAMES[0], "job", NAMES[0]).memory(1)
 
 
 def test_models_may_have_any_names(folder):

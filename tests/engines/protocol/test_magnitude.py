@@ -4,132 +4,67 @@ from functools import partial
 
 import numpy as np
 import pytest
-from test_exactness import EXACT
+from wire_job import EVERY, FAST, NAMES, B, H
 
 import focusfl as ff
-from focusfl.engines.protocol import ProtocolServer, Site
 from focusfl.engines.protocol.magnitude import Reach, norm, strayed
 
-N, LR, DIM = 3, 0.2, 4
-NAMES = [f"site-{i}" for i in range(N)]
-RNG = np.random.default_rng(0)
-H = np.eye(DIM) * [[[1.0]], [[1.2]], [[0.9]]]  # well conditioned: few rounds will do
-B = RNG.standard_normal((N, DIM))
-OPTIMUM = np.linalg.solve(H.sum(0), B.sum(0))
 
-
-class Job:
-    """A job whose messages all arrive, and whose sites may say what they like."""
-
-    def __init__(self, algorithm, folder, **options):
-        options = {"job": "job", "lr": LR, "local_steps": 2, **options}
-        self.open = lambda: ProtocolServer(
-            algorithm, np.zeros(DIM), NAMES, folder, **options
-        )
-        self.protocol = self.open()
-        self.sites = [Site(algorithm, folder, "job", name) for name in NAMES]
-        self.more = np.zeros(N)  # what is added to everybody's gradient
-
-    def grad(self, i):
-        return lambda x, batch: H[i] @ x - B[i] + self.more[i]
-
-    def play(self, rounds=1, ids=range(N)):
-        """Rounds of these; what became of their replies."""
-        receipts = []
-        for _ in range(rounds):
-            for i in ids:
-                request = self.protocol.request(NAMES[i])
-                reply = self.sites[i].answer(request, self.grad(i))
-                receipts.append(self.protocol.receive(NAMES[i], reply))
-            self.protocol.close_round()
-        return receipts
-
-    def spike(self, i, ids=range(N)):
-        """A round in which one site's gradients are far too large."""
-        self.more[i] = 1e16
-        receipts = self.play(1, ids)
-        self.more[i] = 0
-        return receipts[i]
-
-    def settles(self, error):
-        """Play until the error is so small; give up after a while."""
-        for _ in range(40):
-            self.play(15)
-            if self.error < error:
-                return True
-        return False
-
-    @property
-    def error(self):
-        return norm(self.protocol.x - OPTIMUM) / norm(OPTIMUM)
-
-
-@pytest.fixture
-def start(folder, as_a_user):
-    jobs = []
-
-    def begin(algorithm, **options):
-        jobs.append(Job(algorithm, folder, **options))
-        return jobs[-1]
-
-    yield begin
-    for job in jobs:
-        job.protocol.close()
-
-
-@pytest.mark.parametrize("algorithm", EXACT, ids=repr)
-def test_a_gradient_of_1e16_is_refused_and_changes_nothing(algorithm, start):
-    job = start(algorithm)
+@pytest.mark.parametrize("algorithm", FAST, ids=repr)
+def test_a_gradient_of_1e16_is_refused_and_changes_nothing(algorithm, begun):
+    job = begun(algorithm)
     job.play(4)
     receipt = job.spike(1)
     assert receipt.status == "refused" and "the largest of this epoch" in receipt.why
     assert job.settles(1e-11) and job.protocol.epoch == 1
 
 
-@pytest.mark.parametrize("algorithm", EXACT, ids=repr)
-@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+@pytest.mark.parametrize(
+    ("algorithm", "first"),
+    [*((one, False) for one in EVERY), (ff.Focus(), True), (ff.Scaffnew(), True)],
+    ids=repr,
+)
 def test_a_gradient_of_1e16_that_is_counted_is_mended_by_new_epochs(
-    algorithm, first, start
+    algorithm, first, begun
 ):
     """Without a guard, or before there is anything to compare with."""
-    job = start(algorithm, max_norm=None if first else float("inf"))
+    job = begun(algorithm, max_norm=None if first else float("inf"))
     job.play(0 if first else 4)
     assert job.spike(0, [0]).applied and norm(job.protocol.x) > 1e14
     assert job.settles(1e-8) and job.protocol.epoch > 1
 
 
-def test_without_new_epochs_it_is_wrong_for_ever(start, monkeypatch):
+def test_without_new_epochs_it_is_wrong_for_ever(begun, monkeypatch):
     """Why they are: the last digits of what is summed were lost."""
     from focusfl.engines.protocol import rules, server
 
     for module in (server, rules):
         monkeypatch.setattr(module, "strayed", lambda reach, x: "")
     monkeypatch.setattr(rules, "is_spike", lambda *_: False)
-    job = start(ff.Focus(), max_norm=float("inf"))
+    job = begun(ff.Focus(), max_norm=float("inf"))
     job.play(4)
     job.spike(0)
-    job.play(200)
+    job.play(120)
     assert job.error > 1e-2 and job.protocol.epoch == 1
 
 
-@pytest.mark.parametrize("algorithm", EXACT, ids=repr)
-def test_beginnings_and_new_epochs_are_no_spikes(algorithm, start):
+@pytest.mark.parametrize("algorithm", FAST, ids=repr)
+def test_beginnings_and_new_epochs_are_no_spikes(algorithm, begun):
     """At the optimum pushes vanish; those of a new epoch are as large as the first."""
-    job = start(algorithm)
-    job.play(60)
+    job = begun(algorithm)
+    job.play(30)
     job.protocol.new_epoch()
-    job.protocol.close()
-    job.protocol = job.open()
+    job.restart()
     assert {receipt.status for receipt in job.play(5)} == {"applied"}
     assert job.settles(1e-11) and job.protocol.epoch == 2
 
 
-def test_a_site_that_was_at_rest_may_move(start):
+def test_a_site_that_was_at_rest_may_move(begun):
     """Alone at its own optimum it pushes nothing; when the others come it must."""
-    job = start(ff.Focus())
-    job.play(60, [0])
-    assert {receipt.status for receipt in job.play(60)} == {"applied"}
-    assert job.error < 1e-12
+    job = begun(ff.Focus())
+    job.play(30, [0])
+    assert {receipt.status for receipt in job.play(5)} == {"applied"}
+    assert job.settles(1e-11)
 
 
 def test_a_model_that_only_came_nearer_has_not_strayed():
@@ -138,16 +73,17 @@ def test_a_model_that_only_came_nearer_has_not_strayed():
     assert not strayed(Reach(start=0.0, far=1e6), ones)
     assert strayed(Reach(start=0.0, far=1e8), ones)
     assert strayed(Reach(start=0.0, far=1e4), ones.astype("float32"))
+    assert norm(np.full(4, 1.7e308)) < float("inf")
     assert not strayed(Reach(start=0.0, far=1e8, left=2e8), ones)
     assert not strayed(Reach(start=0.0, far=float("inf")), ones)
     assert norm({"a": np.full(4, 1e300), "b": 0.0}) == pytest.approx(2e300)
     assert norm({}) == 0
 
 
-@pytest.mark.parametrize("algorithm", EXACT, ids=repr)
-def test_a_site_without_a_lasting_disk_takes_part_all_the_same(algorithm, start):
+@pytest.mark.parametrize("algorithm", FAST, ids=repr)
+def test_a_site_without_a_lasting_disk_takes_part_all_the_same(algorithm, begun):
     """After three losses the server keeps its memory, and nobody else's."""
-    job, losses = start(algorithm), []
+    job, losses = begun(algorithm), []
     unlink = partial(job.sites[2].disk.path.unlink, missing_ok=True)
     play, job.play = job.play, lambda *a: (play(*a), unlink())[0]
     for _ in range(8):
@@ -157,8 +93,8 @@ def test_a_site_without_a_lasting_disk_takes_part_all_the_same(algorithm, start)
     assert job.protocol.epoch == 4 and {*job.protocol.ledger.copies} == {"site-2"}
 
 
-def test_three_losses_with_a_memory_in_between_are_three_accidents(start):
-    job = start(ff.Focus())
+def test_three_losses_with_a_memory_in_between_are_three_accidents(begun):
+    job = begun(ff.Focus())
     for _ in range(4):
         job.play(3)
         job.sites[2].disk.path.unlink()
@@ -167,37 +103,35 @@ def test_three_losses_with_a_memory_in_between_are_three_accidents(start):
 
 @pytest.mark.parametrize("copies", [False, True], ids=["epochs", "copies"])
 def test_a_site_that_is_refused_time_and_again_is_left_out_until_a_restart(
-    copies, start
+    copies, begun
 ):
-    job = start(ff.Focus(), copies=copies)
+    job = begun(ff.Focus(), copies=copies)
     job.play(4)
     job.more[2] = 1e16
     said = [receipt.status for receipt in job.play(5)]
     assert said.count("refused") == 5
     assert job.protocol.barred == job.protocol.gone == ("site-2",)
     assert job.protocol.free == tuple(NAMES[:2]) or copies
-    job.play(60, [0, 1])
+    job.play(40, [0, 1])
     both = np.linalg.solve(H[:2].sum(0), B[:2].sum(0))
     assert norm(job.protocol.x - both) < 1e-12  # exact for the others
     job.more[2] = 0
-    job.protocol.close()
-    job.protocol = job.open()
+    job.restart()
     assert job.protocol.barred == job.protocol.gone == ()
-    job.play(60)
-    assert job.error < 1e-12
+    assert job.settles(1e-11)
 
 
-def test_the_last_site_is_never_left_out(start):
-    job = start(ff.Focus())
+def test_the_last_site_is_never_left_out(begun):
+    job = begun(ff.Focus())
     job.play(4)
     job.more[:] = 1e16
     job.play(7)
     assert job.protocol.barred == ()
 
 
-def test_a_site_that_is_ahead_whatever_is_asked_begins_no_more_epochs(start):
+def test_a_site_that_is_ahead_whatever_is_asked_begins_no_more_epochs(begun):
     """As if it took turns with another server."""
-    job = start(ff.Focus())
+    job = begun(ff.Focus())
     job.play()
     while "site-2" in job.protocol.free:
         job.protocol.request("site-2")

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from helpers import Diary, gap, quadratic
-from wire_world import World
+from world.job import job as setting
+from world.laws import check
+from world.world import World
 
 import focusfl as ff
 from focusfl.algorithms.focus import Focus
@@ -172,21 +174,18 @@ def test_a_copy_of_an_earlier_push_is_never_sent_back(start):
 
 def test_a_late_push_comes_back_from_its_copy(folder):
     """A diary has the round that a push was made for, not that it counted in."""
-    world = World(Diary(), folder, copies=True)
-    world.ask(0)
-    world.carry(-1)
-    for _ in range(3):
+    with World(setting(Diary(), copies=True), folder) as world:
+        world.ask(0)
+        world.answer(world.network.requests.pop())
+        for _ in range(3):
+            world.close()
+        world.bring(world.network.replies.pop())
         world.close()
-    world.bring(-1)
-    world.close()
-    assert world.events["late"] == 1
-    world.wipe(0)
-    world.play(0)
-    assert world.events["lost"] == 1
-    world.play(0)
-    world.check()
-    assert world.sites[0].disk.load().acked.memory.rounds == 1
-    world.protocol.close()
+        assert world.tally["late"] == 1
+        world.rewind(0, {})
+        assert [world.play(0), world.play(0)] == ["lost", "applied"]
+        check(world)
+        assert world.sites[0].disk.load().acked.memory.rounds == 1
 
 
 def test_a_site_may_be_called_server_and_live_next_to_it(folder):
@@ -293,7 +292,7 @@ def test_what_a_client_cannot_know_it_may_not_ask(folder):
 
 
 def test_a_model_that_is_not_finite_is_not_written(start):
-    job = start(ff.Focus(), lr=1e200)
+    job = start(ff.Focus(), lr=1e200, max_norm=float("inf"))
     job.play(range(N))
     with pytest.raises(ArithmeticError, match="Lower lr"):
         for _ in range(5):
@@ -305,25 +304,24 @@ def test_a_model_that_is_not_finite_is_not_written(start):
 
 def test_what_sites_must_be_told_is_kept_until_they_were_and_no_longer(folder):
     """Three sites took part in rounds of their own; each waits for its broadcast."""
-    world = World(ff.LocalSGD(), folder)
-    for i in (0, 1, 2):
-        world.play(i)
+    with World(setting(ff.LocalSGD()), folder) as world:
+        for i in (0, 1, 2):
+            world.play(i)
+            world.close()
+        assert world.server.ledger.kept.keys() == {"0", "1", "2"}
+        for _ in range(5):
+            world.close()
+        world.restart()
+        assert world.server.ledger.kept.keys() == {"0", "1", "2"}
+        for i in (2, 0):
+            world.play(i)
+        check(world)
         world.close()
-    assert world.protocol.ledger.kept.keys() == {"0", "1", "2"}
-    for _ in range(5):
+        assert world.server.ledger.kept.keys() == {"1", "8"}
+        world.play(1)
         world.close()
-    world.crash_hub()
-    assert world.protocol.ledger.kept.keys() == {"0", "1", "2"}
-    for i in (2, 0):
-        world.play(i)
-    world.check()
-    world.close()
-    assert world.protocol.ledger.kept.keys() == {"1", "8"}
-    world.play(1)
-    world.close()
-    world.check()
-    assert world.protocol.ledger.kept.keys() == {"8", "9"}
-    world.protocol.close()
+        check(world)
+        assert world.server.ledger.kept.keys() == {"8", "9"}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,24 @@
-"""The server app of a study on a grid that loses replies: that of `deploy local`."""
+"""The apps of a study as `deploy local --chaos` has them go wrong."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from focusfl import tree
+from focusfl.core import GradFn
 from focusfl.deploy import study
-from focusfl.deploy.faults.chaos import parse
+from focusfl.deploy.faults.chaos import parse, spike_file
 from focusfl.deploy.faults.lossy import Lossy
+from focusfl.engines.flower.client import Work, client_app, work_of
+from focusfl.engines.flower.identity import identify
+from focusfl.engines.protocol.magnitude import norm
+from focusfl.tree import Tree
+
+SPIKE = 1e16  # the norm of a gradient that is wrong
 
 
 def study_server(folder: Path) -> ServerApp:
@@ -20,3 +31,26 @@ def study_server(folder: Path) -> ServerApp:
         plain(Lossy(grid, chaos), context)
 
     return app
+
+
+def study_client(folder: Path) -> ClientApp:
+    """The study's own client app, whose next gradient is wrong if it is told so."""
+    mine = study.read(folder / study.FILE)
+
+    def work(context: Context) -> Work:
+        plain = work_of(mine.problem, context, mine.seed)
+        told = spike_file(identify(context).folder)
+        return replace(plain, grad_fn=_spiked(plain.grad_fn, told))
+
+    return client_app(work, mine.algorithm)
+
+
+def _spiked(grad_fn: GradFn, told: Path) -> GradFn:
+    def gradient(x: Tree, batch: Any) -> Tree:
+        right = grad_fn(x, batch)
+        if not told.exists():
+            return right
+        told.unlink()
+        return tree.scale(SPIKE / max(norm(right), 1e-300), right)
+
+    return gradient

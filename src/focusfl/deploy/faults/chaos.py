@@ -5,10 +5,13 @@ to three rounds, or given twice:
 
     drop=0.2,delay=0.1,duplicate=0.1
 
-Events: a SuperNode killed, the SuperLink, the server app, a site's disk deleted; so
-many in rounds drawn at random, or one in the round named, where need be at a site:
+Events: a SuperNode killed, the SuperLink, the server app; a site's disk deleted, or
+full for a while, a SuperNode that stands still for as long; a gradient of 1e16, once;
+the server's disk copied, and put back as it was then. So many in rounds drawn at
+random, or one in the round named, where need be at a site:
 
-    node=3,superlink=1,server@11,disk:2@14
+    node=3,superlink=1,server@11,disk:2@14,full:0@20,pause=2,spike=1,
+    backup@9,restore@40
 
 And seed=7. SuperNodes, SuperLink and server app are killed without warning (-9) and
 started again.
@@ -16,14 +19,18 @@ started again.
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from focusfl import keys
 from focusfl.checks import unknown
 
 SHARES = ("drop", "delay", "duplicate")
-EVENTS = ("node", "superlink", "server", "disk")
-AT_A_SITE = ("node", "disk")
+EVENTS = (
+    "node", "superlink", "server", "disk", "full", "pause", "spike", "backup",
+    "restore",
+)  # fmt: skip
+AT_A_SITE = ("node", "disk", "full", "pause", "spike")
 ITEM = re.compile(r"([a-z]+)(?:=([0-9.]+)|(?::([0-9]+))?@([0-9]+))")
 
 
@@ -50,9 +57,10 @@ class Chaos:
     events: tuple[Event, ...] = ()
 
     @property
-    def loses(self) -> bool:
-        """Whether replies are tampered with."""
-        return self.drop + self.delay + self.duplicate > 0
+    def within(self) -> bool:
+        """Whether apps must be such as go wrong by themselves."""
+        kinds = {event.what for event in self.events} | {what for what, _ in self.drawn}
+        return self.drop + self.delay + self.duplicate > 0 or "spike" in kinds
 
     def plan(self, rounds: int, clients: int) -> list[Event]:
         """Draw what is left to chance; in order.
@@ -60,19 +68,28 @@ class Chaos:
         In the middle of the run, so that there is something to lose and time to mend.
         """
         rng = keys.rng(self.seed, "chaos")
-        first = min(max(1, rounds // 10), rounds - 1)
-        last = max(first + 1, rounds * 2 // 3)
+        early = min(max(1, rounds // 10), rounds - 1)
+        last = max(early + 1, rounds * 2 // 3)
         found = list(self.events)
         for what, count in self.drawn:
             for _ in range(count):
                 site = int(rng.integers(clients)) if what in AT_A_SITE else None
-                found.append(Event(int(rng.integers(first, last)), what, site))
+                found.append(Event(int(rng.integers(early, last)), what, site))
         for event in found:
             if event.site is not None and event.site >= clients:
                 raise ValueError(f"chaos: {event} names one of {clients} sites from 0.")
             if event.round >= rounds:
                 raise ValueError(f"chaos: {event} names one of {rounds} rounds from 0.")
-        return sorted(found)
+        found.sort()
+        first = next((e for e in found if e.what in ("backup", "restore")), None)
+        if first is not None and first.what == "restore":
+            raise ValueError(f"chaos: {first} must come after a backup; there is none.")
+        return found
+
+
+def spike_file(state: Path) -> Path:
+    """What tells the site that keeps its state there to be wrong, once."""
+    return state.parent / "spike"
 
 
 def parse(spec: str) -> Chaos:

@@ -71,7 +71,7 @@ def client_app(
         if context.node_config.get("leave"):
             reply = site.goodbye(request)
         else:
-            mine = _load(work, context, seed)
+            mine = work_of(work, context, seed)
             reply = site.answer(request, mine.grad_fn, mine.batch_of)
         return Message(pack(reply), reply_to=message)
 
@@ -82,7 +82,7 @@ def client_app(
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        mine = _load(work, context, seed)
+        mine = work_of(work, context, seed)
         found = evaluation.answer(
             unpack(message.content), _job(job, context), mine.evaluate, mine.whole
         )
@@ -95,7 +95,8 @@ def _job(job: str | None, context: Context) -> str:
     return job or str(context.run_config["job"])
 
 
-def _load(work: Any, context: Context, seed: int) -> Work:
+def work_of(work: Any, context: Context, seed: int) -> Work:
+    """What a site can do, of whatever `client_app` takes."""
     if callable(work) and len(inspect.signature(work).parameters) == 1:
         work = work(context)
     if isinstance(work, Work):

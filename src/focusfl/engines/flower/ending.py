@@ -1,6 +1,5 @@
 """How a training has ended: where the model stands, who took part, what is amiss."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from focusfl.algorithms import focus
 from focusfl.algorithms.trackers import TRACKERS
 from focusfl.engines.flower import events
 from focusfl.engines.flower.evaluation import Evaluation
+from focusfl.engines.flower.health import Health
 from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.format import leaves
@@ -25,6 +25,10 @@ def who(sites: Collection[str], everybody: Sequence[str]) -> str:
     return f"{len(sites)} of {len(everybody)} sites{names}"
 
 
+class Unhealthy(RuntimeError):
+    """A training whose results are written, and are not what they were to be."""
+
+
 class Ending:
     """What is said at the end of a job, and kept."""
 
@@ -34,67 +38,45 @@ class Ending:
     ):  # fmt: skip
         self._job, self._protocol = job, protocol
         self._events = events.read(job.place)
-        rounds = [event for event in self._events if event["event"] == "round"]
-        times = Counter(site for event in rounds for site in event["counted"])
-        self.counted = {site: times[site] for site in job.sites}
-        self.facts: dict[str, Any] = {**measured, "counted": self.counted}
+        self._numbers = dict(measured)
         self._of: Collection[str] = job.sites  # whose the gradient is
         if test is not None and test.round == protocol.round:
             found, here = test.found(), set(job.sites) - {*protocol.gone}
             # A server that evaluates knows of everybody; sites of those who answer.
             if "grad_norm" not in measured or protocol.gone or here == {*test.of}:
-                self.facts.pop("grad_norm", None)
+                self._numbers.pop("grad_norm", None)
                 self._of = test.of
-            self.facts = {**found, **self.facts}
-        if "grad_norm" in self.facts:
-            self.facts["of"] = who(self._of, job.sites)
+            self._numbers = {**found, **self._numbers}
+        health = Health(self._events)
+        health.agree(protocol.applied)
         blown_up = f"the training diverged in round {protocol.round}; lower lr."
-        amiss = [blown_up] if diverged else [self._missing(), self._false_rest()]
-        self.warnings = [words for words in amiss if words]
-        self.facts |= {"warnings": self.warnings, "diverged": diverged}
-
-    def _missing(self) -> str:
-        """Say who has no part in the model."""
-        protocol = self._protocol
-        never = [site for site, times in self.counted.items() if not times]
-        since = [
-            site
-            for site, push in protocol.applied.items()
-            if not push and site not in {*never, *protocol.gone}
-        ]
-        found = []
-        if never:
-            found.append(f"{', '.join(never)} never took part")
-        if since:
-            found.append(
-                f"{', '.join(since)} did not take part since epoch {protocol.epoch} "
-                "began"
-            )
-        if protocol.barred:
-            found.append(
-                f"{', '.join(protocol.barred)} gave what cannot count and was left out"
-            )
-        if not found:
-            return ""
-        times = ", ".join(f"{site} {n}" for site, n in self.counted.items())
-        return (
-            f"{'; '.join(found)}: the model is that of the others alone. "
-            f"Rounds counted, of {protocol.round}: {times}."
-        )
+        self.why = [blown_up] if diverged else health.amiss()
+        others = [] if diverged else [health.stale(), self._false_rest()]
+        self.warnings = [*self.why, *(words for words in others if words)]
+        self.facts: dict[str, Any] = {
+            "metrics": self._numbers, "epoch": protocol.epoch,
+            "counted": {site: health.sites[site].counted for site in job.sites},
+            "warnings": self.warnings, "diverged": diverged,
+            "healthy": not self.why, "why": self.why,
+        }  # fmt: skip
+        if "grad_norm" in self._numbers:
+            self.facts["of"] = who(self._of, job.sites)
 
     def _false_rest(self) -> str:
         """Say so if a tracker stands still where the gradient does not vanish.
 
         Only where both are of the same sites: who was never counted is in one alone.
         """
-        protocol, facts = self._protocol, self.facts
+        protocol, numbers = self._protocol, self._numbers
         counted = {site for site, push in protocol.applied.items() if push} - {
             *protocol.gone
         }
         if not isinstance(protocol.server, TRACKERS) or counted != {*self._of}:
             return ""
-        gradient, tracker = facts.get("grad_norm", 0.0), facts["tracker_norm"]
-        largest = max(event.get("tracker_norm", 0.0) for event in self._events)
+        gradient, tracker = numbers.get("grad_norm", 0.0), numbers["tracker_norm"]
+        largest = max(
+            events.metrics(event).get("tracker_norm", 0.0) for event in self._events
+        )
         rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(protocol.x))
         if (
             gradient <= ROUNDING * rounding * largest

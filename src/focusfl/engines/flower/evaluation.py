@@ -7,6 +7,10 @@ import numpy as np
 from flwr.app import MetricRecord, RecordDict
 
 from focusfl import tree
+from focusfl.algorithms.trackers import TRACKERS
+from focusfl.checks import shown
+from focusfl.core import Server
+from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.records import pack, unpack
 from focusfl.engines.protocol import Refused, Wired
 from focusfl.engines.protocol.format import check_leaves, encode, header
@@ -14,7 +18,7 @@ from focusfl.engines.protocol.format import pack as packed
 from focusfl.engines.protocol.format import unpack as trees
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.engines.protocol.site import alike
-from focusfl.engines.served import Metrics, known, told
+from focusfl.engines.served import Metrics, check_names, known, told
 from focusfl.tree import Tree
 
 EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
@@ -61,14 +65,18 @@ class Evaluation:
         self._total, self._per_site = tree.zeros(like), metrics == "per_client"
         self._weights = weights or dict.fromkeys(sites, 1)
 
-    def take(self, site: str, content: RecordDict | None) -> None:
-        """Count what a site has found; nothing if it cannot be."""
+    def take(self, site: str, content: RecordDict | None) -> str:
+        """Count what a site has found; say why if its metrics cannot be."""
         if site not in self.awaited:
-            return
+            return ""
         self.awaited.remove(site)
         if content is None:
-            return
-        found = metrics_of(content)
+            return ""
+        why = ""
+        try:
+            found = metrics_of(content)
+        except ValueError as error:
+            found, why = {}, f"its evaluation is left out: {error}"
         if found:
             self._metrics.append(found)
         gradient = gradient_of(content, self._job, self._total)
@@ -76,6 +84,7 @@ class Evaluation:
         if gradient is not None:
             self._total = tree.axpy(self._weights[site], gradient, self._total)
             self.of.append(site)
+        return why
 
     def found(self) -> dict[str, float]:
         """Means over the sites, what they are to the worst of them if that is asked
@@ -92,14 +101,34 @@ class Evaluation:
         return {name: float(value) for name, value in told(own).items()} | mean
 
 
+def measured(job: Job, server: Server) -> dict[str, float]:
+    """What a server knows of its model: its metrics, and the norm of every tracker.
+
+    That of FOCUS, and of those that track as it does, divided by N, or the sum of
+    weights: what they take the gradient for.
+    """
+    parts = server._asdict().items()
+    found = {f"|{name}|": norm(part) for name, part in parts if name != "x"}
+    if isinstance(server, TRACKERS):
+        found = {"tracker_norm": norm(server.y) / job.total_weight}
+    if job.evaluate is None:
+        return found
+    own = {name: float(value) for name, value in job.evaluate(server.x).items()}
+    check_names(own)
+    return {**own, **found}
+
+
 def metrics_of(content: RecordDict) -> dict[str, float]:
-    """What a site has found; nothing if a number of it cannot be one."""
+    """What a site has found; ValueError if it cannot be averaged."""
     found = dict(content.metric_records.get(METRICS) or {})
-    for value in found.values():
+    check_names(found)
+    for name, value in found.items():
         if not isinstance(value, int | float) or not math.isfinite(value):
-            return {}
+            raise ValueError(f"{name} must be a finite number; got {shown(value)}.")
     numbers = {name: float(value) for name, value in found.items()}  # type: ignore
-    return numbers if numbers.get(EXAMPLES, 1.0) > 0 else {}
+    if not numbers.get(EXAMPLES, 1.0) > 0:
+        raise ValueError(f"{EXAMPLES} must be positive; got {numbers[EXAMPLES]}.")
+    return numbers
 
 
 def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:

@@ -1,10 +1,14 @@
 """What happens to a job: a line of JSON each on disk, lines of words for people."""
 
+import contextlib
 import json
+import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from focusfl.checks import printable
 from focusfl.engines.protocol.files import make_folder
 
 FILE = "events.jsonl"  # in the server's folder of a job
@@ -14,25 +18,60 @@ INDENT = "  "
 LONGEST = 120  # letters of why a reply was not counted
 # Metrics in the order in which they matter to who watches.
 FIRST = ("distance", "accuracy", "loss", "grad_norm", "tracker_norm")
-# What events say beside metrics.
-FACTS = (
-    "event", "round", "online", "time", "pid", "rounds", "epoch", "counted", "missing",
-    "late", "seconds", "eta", "site", "why", "after", "sites", "of", "warnings",
-    "diverged",
-)  # fmt: skip
 
 
 def write(folder: Path, event: Mapping[str, Any]) -> None:
-    """Append an event."""
-    with open(folder / FILE, "a") as file:
-        file.write(json.dumps(event) + "\n")
+    """Append an event, and when it was."""
+    line = json.dumps({**event, "time": round(time.time(), 3)}) + "\n"
+    with open(folder / FILE, "ab+") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":  # a line that was being written in a crash
+                line = "\n" + line
+        file.write(line.encode())
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
     """All events of a job, but for a line that was being written in a crash."""
     file = folder / FILE
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    return parsed(file.read_bytes().splitlines()) if file.exists() else []
+
+
+def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The events that lines of a file are; what is none is passed over."""
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                found.append(event)
+    return found
+
+
+def lasting(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What happened to the model there is.
+
+    A server that begins at an earlier round than it had come to was restored from a
+    backup: what it had done after that round is undone.
+    """
+    found: list[Mapping[str, Any]] = []
+    for event in events:
+        if event["event"] == "begin":
+            found = [one for one in found if not _undone(one, event["round"])]
+        found.append(event)
+    return found
+
+
+def _undone(event: Mapping[str, Any], begun: int) -> bool:
+    """Whether an event is of a round that a server which begins here has yet to do."""
+    match event["event"]:
+        case "round":
+            return event["round"] >= begun
+        case "evaluation":
+            return event["after"] > begun
+        case "end":
+            return event["round"] > begun
+    return False
 
 
 def fail(config: Mapping[str, Any], error: Exception) -> None:
@@ -46,7 +85,7 @@ def fail(config: Mapping[str, Any], error: Exception) -> None:
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:
     """The numbers that an event says of the model."""
-    found = {k: v for k, v in event.items() if k not in FACTS and type(v) is float}
+    found = event.get("metrics", {})
     return {k: found[k] for k in sorted(found, key=_rank)}
 
 
@@ -61,13 +100,14 @@ def describe(event: Mapping[str, Any]) -> str:
     words = [f"{kind}:", *([f"{event['site']}:"] if "site" in event else [])]
     if kind == "end":
         words.append(f"{event['round']} rounds")
-    if "of" in event and "grad_norm" in event:
+        words += [] if event.get("healthy", True) else ["unhealthy"]
+    if "of" in event and "grad_norm" in metrics(event):
         at = next(n for n, text in enumerate(numbers) if text.startswith("grad_norm"))
         numbers[at] += f" of {event['of']}"
     words += [f"{k} {event[k]}" for k in ("after", "what") if k in event]
     if kind == "begin":
         words.append(f"{event['round']} of {event['rounds']} rounds are done")
-    why = str(event.get("why", ""))
+    why = "" if kind == "end" else str(event.get("why", ""))  # warnings said that
     if kind in ("nothing", "refused") and len(why) > LONGEST:
         why = why[: LONGEST - 1] + "…"  # the whole is in the file
     return packed([*words, *numbers, *why.split()])
@@ -85,13 +125,13 @@ def _round(event: Mapping[str, Any], numbers: list[str]) -> str:
     for item in [*numbers[:1], *rest, *numbers[1:]]:
         if len("  ".join([*words, item, *eta])) <= WIDTH:
             words.append(item)
-    return "  ".join(words + eta)
+    return printable("  ".join(words + eta))
 
 
 def packed(items: Iterable[str]) -> str:
     """Put items into lines: none is broken, and what goes on is set in."""
     lines = [""]
-    for item in items:
+    for item in map(printable, items):
         alone = not lines[-1] or lines[-1].endswith(":") or " " not in item
         longer = f"{lines[-1]}{' ' if alone else '  '}{item}".lstrip()
         if len(longer) > WIDTH - (len(lines) > 1) * len(INDENT) and lines[-1]:

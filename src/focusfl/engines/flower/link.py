@@ -9,6 +9,7 @@ from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
+from focusfl.checks import printable
 from focusfl.engines.flower.fetching import Fetching
 from focusfl.engines.flower.public_keys import canonical
 from focusfl.engines.flower.records import pack
@@ -159,7 +160,8 @@ class Link:
         elif "site" in hello:
             self._meet(asked.node, str(hello["site"]))
         else:
-            log.warning("node %s does not say which site it is: %s", asked.node, why)
+            words = printable(why)
+            log.warning("node %s does not say which site it is: %s", asked.node, words)
         return []
 
     def _meet(self, node: int, site: str, stranger: str = "") -> None:
@@ -216,7 +218,8 @@ class Link:
             now = time.monotonic()
             if now - self._failing.setdefault(name, now) > OUTAGE:
                 raise
-            log.warning("the SuperLink fails: %s: %s", type(error).__name__, error)
+            words = printable(f"{type(error).__name__}: {error}", lines=True)
+            log.warning("the SuperLink fails: %s", words)
             return None
         self._failing.pop(name, None)
         return found

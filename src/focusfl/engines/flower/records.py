@@ -38,3 +38,8 @@ def unpack(content: RecordDict) -> Wired:
     if SMALL in content.config_records:
         message |= content.config_records[SMALL]
     return message
+
+
+def size(message: Wired) -> int:
+    """The bytes of a message, whatever else a site has put into it."""
+    return sum(len(blob) for blob in message.values() if isinstance(blob, bytes))

@@ -1,23 +1,21 @@
-"""The server app: rounds over Flower's grid that wait for nobody in particular."""
+"""Rounds over Flower's grid that wait for nobody in particular."""
 
 import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid
 
-from focusfl.algorithms.trackers import TRACKERS
 from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
 from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
-from focusfl.engines.flower.records import unpack
-from focusfl.engines.protocol import ProtocolServer
+from focusfl.engines.flower.records import size, unpack
+from focusfl.engines.protocol import ProtocolServer, Wired
 from focusfl.engines.protocol.magnitude import norm
 
 LOOK = 5  # polls between two looks at who is online
@@ -26,45 +24,27 @@ LEFT_OUT = (
     "and it is asked again when the server is next started."
 )
 LAST = 10  # rounds that say how long those to come will take
+LONGEST = 2000  # letters of a site's own words that are kept
 
 
-def server_app(
-    job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
-) -> ServerApp:
-    """Make a Flower server app of a job, or of a function of Flower's context.
+def run(grid: Grid, job: Job) -> list[str]:
+    """Train until all rounds are done, from where an earlier run has stopped.
 
-    Numbers and words of a job can be set in the app's configuration too, and so by
-    `flwr run --run-config`; what else is set there must be named as the app's `own`.
+    Give why this was no healthy end; nothing if it was.
     """
-    app = ServerApp()
-
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        try:
-            mine = job if isinstance(job, Job) else job(context)
-            run(grid, mine.configured(context.run_config, own))
-        except (ValueError, ArithmeticError) as error:
-            events.fail(context.run_config, error)
-            raise
-
-    return app
-
-
-def run(grid: Grid, job: Job) -> None:
-    """Train until all rounds are done, from where an earlier run has stopped."""
     link = Link(grid, job.sites, job.known())
     with job.open_protocol() as protocol:
         server = _Server(job, protocol, link)
         server.say(
-            "begin", time=time.time(), pid=os.getpid(), rounds=job.rounds,
-            **server.measured(),
+            "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
+            metrics=server.measured(),
         )  # fmt: skip
         for why in job.notices():
             server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
             server.play()
-        server.finish()
+        return server.finish()
 
 
 class _Server:
@@ -77,6 +57,8 @@ class _Server:
         self._test: evaluation.Evaluation | None = None  # under way
         self._tested: evaluation.Evaluation | None = None  # the last that is over
         self._paces: deque[float] = deque(maxlen=LAST)  # seconds that rounds took
+        self._bytes = {"down": 0, "up": 0}  # since the last round
+        self._needed: list[str] = []  # whom a warm start was waiting for last
 
     def gather(self) -> None:
         """Give everybody a chance to be there before the first round."""
@@ -104,18 +86,19 @@ class _Server:
             free = [s for s in protocol.free if s in self.online and s not in asked]
             requests = [(s, protocol.request(s)) for s in free]
             numbers = protocol.asked
-            self.link.ask(
-                ((s, numbers[s], wired) for s, wired in requests), "train",
-                str(protocol.round),
-            )  # fmt: skip
+            self._ask([(s, numbers[s], wired) for s, wired in requests], "train")
             asked.update(free)
             self._receive()
             awaited = asked & set(protocol.waiting)
             seconds = time.monotonic() - began
-            if len(protocol.counted) >= job.minimum and (
-                len(protocol.counted) >= self._enough
-                or not awaited
-                or seconds >= job.deadline
+            if (
+                not self._waits(not awaited)
+                and len(protocol.counted) >= job.minimum
+                and (
+                    len(protocol.counted) >= self._enough
+                    or not awaited
+                    or seconds >= job.deadline
+                )
             ):
                 break
             if protocol.restarts and not awaited:  # who is left cannot take part
@@ -129,23 +112,57 @@ class _Server:
         counted = protocol.close_round()
         for site in set(protocol.barred) - {*out}:
             self.say("left out", site=site, why=LEFT_OUT)
-        if counted is None:  # everybody must be heard before the first round
+        if counted is not None:
+            self._closed(number, counted, before, time.monotonic() - opened)
+
+    def _closed(
+        self, number: int, counted: Collection[str], before: set[str], seconds: float
+    ) -> None:
+        """Tell of a round that is over."""
+        protocol, job = self.protocol, self.job
+        facts = {
+            "counted": list(counted), "seconds": round(seconds, 3),
+            "bytes": self._bytes, "epoch": protocol.epoch,
+        }  # fmt: skip
+        self._bytes = {"down": 0, "up": 0}
+        if protocol.round == number:  # that was the one before round 0
+            why = "everybody was heard before the first round"
+            self.say("warm", why=why, **facts)
             return
-        self._paces.append(time.monotonic() - opened)
+        self._paces.append(seconds)
         eta = statistics.median(self._paces) * (job.rounds - protocol.round)
         self.say(
-            "round", round=number, rounds=job.rounds, counted=list(counted),
+            "round", round=number, rounds=job.rounds, **facts,
             missing=[s for s in job.sites if s not in {*counted, *protocol.gone}],
-            late=[site for site in counted if site in before],
-            seconds=round(self._paces[-1], 3),
-            eta=round(eta, 1),
-            **self.measured(),
+            late=[site for site in counted if site in before], eta=round(eta, 1),
+            gone=list(protocol.gone), barred=list(protocol.barred),
+            metrics=self.measured(),
         )  # fmt: skip
         if job.evaluate_every and protocol.round % job.evaluate_every == 0:
             self._begin_test()
 
-    def finish(self) -> None:
-        """Look where the model stands, keep what was found, say the end."""
+    def _waits(self, idle: bool) -> bool:
+        """Whether somebody must yet be heard before round 0 of a warm start.
+
+        Where nobody else is about to answer, it is said for whom, and what has come
+        is saved: once, until something changes.
+        """
+        protocol = self.protocol
+        here = {*protocol.counted, *protocol.gone}
+        warm = protocol.ledger.current < 0
+        needed = [site for site in self.job.sites if warm and site not in here]
+        if idle and needed and needed != self._needed:
+            protocol.save()
+            why = f"for {who(needed, self.job.sites)}, before the first round"
+            self.say("waiting", missing=needed, why=why)
+        self._needed = needed if idle else self._needed
+        return bool(needed)
+
+    def finish(self) -> list[str]:
+        """Look where the model stands, keep what was found, say the end.
+
+        Give why it was no healthy one.
+        """
         self._wait()
         over = self._tested is not None and self._tested.round == self.protocol.round
         if self._asks_sites and not over and not self.diverged:
@@ -160,6 +177,7 @@ class _Server:
         for words in ending.keep(whole):
             print(words, flush=True)
         self.say(**whole)  # the last: whoever follows may stop everything now
+        return ending.why
 
     @property
     def diverged(self) -> bool:
@@ -198,23 +216,8 @@ class _Server:
         return self.job.target or len(self.job.sites) - len(self.protocol.gone)
 
     def measured(self) -> dict[str, float]:
-        """What is known of the model: its metrics, and the norm of every tracker.
-
-        That of FOCUS, and of those that track as it does, divided by N, or the sum of
-        weights: what they take the gradient for.
-        """
-        protocol = self.protocol
-        found = {
-            f"|{name}|": norm(part)
-            for name, part in protocol.server._asdict().items()
-            if name != "x"
-        }
-        if isinstance(protocol.server, TRACKERS):
-            tracker = norm(protocol.server.y)
-            found = {"tracker_norm": tracker / self.job.total_weight}
-        if self.job.evaluate:
-            found |= {k: float(v) for k, v in self.job.evaluate(protocol.x).items()}
-        return found
+        """What is known of the model without asking anybody."""
+        return evaluation.measured(self.job, self.protocol.server)
 
     def _look(self) -> None:
         if self._polls % LOOK == 0:
@@ -223,17 +226,26 @@ class _Server:
         for why in self.link.refused():
             self.say("stranger", why=why)
 
+    def _ask(self, requests: list[tuple[str, int, Wired]], kind: str) -> None:
+        """Send a message each to some sites; those of a round are a group."""
+        self._bytes["down"] += sum(size(wired) for _, _, wired in requests)
+        group = str(self.protocol.round) if kind == "train" else kind
+        self.link.ask(requests, kind, group)
+
     def _receive(self) -> None:
         for reply in self.link.poll(self.job.patience):
             if reply.asked.kind == "evaluate":
                 self._take(reply)
             elif reply.content is None:
-                self.say("nothing", site=reply.site, why=reply.why)
+                self.say("nothing", site=reply.site, why=reply.why[:LONGEST])
                 self.protocol.give_up(reply.site, reply.asked.number)
             else:
-                receipt = self.protocol.receive(reply.site, unpack(reply.content))
+                message = unpack(reply.content)
+                self._bytes["up"] += size(message)
+                receipt = self.protocol.receive(reply.site, message)
                 if receipt.status != "applied":
-                    self.say(receipt.status, site=reply.site, why=receipt.why)
+                    copy = {} if reply.last else {"copy": True}
+                    self.say(receipt.status, site=reply.site, why=receipt.why, **copy)
                 if receipt.status == "refused" and reply.last:
                     self.protocol.give_up(reply.site, reply.asked.number)
 
@@ -243,9 +255,7 @@ class _Server:
         protocol, job = self.protocol, self.job
         sites = [site for site in self.online if site not in protocol.gone]
         wired = evaluation.ask(job.job, protocol.x)
-        self.link.ask(
-            ((site, protocol.round, wired) for site in sites), "evaluate", "evaluate"
-        )
+        self._ask([(site, protocol.round, wired) for site in sites], "evaluate")
         self._test = evaluation.Evaluation(
             job.job, protocol.round, sites, protocol.x, job.weights, job.metrics
         )
@@ -254,7 +264,10 @@ class _Server:
         test = self._test
         if test is None or reply.asked.number != test.round:  # of an earlier one
             return
-        test.take(reply.site, reply.content)
+        if reply.content is not None:
+            self._bytes["up"] += size(unpack(reply.content))
+        if why := test.take(reply.site, reply.content):
+            self.say("unfit", site=reply.site, why=why)
         if not test.awaited:
             self._end_test()
 
@@ -267,5 +280,5 @@ class _Server:
         if found := test.found():
             self.say(
                 "evaluation", after=test.round, sites=test.answered,
-                of=who(test.of, self.job.sites), **found,
+                of=who(test.of, self.job.sites), metrics=found,
             )  # fmt: skip

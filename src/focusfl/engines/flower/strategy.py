@@ -6,7 +6,7 @@ The rounds of `server_app` are in server.py.
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from logging import INFO
+from logging import INFO, WARNING
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -96,7 +96,8 @@ class AlgorithmStrategy(Strategy):
         )  # fmt: skip
         for reply in replies:
             site = self._link.site(reply.metadata.src_node_id)
-            test.take(site, None if reply.has_error() else reply.content)
+            if why := test.take(site, None if reply.has_error() else reply.content):
+                log(WARNING, "\t%s: %s", site, why)
         found = test.found()
         return MetricRecord(dict(found)) if found else None
 

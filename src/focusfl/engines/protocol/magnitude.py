@@ -7,6 +7,7 @@ begins, whose sums are made of numbers of the right size.
 """
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,18 +34,18 @@ class Reach(NamedTuple):
 
 
 def norm(a: Any) -> float:
-    """The Euclidean norm of a tree, of numbers whose squares are infinite too."""
+    """The Euclidean norm of a tree, finite if its numbers are."""
     parts = [np.asarray(leaf, float) for leaf in leaves(a)]
     largest = max((float(np.max(np.abs(p), initial=0)) for p in parts), default=0.0)
     if not largest or math.isinf(largest):
         return largest
     squares = sum(float(np.sum(np.square(part / largest))) for part in parts)
-    return largest * math.sqrt(squares)
+    return min(largest * math.sqrt(squares), sys.float_info.max)
 
 
-def is_spike(size: float, pushes: int, largest: float) -> bool:
+def is_spike(size: float, pushes: int, largest: float, times: float = SPIKE) -> bool:
     """Whether a site that has pushed so often pushes far more than anybody before."""
-    return size > (SPIKE if pushes >= FEW else SPIKE**2) * largest > 0
+    return size > (times if pushes >= FEW else times**2) * largest > 0
 
 
 def check_size(
@@ -63,15 +64,22 @@ def check_size(
         )
 
 
+def harmless(x: Tree) -> float:
+    """How many times larger numbers may be that are added and taken away again.
+
+    More than half of the digits are left: 10 of float64, 4 of float32.
+    """
+    rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(x))
+    return min(SPIKE, float(rounding) ** -0.4)
+
+
 def strayed(reach: Reach, x: Tree) -> str:
     """Say so if the model was so far away that what is summed has lost its digits.
 
     Not where it only came nearer to zero from where it began; and only once, if it
     does not come nearer from one epoch to the next.
     """
-    now = max(norm(x), reach.start)
-    digits = max(np.finfo(leaf.dtype).eps for leaf in leaves(x))
-    if not digits**-0.4 * now < reach.far < math.inf:
+    if not harmless(x) * max(norm(x), reach.start) < reach.far < math.inf:
         return ""
     if reach.left and reach.far > reach.left / LESS:
         return ""

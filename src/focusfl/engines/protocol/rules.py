@@ -14,6 +14,7 @@ from focusfl.engines.protocol.format import Refused, leaves
 from focusfl.engines.protocol.ledger import Entry, Ledger
 from focusfl.engines.protocol.magnitude import (
     Reach,
+    harmless,
     is_spike,
     norm,
     strayed,
@@ -209,7 +210,8 @@ class Rules:
         )
         return ledger._replace(
             reach=reach._replace(push=max(reach.push, size)),
-            spiked=ledger.spiked or is_spike(size, before.pushes, reach.push),
+            spiked=ledger.spiked
+            or is_spike(size, before.pushes, reach.push, harmless(ledger.server.x)),
             entries=ledger.entries | {reply.site: entry},
             total=total,
             counted=(*ledger.counted, reply.site),

@@ -203,7 +203,7 @@ class ProtocolServer(View):
         if not waits:
             ledger = self._rules.close(ledger)
             why = why or strayed(ledger.reach, ledger.server.x)
-        if why:
+        if why and np.isfinite(norm(ledger.server.x)):  # else it cannot be written
             ledger = self._restarted(ledger, why)
         for site in self._incidents.struck(ledger):
             log.warning("%s is left out: %s times of no use", site, STRIKES)

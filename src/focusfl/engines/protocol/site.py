@@ -102,9 +102,9 @@ class Site:
             state = self.disk.load()
             if state and head.digest == state.request:
                 return self.disk.last_reply()  # one of the two did not get through
+            trees = self._read(message, head)
             if state and request.place <= state.place:
                 return self._behind(request, state)
-            trees = self._read(message, head)
             new = newcomer(self.algorithm, trees["start"])
             acked = self._base(request, trees, state, new)
             if acked is None:

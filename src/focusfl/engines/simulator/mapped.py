@@ -9,7 +9,6 @@ import math
 import os
 import weakref
 from functools import lru_cache
-from mmap import PAGESIZE
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryFile
@@ -22,7 +21,8 @@ from focusfl import files
 
 NAME = "clients-{}.rows"  # of the file with one leaf
 LARGE = 1 << 15  # bytes of a row
-AFRESH = " to begin at round 0"
+ROOM = 1 << 30  # bytes that others may write to the disk while rows are written
+AGAIN = "remove the folder to begin at round 0"
 
 Ids = Int[np.ndarray, "_"]
 Row = np.ndarray  # what one client has in one leaf
@@ -58,7 +58,6 @@ class Leaf:
         self._past_the_map = file is not None and self._size >= LARGE
         if file is not None:
             weakref.finalize(self, file.close)
-            self._reserved = np.zeros(array.nbytes // PAGESIZE + 1, bool)  # pages
 
     def read(self, at: Ids, out: np.ndarray) -> None:
         """Copy some rows."""
@@ -71,35 +70,20 @@ class Leaf:
 
     def write(self, at: Ids, rows: np.ndarray) -> None:
         """Replace some rows; raise OSError if the disk is full."""
-        if self._file is None:
+        if self._file is None or not (self._past_the_map or self._is_tight(rows)):
             self.array[at] = rows
             return
         with files.named(self._path):
-            if not self._past_the_map:
-                self._reserve(at)
-                self.array[at] = rows
-                return
             for place, row in zip(at.tolist(), rows, strict=True):
                 done = os.pwrite(self._file.fileno(), row.data, place * self._size)
                 if done != self._size:
                     raise OSError(f"could not write all of row {place}")
 
-    def _reserve(self, at: Ids) -> None:
-        """Have pages for rows on disk before the map is written to: where there is no
-        room for one, the system would end the process without a word."""
-        if not hasattr(os, "posix_fallocate"):  # not on macOS and Windows
-            return
-        first, last = at * self._size, (at + 1) * self._size - 1  # bytes
-        first, last = first // PAGESIZE, last // PAGESIZE
-        span = range(int((last - first).max(initial=0)) + 1)
-        pages = np.unique([np.minimum(first + k, last) for k in span])
-        pages = pages[~self._reserved[pages]]
-        for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
-            if len(run):
-                start = int(run[0]) * PAGESIZE
-                size = min(len(run) * PAGESIZE, self.array.nbytes - start)
-                os.posix_fallocate(self._file.fileno(), start, size)
-        self._reserved[pages] = True
+    def _is_tight(self, rows: np.ndarray) -> bool:
+        """Whether the disk might have no room for these: one that is full is an error
+        past the map; through it, the system ends the process without a word."""
+        disk = os.fstatvfs(self._file.fileno())
+        return disk.f_bavail * disk.f_frsize < ROOM + 2 * rows.nbytes
 
     def check(self, rows: np.ndarray, sums: Sums, whose: Ids) -> None:
         """Raise Damaged unless rows of a file have the checksums that they should."""
@@ -146,7 +130,7 @@ def map_leaves(
             file = _opened(folder / NAME.format(number), count, named, resumed)
             array = np.memmap(file, row.dtype, "r+", shape=shape)
             if named:
-                path, do = folder / NAME.format(number), f"remove the folder{AFRESH}"
+                path, do = folder / NAME.format(number), AGAIN
             else:
                 path, do = folder, "run it again with another state_dir"
             mapped.append(Leaf(array, file, path, do))
@@ -164,7 +148,7 @@ def _opened(path: Path, count: int, named: bool, resumed: bool) -> Any:
         if not path.exists() or path.stat().st_size != count:
             raise ValueError(
                 f"the checkpoint in {path.parent} needs {path.name}, which is missing "
-                f"or of another size; remove the folder{AFRESH}."
+                f"or of another size; {AGAIN}."
             )
         return open(path, "r+b")
     file = open(path, "w+b") if named else TemporaryFile(dir=path.parent)

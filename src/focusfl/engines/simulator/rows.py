@@ -9,6 +9,7 @@ the checksum of every row: what is read from a file must have it, so that neithe
 damaged row nor one of another checkpoint is taken for the client's.
 """
 
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import gettempdir
@@ -18,6 +19,8 @@ import jax
 import numpy as np
 
 from focusfl.engines.simulator.mapped import (
+    AGAIN,
+    NAME,
     Ids,
     Leaf,
     Row,
@@ -25,9 +28,11 @@ from focusfl.engines.simulator.mapped import (
     checksums,
     map_leaves,
 )
+from focusfl.files import Damaged
 from focusfl.tree import Tree
 
 NOWHERE = -1
+AT_ONCE = 1 << 26  # bytes of rows that are looked at
 
 
 class Rows:
@@ -139,9 +144,42 @@ class Store:
     def keep(self, where: Tree) -> None:
         """Take this for what the newest checkpoint says."""
         place, sums = where
-        at = np.arange(len(place)) + len(place) * place.astype(int)
-        self.at = np.where(place == NOWHERE, NOWHERE, at)
+        self.at = places(place)
         self._kept_at, self._sums = self.at.copy(), sums.copy()
+
+
+def check_rows(
+    folder: Path, arrays: Mapping[str, np.ndarray]
+) -> Iterator[tuple[Path, str]]:
+    """Give every file of rows of a checkpoint, and what is wrong with it, if anything.
+
+    `arrays` is what the checkpoint has: of memory on the device, no files.
+    """
+    place, sums = (arrays.get(f"['state'].steps[{k}]") for k in range(2))
+    if place is None or sums is None:
+        return
+    at = places(place)
+    for number, own in enumerate(sums):
+        path = folder / NAME.format(number)
+        if not path.is_file() or path.stat().st_size % (2 * len(at)):
+            yield path, "it is missing or of another size"
+            continue
+        shape = 2 * len(at), path.stat().st_size // (2 * len(at))
+        array = np.memmap(path, np.uint8, "r", shape=shape)
+        rows = Rows(Leaf(array, None, path, AGAIN), at, array[0], own)
+        some = max(1, AT_ONCE // shape[1])
+        try:
+            for start in range(0, len(at), some):
+                rows[start : start + some]
+            yield path, ""
+        except Damaged as error:
+            yield path, str(error)
+
+
+def places(place: np.ndarray) -> Ids:
+    """Where rows are, by which of their two places it is."""
+    at = np.arange(len(place)) + len(place) * place.astype(int)
+    return np.where(place == NOWHERE, NOWHERE, at)
 
 
 def _read(

@@ -20,7 +20,7 @@ function save(name, type, content) {
 }
 
 function csv(rows) {
-  const field = (value) => /[",\n]/.test(value ?? "") ? `"${String(value).replace(/"/g, '""')}"` : value ?? "";
+  const field = (value) => /[",\r\n]/.test(value ?? "") ? `"${String(value).replace(/"/g, '""')}"` : value ?? "";
   return rows.map((row) => row.map(field).join(",")).join("\n") + "\n";
 }
 
