@@ -91,6 +91,14 @@ def site_of(address, roots, file):
         return _tried(lambda: site.ActivateNode(hello))
 
 
+def take_work(address):
+    """Ask a SuperNode for what its app is to do, as another user of its host."""
+    version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
+    ask = AcquireTaskRequest(supported_task_types=["flwr-clientapp"])
+    with RuntimeHttpClient.from_server_address(address, True, None, [version]) as node:
+        return _tried(lambda: node.AcquireTask(ask))
+
+
 def client(kind, address, roots, *more):
     version = RuntimeVersionHttpInterceptor(component_name="flwr CLI")
     trusted = roots.read_bytes()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from outsider import attack
+from outsider import attack, take_work
 from sleepers import ended
 
 import focusfl as ff
@@ -118,6 +118,9 @@ def test_outsiders_are_refused_and_an_interrupt_stops_all_that_was_started(tmp_p
         port = json.loads((folder / status.FILE).read_text())["superlink"][1]
         tried = attack(f"127.0.0.1:{port}", folder / "keys" / "ca.crt")
         assert len(tried) == 10 and set(tried.values()) <= {401, 403}, tried
+        node = next(line.pid for line in lines if line.name == "site-0")
+        said = Path(f"/proc/{node}/cmdline").read_text().split("\0")
+        assert take_work(f"127.0.0.1:{said[said.index('--port') + 1]}") == 401
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=600)
     assert running.returncode == 130 and "Traceback" not in said
@@ -220,8 +223,9 @@ def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
     for site in sites:
         env = fleet.nodes[site].env
         fleet.nodes[site].env = {**env, "PATH": f"{venv / 'bin'}:{env['PATH']}"}
+        fleet.nodes[site].command[0] = str(venv / "bin" / "python")
     server, said = tmp_path / "run" / "server", []
-    config = {"folder": str(server), "rounds": 5}
+    config = {"folder": str(server), "rounds": 5, "keys": fleet.keys}
     with fleet:
         Driver(
             fleet, tmp_path / "app", config, server / "training", [], said.append

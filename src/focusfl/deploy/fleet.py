@@ -78,11 +78,11 @@ class Fleet:
             ["flower-superexec", *trust, "--runtime-api-address", address],
             ["--superexec-auth-secret-file", str(keys / SECRET)],
         )  # fmt: skip
-        command = [*python, "focusfl.deploy.warm"]
+        command = [*python, f"focusfl.deploy.{'warm' if warm else 'node'}"]
         self.nodes = {
             site: self._process(
                 site, self._node_home(site),
-                command if warm else ["flower-supernode"], trust,
+                command, trust,
                 ["--superlink", address, "--host", LOOPBACK, "--port", str(port)],
                 ["--node-config", self._node_config(number, site)],
                 ["--auth-supernode-private-key", f"{keys}/{site}"] if tls else [],

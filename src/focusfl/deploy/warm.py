@@ -29,6 +29,7 @@ def main() -> None:
 
     import focusfl.deploy.study
     import focusfl.engines.flower  # noqa: F401  # what children need, read once
+    from focusfl.deploy import node
 
     folder = Path(os.environ["FLWR_HOME"]).resolve() / f"warm-{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,6 +44,7 @@ def main() -> None:
     # Flower's loop alone sees this clock.
     clock = {"sleep": lambda seconds: time.sleep(min(seconds, SLEEP))}
     vars(start_client_internal)["time"] = types.SimpleNamespace(**(vars(time) | clock))
+    node.close()
     flower_supernode()
 
 
