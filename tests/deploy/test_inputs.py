@@ -61,7 +61,7 @@ WRONG = {
     "local app --clients 3": "settings in its pyproject.toml",
     "local app --deadline 3": "settings in its pyproject.toml",
     "local app --set rounds=3": "settings in its pyproject.toml",
-    "local app --chaos drop=0.1": "replies can be lost in a study alone",
+    "local app --chaos drop=0.1": "in a study alone; an app can be killed",
     "local app --chaos node:4@3": "one of 4 sites from 0",
     "init app": "new or empty",
     "init file": "new or empty",
