@@ -13,17 +13,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from world.bugs import BUGS, planted
-from world.sequence import Lived, drawn, live, shrunk
+from world.sequence import Lived, drawn, live, lived, shrunk
 
 SAID = ("steps", "operations", "crashes", "lost messages", "wiped disks", "rollbacks")
 SAID += ("server rollbacks", "epochs", "applied", "late", "refused", "lost", "ahead")
 SAID += ("spikes",)
-
-
-def lived(seed: int, server_faults: bool) -> tuple[int, Lived]:
-    """What the sequence of a seed comes to."""
-    logging.disable(logging.CRITICAL)  # the protocol says a lot about faults
-    return seed, live(drawn(seed, server_faults))
 
 
 def through(seeds: range, workers: int, faults: bool) -> Iterator[tuple[int, Lived]]:

@@ -1,5 +1,6 @@
 """A sequence: a job, and what happens to it, all drawn from one seed."""
 
+import logging
 import random
 import tempfile
 import traceback
@@ -267,3 +268,9 @@ def shrunk(life: Life) -> Life:
         else:
             size //= 2
     return life._replace(events=events)
+
+
+def lived(seed: int, server_faults: bool) -> tuple[int, Lived]:
+    """What the sequence of a seed comes to; in any process."""
+    logging.disable(logging.CRITICAL)  # the protocol says a lot about faults
+    return seed, live(drawn(seed, server_faults))
