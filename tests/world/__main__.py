@@ -16,7 +16,16 @@ from world.bugs import BUGS, planted
 from world.sequence import Lived, drawn, live, lived, shrunk
 
 SAID = ("steps", "operations", "crashes", "lost messages", "wiped disks", "rollbacks")
-SAID += ("server rollbacks", "epochs", "applied", "late", "refused", "lost", "ahead")
+SAID += (
+    "server rollbacks",
+    "damaged books",
+    "epochs",
+    "applied",
+    "late",
+    "refused",
+    "lost",
+    "ahead",
+)
 SAID += ("spikes",)
 
 

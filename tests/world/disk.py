@@ -167,6 +167,16 @@ class Disk:
         """All that is there now."""
         return {p: None if os.path.isdir(p) else _read(p) for p in sorted(self.now)}
 
+    def damaged(self, name: str, rng: random.Random) -> Image:
+        """All that is there, but that a file is cut, has a bit flipped, or is gone."""
+        image, path = self.image(), f"{self.folder}/{name}"
+        whole = image.pop(path)
+        at, way = rng.randrange(len(whole)), rng.randrange(3)
+        flipped = whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)])
+        if way < 2:
+            image[path] = flipped + (whole[at + 1 :] if way else b"")
+        return image
+
     def restore(self, image: Image) -> None:
         """Have all as it was then: synced, and nothing else."""
         shutil.rmtree(self.folder)

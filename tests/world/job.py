@@ -6,6 +6,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.core import Algorithm
+from focusfl.engines.protocol.books import MOST
 
 NAMES = ["north", "east", "south"]
 N = len(NAMES)
@@ -26,6 +27,7 @@ class Setting(NamedTuple):
     local_steps: int
     copies: bool
     weights: tuple[float, ...] | None
+    most: int = MOST  # lines in a ledger itself
 
 
 def job(

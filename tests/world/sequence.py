@@ -21,13 +21,14 @@ ALGORITHMS = [*ALL, Diary()]
 EXACT = [algorithm for algorithm in ALGORITHMS if algorithm.exact_below(2.0, 1)]
 NEEDS = {algorithm: requirements(algorithm, START, N) for algorithm in EXACT}
 DELICATE = [a for a in EXACT if NEEDS[a].settle or not NEEDS[a].late]
+LINES = 2 * POINTS  # of a server that writes lines to a file of their own
 STEPS = 40  # of a sequence at most, before the faults stop
 SPIKED = 0.06  # of all sequences have a gradient that is far too large
 Event = tuple[str, int]  # its name, and the seed of its own chance
 
 
-def _death(rng: random.Random) -> Death:
-    return Death(rng.randrange(POINTS), rng if rng.random() < 0.6 else None)
+def _death(rng: random.Random, points: int = POINTS) -> Death:
+    return Death(rng.randrange(points), rng if rng.random() < 0.6 else None)
 
 
 def _play(world: World, rng: random.Random) -> None:
@@ -124,6 +125,14 @@ def _lose_server(world: World, rng: random.Random) -> None:
     world.restore(*world.backups[0])
 
 
+def _damage_books(world: World, rng: random.Random) -> None:
+    """The server's last books are damaged: it goes on from those before them."""
+    image = world.home.damaged("job/server.ledger", rng)
+    if any(path.endswith("server.1.ledger") for path in image):
+        world.tally["damaged books"] += 1
+        world.restore(image, world.earlier)
+
+
 def _site_dies(world: World, rng: random.Random) -> None:
     _carry(world, rng, dying=_death(rng))
 
@@ -132,13 +141,13 @@ def _server_dies(world: World, rng: random.Random) -> None:
     """The server dies and comes back, perhaps with another mind about copies."""
     world.copies ^= rng.random() < 0.1
     power = rng if rng.random() < 0.6 else None
-    world.restart(power, _death(rng) if rng.random() < 0.3 else None)
+    world.restart(power, _death(rng, LINES) if rng.random() < 0.3 else None)
 
 
 def _server_dies_at(world: World, rng: random.Random) -> None:
     """The server dies while it writes its books."""
     closing = [world.close] * 3
-    rng.choice([*closing, world.save, world.new_epoch])(_death(rng))
+    rng.choice([*closing, world.save, world.new_epoch])(_death(rng, LINES))
 
 
 EVENTS: dict[str, tuple[int, Callable]] = {  # and how often each, where it happens
@@ -164,13 +173,17 @@ FAULTS: dict[str, tuple[int, Callable]] = {
     "goodbye": (2, _goodbye),
     "late goodbye": (1, lambda world, rng: _carry(world, rng, goodbye=True)),
     "forget": (1, lambda world, rng: world.forget(rng.randrange(N))),
-    "forget dying": (1, lambda world, rng: world.forget(rng.randrange(N), _death(rng))),
+    "forget dying": (
+        1,
+        lambda world, rng: world.forget(rng.randrange(N), _death(rng, LINES)),
+    ),
     "spike": (0, _spike),
     "new epoch": (1, lambda world, rng: world.new_epoch()),
 }
 SERVER_FAULTS: dict[str, tuple[int, Callable]] = {
     "server rolled back": (2, _restore_server),
     "server lost": (1, _lose_server),
+    "books damaged": (2, _damage_books),
 }
 DO = {name: do for name, (_, do) in {**EVENTS, **FAULTS, **SERVER_FAULTS}.items()}
 
@@ -205,7 +218,10 @@ def drawn(seed: int, server_faults: bool = True) -> Life:
     if rng.random() < SPIKED:
         at = rng.randrange(len(events))
         events.insert(at, ("spike", at))
-    return Life(setting, events, rng.getrandbits(32))
+    end = rng.getrandbits(32)
+    if rng.random() < 0.5:
+        setting = setting._replace(most=1)
+    return Life(setting, events, end)
 
 
 class Lived(NamedTuple):

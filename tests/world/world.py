@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from focusfl.engines.protocol import ProtocolServer, Refused, Site, header
+from focusfl.engines.protocol import ProtocolServer, Refused, Site, books, header
 from focusfl.engines.protocol.format import leaves
 from focusfl.engines.protocol.incidents import STRIKES
 from world.disk import Death, Disk, Image, Killed
@@ -23,7 +24,7 @@ from world.oracle import Oracle
 
 MEMORY = re.compile("memory(/|$)")  # the part of a reply that is to be kept
 SPIKE = 1e16  # a gradient that takes all digits of the others with it
-POINTS = 14  # operations on files, and a few more than a process has in one action
+POINTS = 16  # operations on files, and a few more than a process has in one action
 
 
 class World:
@@ -57,6 +58,7 @@ class World:
             setting.lr, setting.local_steps, setting.weights,
         )  # fmt: skip
         self.saved = self.oracle.copy()  # what the server has on disk
+        self.earlier = self.saved  # what it had before, and still has
         self.backups = [(self.home.image(), self.saved)]
         self.images: list[list[Image]] = [[{}] for _ in NAMES]
         with self.home.running():
@@ -77,13 +79,13 @@ class World:
         return gradient
 
     def open(self) -> ProtocolServer:
-        weights = self.setting.weights
-        return ProtocolServer(
-            self.setting.algorithm, START, NAMES, self.home.folder, job="job",
-            lr=self.setting.lr, local_steps=self.setting.local_steps,
-            copies=self.copies,
-            weights=weights and dict(zip(NAMES, weights, strict=True)),
-        )  # fmt: skip
+        own, weights = self.setting, self.setting.weights
+        with patch.object(books, "MOST", own.most):
+            return ProtocolServer(
+                own.algorithm, START, NAMES, self.home.folder, job="job", lr=own.lr,
+                local_steps=own.local_steps, copies=self.copies,
+                weights=weights and dict(zip(NAMES, weights, strict=True)),
+            )  # fmt: skip
 
     # Messages.
 
@@ -172,10 +174,7 @@ class World:
     # The server's books.
 
     def commit(
-        self,
-        action: Callable[[], Any],
-        *after: Oracle,
-        dying: Death | None = None,
+        self, action: Callable[[], Any], *after: Oracle, dying: Death | None = None
     ) -> None:
         """Let the server write its books, which then say one of these; it may die."""
         before = self.saved
@@ -186,6 +185,7 @@ class World:
             self.die(self.home, dying.power)
             return self.reopen(before, *after)
         self.adopt(*after)
+        self.earlier = before
         if self.oracle.epoch > before.epoch:
             self.tally["epochs"] += 1
             self.may_restart = False
@@ -197,6 +197,7 @@ class World:
         with self.home.running():
             self.server = self.open()
         self.adopt(*(oracle.unbarred() for oracle in those))
+        self.earlier = self.saved
 
     def adopt(self, *those: Oracle) -> None:
         """Find which of these the server's books are, and go on from it."""

@@ -19,7 +19,7 @@ from focusfl.models import read_model
 State = Literal["ok", "damaged", "unknown"]
 RANK: tuple[State, ...] = ("unknown", "ok", "damaged")  # what is found last counts
 CHECKPOINT = "checkpoint.npz"
-WIRE = (".ledger", ".state")  # of a server, of a site
+WIRE = (".ledger", ".lines", ".state")  # of a server, of a site
 REPLY = "reply "  # see engines.protocol.site_state
 
 
@@ -115,7 +115,10 @@ def check_wire(path: Path) -> None:
     whole = wire.load(path) or {}
     said = {name: blob for name, blob in whole.items() if name.startswith(REPLY)}
     own = {name: blob for name, blob in whole.items() if name not in said}
-    unpack(own, header(own, own=True))
+    head = header(own, own=True)
+    unpack(own, head)
+    for name in head.fields.get("files", []):  # lines of very many sites
+        path.with_name(f"server.{name}.lines").stat()
     if said:
         reply = {name.removeprefix(REPLY): blob for name, blob in said.items()}
         unpack(reply, header(reply, own=True))

@@ -70,7 +70,8 @@ class Job:
         """Kill the server and start it again, with this on its disk."""
         self.protocol.close()
         if disk == b"":
-            self.protocol._path.unlink()
+            for path in self.protocol._path.parent.glob("server.*"):
+                path.unlink()
         elif disk is not None:
             self.protocol._path.write_bytes(disk)
         self.protocol = self.open()

@@ -39,7 +39,7 @@ def run(grid: Grid, job: Job) -> list[str]:
             "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
             metrics=server.measured(),
         )  # fmt: skip
-        for why in job.notices():
+        for why in (*job.notices(), *filter(None, [protocol.notice])):
             server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:

@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import string
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,11 +12,14 @@ from focusfl.engines.protocol.format import Refused, Wired
 from focusfl.files import clear_parts, renamed, sync, take_lock
 
 MAGIC = b"focusfl wire 1\n"
+LETTERS = (string.ascii_letters + string.digits + "_.-").encode()  # of a name
+LONGEST = 100
 
 
 def check_name(what: str, name: str) -> None:
     """Raise unless a name is fit for a file and a log."""
-    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]{0,99}", name, re.A):
+    fit = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name, re.A)
+    if not fit or len(name) > LONGEST:
         raise ValueError(
             f"{what} must be a name of letters, digits, '_', '-' and '.'; got {name!r}."
         )
@@ -35,10 +39,28 @@ def make_folder(folder: Path) -> None:
         sync(parent)
 
 
-def save(path: Path, entries: Wired) -> None:
+def check_names(what: str, names: Sequence[str]) -> None:
+    """Raise unless all of these are such names: a million of them in no time."""
+    try:
+        lines = "\n".join(["", *names]).encode("ascii")
+        if (
+            not lines.translate(None, LETTERS + b"\n")
+            and lines.count(b"\n") == len(names)
+            and not any(b"\n" + c in lines + b"\n" for c in (b"\n", b".", b"-"))
+            and max(map(len, names), default=0) <= LONGEST
+        ):
+            return
+    except (TypeError, UnicodeEncodeError):
+        pass
+    for name in names:
+        check_name(what, name)
+
+
+def save(path: Path, entries: Wired, before: Path | None = None) -> None:
     """Replace a file as a whole; when this returns, it is on disk.
 
-    What is there more than once is written once.
+    What is there more than once is written once. The file that was there goes on under
+    the name `before`.
     """
     offsets: dict[bytes, int] = {}
     table, end = {}, 0
@@ -48,7 +70,10 @@ def save(path: Path, entries: Wired) -> None:
             end += len(blob)
         table[name] = [offsets[blob], len(blob)]
     index = json.dumps(table).encode()
-    with renamed(path, private=True) as part, open(part, "wb") as file:
+    with (
+        renamed(path, private=True, before=before) as part,
+        open(part, "wb") as file,
+    ):
         file.write(MAGIC + b"%d\n" % len(index) + index)
         for blob in offsets:
             file.write(blob)

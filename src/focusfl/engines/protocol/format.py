@@ -60,7 +60,7 @@ def pack(sections: dict[str, Tree]) -> Packed:
             raise ValueError(f"{path} must be finite; it holds NaN or infinity.")
         blob = array.tobytes()
         packed.blobs[path] = blob
-        packed.leaves[path] = [array.dtype.str, list(array.shape), _checksum(blob)]
+        packed.leaves[path] = [array.dtype.str, list(array.shape), digest_of(blob)]
     return packed
 
 
@@ -69,7 +69,7 @@ def encode(fields: Fields, *parts: Packed) -> Wired:
     leaves = {path: leaf for part in parts for path, leaf in part.leaves.items()}
     whole = {"wire": VERSION, **fields, "leaves": leaves}
     body = json.dumps(whole, allow_nan=False).encode()
-    message = {"header": _checksum(body).encode() + b"\n" + body}
+    message = {"header": digest_of(body).encode() + b"\n" + body}
     for part in parts:
         message |= part.blobs
     return message
@@ -85,7 +85,7 @@ def header(message: Wired, own: bool = False) -> Header:
     if len(message["header"]) > LONGEST_HEADER and not own:
         raise Refused(f"its header is too long: {len(message['header'])} bytes.")
     digest, _, body = message["header"].partition(b"\n")
-    if digest != _checksum(body).encode():
+    if digest != digest_of(body).encode():
         raise Refused("its header does not match its checksum.")
     fields = _parse(body)
     version = fields.pop("wire", None)
@@ -163,8 +163,13 @@ def leaves(a: Tree) -> list[Any]:
     return [leaf for _, leaf in paths(a)]
 
 
+def digest_of(blob: bytes) -> str:
+    """A checksum: no other bytes have the same."""
+    return hashlib.sha256(blob).hexdigest()[:32]
+
+
 def _array(path: str, leaf: list, blob: bytes) -> np.ndarray:
-    if _checksum(blob) != leaf[2]:
+    if digest_of(blob) != leaf[2]:
         raise Refused(f"{_short(path)} does not match its checksum.")
     array = np.frombuffer(blob, leaf[0])
     if not np.isfinite(array).all():
@@ -244,10 +249,6 @@ def _spec(leaf: Any) -> Any:
 
 def _is_scalar(leaf: Any) -> bool:
     return type(leaf) in (bool, int, float)
-
-
-def _checksum(blob: bytes) -> str:
-    return hashlib.sha256(blob).hexdigest()[:32]
 
 
 def _short(what: Any) -> str:

@@ -56,8 +56,10 @@ class Incidents:
     def struck(self, ledger: Ledger) -> tuple[str, ...]:
         """Who is to be left out: never all that there are."""
         out = [site for site, times in self._strikes.items() if times >= STRIKES]
-        here = [site for site, entry in ledger.entries.items() if not entry.gone]
-        return tuple(out) if {*here} - {*out} else ()
+        if not out:
+            return ()
+        here = sum(not ledger.entries[site].gone for site in out)
+        return tuple(out) if ledger.entries.num_here > here else ()
 
     def restarts(self, ledger: Ledger) -> str:
         """Why a new epoch is to begin; empty if there is no reason."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from secrets import token_hex
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Client, Message, Round
-from focusfl.engines.protocol.format import Refused, leaves
-from focusfl.engines.protocol.ledger import Entry, Ledger
+from focusfl.engines.protocol.entries import BARRED, Entries, Entry, Roster
+from focusfl.engines.protocol.format import Refused, digest_of, leaves
+from focusfl.engines.protocol.ledger import Ledger
 from focusfl.engines.protocol.magnitude import (
     Reach,
     harmless,
@@ -31,6 +33,7 @@ from focusfl.tree import Tree
 
 LIFE = 1 << 32  # numbers a server may give out before it dies
 LOSSES = 3  # of a site's memory, after which the server keeps it
+FEW = 1000  # sites, whose names are written out
 
 
 def weight_of(
@@ -57,20 +60,37 @@ class Rules:
     settings: dict[str, Any]  # what a job that goes on must not change unasked
     weights: Mapping[str, float | int] | None = None  # by site; None: all alike
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must have in common with the job it is opened for."""
+        """What a checkpoint must have in common with the job it is opened for.
+
+        Of many sites, how many they are and a checksum.
+        """
+        sites: list[Any] = list(self.sites)
+        weights: dict[str, Any] = dict(self.weights or {})
+        if len(sites) > FEW:
+            if weights:
+                numbers = np.array([weights[site] for site in sites], "<f8")
+                weights = {"checksum": digest_of(numbers.tobytes())}
+            sites = [len(sites), digest_of("\n".join(sites).encode())]
         return {
             "kind": "ledger", "algorithm": repr(self.algorithm), "job": self.job,
-            "sites": list(self.sites), "weights": dict(self.weights or {}),
+            "sites": sites, "weights": weights,
         }  # fmt: skip
+
+    @cached_property
+    def roster(self) -> Roster:
+        return Roster(self.sites)
+
+    @cached_property
+    def weight(self) -> float | int:
+        """How much all sites count together."""
+        return weight_of(self.sites, self.weights)
 
     def rd(self, index: int) -> Round:
         """A round while it is open."""
         lr, steps = (self.lr(index), self.local_steps) if index >= 0 else (0.0, 1)
-        return Round(
-            index, float(lr), steps, weight_of(self.sites, self.weights), UNKNOWN
-        )
+        return Round(index, float(lr), steps, self.weight, UNKNOWN)
 
     def begin(self, params: Tree) -> Ledger:
         """Open the ledger: nobody has contributed anything."""
@@ -78,7 +98,7 @@ class Rules:
             server=self.algorithm.init(params)[0],
             incarnation=token_hex(8),
             settings=self.settings,
-            entries={site: Entry() for site in self.sites},
+            entries=Entries(self.roster),
             epoch=1,
             current=first_index(self.algorithm),
             round=0,
@@ -99,22 +119,13 @@ class Rules:
         Its number is above that of the latest epoch that any site knows of. Those who
         have lost their memory have done so once more.
         """
-        entries = {
-            site: Entry(
-                grads_done=entry.grads_done,
-                gone=entry.gone,
-                barred=entry.barred,
-                losses=entry.losses + (site in lost),
-            )
-            for site, entry in ledger.entries.items()
-        }
         new, left = self.begin(ledger.server.x), ledger.reach.left
         if strayed(ledger.reach, ledger.server.x):
             left = ledger.reach.far
         return new._replace(
             reach=new.reach._replace(start=ledger.reach.start, left=left),
             incarnation=ledger.incarnation,
-            entries=entries,
+            entries=ledger.entries.new_epoch(lost),
             epoch=max(ledger.epoch, latest) + 1,
             round=ledger.round,
             clock=ledger.clock,
@@ -127,9 +138,10 @@ class Rules:
         incarnation.
         """
         clock = (ledger.clock // LIFE + 1) * LIFE
-        entries = {  # who was left out gets another chance
-            site: entry._replace(gone=entry.gone and not entry.barred, barred=False)
-            for site, entry in ledger.entries.items()
+        entries = ledger.entries
+        entries |= {  # who was left out gets another chance
+            site: entries[site]._replace(gone=False, barred=False)
+            for site in entries.flagged(BARRED)
         }
         return ledger._replace(clock=clock, incarnation=token_hex(8), entries=entries)
 
@@ -220,8 +232,7 @@ class Rules:
 
     def waits(self, ledger: Ledger) -> bool:
         """Whether the open round is the one before round 0 and somebody is missing."""
-        here = {site for site, entry in ledger.entries.items() if not entry.gone}
-        return ledger.current < 0 and bool(here - {*ledger.counted})
+        return ledger.current < 0 and ledger.entries.missing
 
     def close(self, ledger: Ledger) -> Ledger:
         """Update the model and open the next round."""
@@ -232,17 +243,14 @@ class Rules:
         if counted or self.on_empty == "step":
             with np.errstate(all="ignore"):  # the caller looks
                 server = self.algorithm.update(server, ledger.total, rd)
-        entries = {
-            site: entry._replace(counted=tuple(rd)) if site in counted else entry
-            for site, entry in ledger.entries.items()
-        }
+        entries = ledger.entries
+        entries |= {site: entries[site]._replace(counted=tuple(rd)) for site in counted}
         kept = ledger.kept
         if counted and self.requirements.settle:
             down = self.algorithm.broadcast(server)
             told = {name: down[name] for name in self.requirements.settle}
             kept = kept | {str(rd.index): told}
-        rounds = {str(entry.counted[0]) for entry in entries.values() if entry.applied}
-        newcomers = any(not entry.applied for entry in entries.values())
+        rounds = {str(index) for index in entries.rounds} if kept else ()
         return ledger._replace(
             server=server,
             entries=entries,
@@ -252,7 +260,7 @@ class Rules:
             counted=(),
             reach=ledger.reach._replace(far=max(ledger.reach.far, norm(server.x))),
             spiked=False,
-            start=ledger.start if newcomers else {},
+            start=ledger.start if ledger.start and entries.newcomers else {},
             kept={index: kept[index] for index in kept if index in rounds},
         )
 

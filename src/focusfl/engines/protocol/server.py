@@ -9,8 +9,10 @@ from typing import Literal
 import numpy as np
 
 from focusfl import tree
+from focusfl.checks import shown
 from focusfl.core import Algorithm
 from focusfl.engines.protocol import files
+from focusfl.engines.protocol.books import Books
 from focusfl.engines.protocol.format import (
     Packed,
     Refused,
@@ -24,7 +26,7 @@ from focusfl.engines.protocol.format import (
     unpack,
 )
 from focusfl.engines.protocol.incidents import STRIKES, Incidents, Receipt
-from focusfl.engines.protocol.ledger import Ledger, decode_ledger, encode_ledger
+from focusfl.engines.protocol.ledger import Ledger
 from focusfl.engines.protocol.magnitude import TooLarge, check_size, norm, strayed
 from focusfl.engines.protocol.messages import Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
@@ -86,6 +88,7 @@ class ProtocolServer(View):
             files.make_folder(self._path.parent)
         self._lock = ExitStack()
         self._lock.enter_context(files.lock(self._path))
+        self._books = Books(self._path, self._rules.identity)
         self._requests: dict[str, Request] = {}
         self._incidents = Incidents()
         self._down: Packed | None = None  # the broadcast of the open round
@@ -124,6 +127,11 @@ class ProtocolServer(View):
         return tuple(site for site in self.ledger.entries if site not in busy)
 
     @property
+    def notice(self) -> str:
+        """What was wrong with the books when they were opened; empty if nothing."""
+        return self._books.notice
+
+    @property
     def restarts(self) -> str:
         """Why a new epoch begins when this round is closed; empty if none does."""
         return self._incidents.restarts(self.ledger)
@@ -131,7 +139,7 @@ class ProtocolServer(View):
     def request(self, site: str) -> Wired:
         """A request to a site; a reply it still owes is void from now on."""
         self._check_known(site)
-        if site in self.counted:
+        if self.ledger.entries[site].is_open:
             raise ValueError(
                 f"{site} was counted in round {self.round} and must wait for the next."
             )
@@ -253,10 +261,9 @@ class ProtocolServer(View):
 
     def _resume(self, new: Ledger, changed: str) -> Ledger:
         try:
-            wired = files.load(self._path)
-            if wired is None:
+            ledger = self._books.load(new, self._memory, self._rules.roster)
+            if ledger is None:
                 return new
-            ledger = decode_ledger(wired, self._rules.identity, new, self._memory)
             other = check_unchanged(ledger.settings, new.settings, changed)
         except ValueError as error:
             raise ValueError(f"cannot resume from {self._path}: {error}") from None
@@ -267,11 +274,10 @@ class ProtocolServer(View):
     def _commit(self, ledger: Ledger) -> None:
         """Make these the ledger, on disk first."""
         try:
-            wired = encode_ledger(ledger, self._rules.identity)
+            self._books.save(ledger)
         except ValueError as error:
             words = f"round {self.round} cannot be closed: {error} Lower lr."
             raise ArithmeticError(words) from None
-        files.save(self._path, wired)
         if ledger.epoch != self.epoch:
             self._requests.clear()
             self._incidents.new_epoch()
@@ -279,5 +285,5 @@ class ProtocolServer(View):
 
     def _check_known(self, site: str) -> None:
         if site not in self.ledger.entries:
-            known = ", ".join(self.ledger.entries)
+            known = shown([*self.ledger.entries])
             raise ValueError(f"unknown site {site!r}; this job has {known}.")

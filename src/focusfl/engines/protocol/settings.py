@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from focusfl.checks import check_count, check_one_of, check_positive, shown
-from focusfl.engines.protocol.files import check_name
+from focusfl.engines.protocol.files import check_name, check_names
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.engines.step_sizes import step_at, tabled
 from focusfl.fingerprint import fingerprint
@@ -14,6 +14,7 @@ from focusfl.tree import Tree
 
 # Rounds in which functions are compared: all up to one, then twice as far every time.
 DENSE = 4096
+NAMED = 10  # sites that a message names
 FURTHER = [DENSE << k for k in range(16)]
 
 
@@ -23,10 +24,9 @@ def check_settings(
 ) -> None:  # fmt: skip
     """Raise ValueError unless a job can be run with these."""
     check_name("job", job)
-    for site in sites:
-        check_name("site", site)
+    check_names("site", sites)
     if not sites or len({*sites}) < len(sites):
-        raise ValueError(f"sites must be different names; got {list(sites)}.")
+        raise ValueError(f"sites must be different names; got {shown(list(sites))}.")
     if on_empty not in ("skip", "step"):
         raise ValueError(f"on_empty must be 'skip' or 'step'; got {on_empty!r}.")
     check_count("local_steps", local_steps)
@@ -41,8 +41,9 @@ def check_settings(
 def _check_weights(weights: Any, sites: Sequence[str]) -> None:
     if not isinstance(weights, Mapping) or {*weights} != {*sites}:
         got = list(weights) if isinstance(weights, Mapping) else weights
+        names = ", ".join(sites[:NAMED]) + (", ..." if len(sites) > NAMED else "")
         raise ValueError(
-            f"weights must be a number for every site, {', '.join(sites)}, by name; "
+            f"weights must be a number for every site, {names}, by name; "
             f"got {shown(got)}."
         )
     for site, weight in weights.items():

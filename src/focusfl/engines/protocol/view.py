@@ -1,6 +1,7 @@
 """What can be read in the server's ledger."""
 
 from focusfl.core import Server
+from focusfl.engines.protocol.entries import BARRED, GONE
 from focusfl.engines.protocol.ledger import Ledger
 from focusfl.tree import Tree
 
@@ -43,14 +44,14 @@ class View:
     @property
     def applied(self) -> dict[str, int]:
         """The number of everybody's push that was counted last; 0: none this epoch."""
-        return {site: entry.applied for site, entry in self.ledger.entries.items()}
+        return self.ledger.entries.applied
 
     @property
     def barred(self) -> tuple[str, ...]:
         """Who of these is left out, as long as this server lives."""
-        return tuple(s for s, entry in self.ledger.entries.items() if entry.barred)
+        return self.ledger.entries.flagged(BARRED)
 
     @property
     def gone(self) -> tuple[str, ...]:
         """Who has left for good."""
-        return tuple(site for site, entry in self.ledger.entries.items() if entry.gone)
+        return self.ledger.entries.flagged(GONE)
