@@ -18,7 +18,8 @@ LINE = np.dtype(
     align=True,
 )  # fmt: skip
 GONE, BARRED, NAMED = 1, 2, 4  # flags; of the last, that there is a checksum
-NOWHERE = -2  # the round of who was counted in none that is over
+NOWHERE = 0  # the round of who was counted in none that is over
+FIRST = 2  # that of who was counted in round 0; there is one before it
 MOST_LOSSES = 2**16 - 1  # more of them are no worse
 READ = 1 << 14  # entries read from lines that are held at a time
 
@@ -46,13 +47,13 @@ class Roster:
 
     def __init__(self, names: Sequence[str]):
         self.names = tuple(names)
-        self.numbers = {name: i for i, name in enumerate(self.names)}
+        self.numbers = dict(zip(self.names, range(len(self.names)), strict=True))
 
 
 class Block(NamedTuple):
     """Some lines as they are written, and the rounds that they name."""
 
-    rounds: Sequence[Sequence[float | int]]
+    rounds: Sequence[Sequence[Any]]
     lines: dict[str, np.ndarray]  # "line": bytes; "site": whose, if not everybody's
 
 
@@ -62,7 +63,6 @@ class _Table:
     def __init__(self, roster: Roster):
         self.roster = roster
         self.lines = np.zeros(len(roster.names), LINE)
-        self.lines["round"] = NOWHERE
         self.rounds: dict[int, tuple] = {}  # that lines name, and perhaps more
         self.held: dict[int, Entry] = {}
         self.fresh: set[int] = set()  # those of them that are not in the lines yet
@@ -107,7 +107,7 @@ class _Table:
     def _line(self, entry: Entry) -> tuple:
         number = NOWHERE
         if entry.counted:
-            number = entry.counted[0]
+            number = entry.counted[0] + FIRST
             self.rounds[number] = entry.counted
         flags = GONE * entry.gone | BARRED * entry.barred | NAMED * bool(entry.digest)
         return (
@@ -208,7 +208,8 @@ class Entries(Mapping[str, Entry]):
     @property
     def rounds(self) -> set[int]:
         """The rounds, of those that are over, in which somebody was counted last."""
-        return {*np.unique(self._own().put_down()["round"]).tolist()} - {NOWHERE}
+        numbers = np.unique(self._own().put_down()["round"]).tolist()
+        return {number - FIRST for number in numbers if number != NOWHERE}
 
     # On disk.
 
@@ -249,9 +250,7 @@ class Entries(Mapping[str, Entry]):
             raw = np.ascontiguousarray(block.lines["line"])
             which: Any = block.lines.get("site", slice(None))
             table.lines[which] = raw.reshape(-1).view(LINE)
-            table.rounds |= {
-                int(scalars[0]): tuple(scalars) for scalars in block.rounds
-            }
+            table.rounds |= {told[0] + FIRST: tuple(told) for told in block.rounds}
         if files and "site" in last.lines:
             table.files = tuple(files)
             table.changed = {*last.lines["site"].tolist()}

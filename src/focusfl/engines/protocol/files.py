@@ -42,11 +42,11 @@ def make_folder(folder: Path) -> None:
 def check_names(what: str, names: Sequence[str]) -> None:
     """Raise unless all of these are such names: a million of them in no time."""
     try:
-        lines = "\n".join(["", *names]).encode("ascii")
+        lines = "\n".join(["", *names, ""]).encode("ascii")
         if (
             not lines.translate(None, LETTERS + b"\n")
-            and lines.count(b"\n") == len(names)
-            and not any(b"\n" + c in lines + b"\n" for c in (b"\n", b".", b"-"))
+            and lines.count(b"\n") == len(names) + 1
+            and not any(b"\n" + c in lines for c in (b"\n", b".", b"-"))
             and max(map(len, names), default=0) <= LONGEST
         ):
             return
