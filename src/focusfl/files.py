@@ -76,9 +76,9 @@ def renamed(
 
 def _keep(target: Path, before: Path) -> None:
     """Give a file another name too; it is there under one of them at any moment."""
-    if before.exists() and before.samefile(target):
-        return  # a writer was killed when it had done this
     link = target.with_name(f"{_prefix(target)}before")
+    if os.path.exists(before) and os.path.samefile(before, target):
+        return  # a writer was killed when it had done this
     link.unlink(missing_ok=True)
     try:
         os.link(target, link)
