@@ -9,7 +9,7 @@ import pytest
 from helpers import gap, quadratic, some_masks
 
 import focusfl as ff
-from focusfl.engines.protocol.snapshots import Snapshot, retract
+from focusfl.engines.protocol.snapshots import retract
 from focusfl.theory import predict
 
 LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
@@ -127,7 +127,7 @@ def test_a_site_that_decays_weights_has_no_goodbye():
     ):
         alg = around(ff.Focus(), **options)
         server, new = alg.init(x)
-        seen = Snapshot(1, "", new._replace(grad=x))
+        seen = new._replace(grad=x)
         say = partial(retract, alg, seen, alg.broadcast(server), rd, new)
         if refused:
             with pytest.raises(ValueError, match="has no goodbye"):
