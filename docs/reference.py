@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.cli import parser
+from focusfl.codecs import CODECS
 from focusfl.experiment import schema
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
@@ -50,6 +51,7 @@ def filled(markdown: str) -> str:
         "problems": lambda: kinds(PROBLEMS, schema.problem, "problem"),
         "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
         "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
+        "codecs": lambda: kinds(CODECS, schema.inner, "codecs"),
         "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
         "commands": commands,
     }

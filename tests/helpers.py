@@ -39,10 +39,18 @@ ALL = [
     ff.ProxSkip(p=0.5, period=2),
     ff.ServerOpt(ff.Focus(warm_start=True), "yogi", 0.1, bias_correction=True),
     ff.ClientOpt(ff.Scaffold(option=1), weight_decay=0.1, clip_norm=1.0, prox=0.5),
+    ff.Coded(ff.Focus(memory="mean"), ff.Integers(4, "stochastic")),
+    ff.Coded(ff.Scaffold(), ff.TopK(0.5)),
+    ff.Coded(ff.MIFA(), ff.Chain(ff.RandomK(0.5), ff.Integers(4))),
+    ff.Coded(ff.FedVARP(), ff.FixedPoint()),
 ]
-# Those whose server works entry by entry: it knows the model's coordinates.
+# Those that work entry by entry, on the server or, coded, on clients: they know the
+# model's coordinates.
 ENTRYWISE = [
-    alg for alg in ALL if getattr(unnamed(alg), "optimizer", "momentum") != "momentum"
+    alg
+    for alg in ALL
+    if getattr(unnamed(alg), "optimizer", "momentum") != "momentum"
+    or alg.knows_coordinates
 ]
 
 

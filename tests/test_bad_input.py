@@ -360,6 +360,13 @@ MADE = {
         ff.ClientOpt, {},
         {"inner": "function", "clip_norm": "maybe positive",
          **each("not negative", "weight_decay", "prox")}),
+    "coded": Made(ff.Coded, {}, {"inner": "function", "codec": "function"}),
+    "integers": Made(ff.Integers, {}, {"bits": "count", "rounding": "word"}),
+    "top_k": Made(ff.TopK, {}, {"k": "positive"}),
+    "random_k": Made(ff.RandomK, {}, {"k": "positive"}),
+    "low_rank": Made(ff.LowRank, {}, each("count", "rank", "passes")),
+    "fixed_point": Made(ff.FixedPoint, {}, {"bits": "count", "fraction": "whole"}),
+    "chain": Made(ff.Chain, {}, each("function", "first", "then")),
     "cosine": Made(
         schedules.Cosine, TEN_ROUNDS,
         {"lr": "positive", "rounds": "count", "warmup": "whole", "floor": "share"}),

@@ -51,6 +51,7 @@ LAWS = {
     "fedyogi": "FedAvg whose moves Yogi takes",
     "fedadagrad": "FedAvg whose moves Adagrad takes",
     "server_opt": "rests where the inner one does, but for ProxSkip",
+    "coded": "what the server was sent: Σ (memory − e), e being unsent",
     "client_opt": "prox leaves an exact one exact; decay and clipping do not",
 }
 

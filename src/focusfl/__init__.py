@@ -10,6 +10,7 @@ from focusfl.algorithms import (
     AmplifiedScaffold,
     AnchoredFocus,
     ClientOpt,
+    Coded,
     FedAdagrad,
     FedAdam,
     FedADMM,
@@ -33,10 +34,12 @@ from focusfl.algorithms import (
     TFocus,
     TScaffold,
 )
+from focusfl.codecs import Chain, FixedPoint, Integers, LowRank, RandomK, TopK
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
     from focusfl import (
+        codecs,
         conformance,
         data,
         mixing,
@@ -59,7 +62,9 @@ __all__ = [
     "Algorithm",
     "AmplifiedScaffold",
     "AnchoredFocus",
+    "Chain",
     "ClientOpt",
+    "Coded",
     "DivergenceWarning",
     "Diverged",
     "FedADMM",
@@ -76,10 +81,14 @@ __all__ = [
     "FedProx",
     "FedVARP",
     "FedYogi",
+    "FixedPoint",
     "Focus",
+    "Integers",
     "LocalSGD",
+    "LowRank",
     "MIFA",
     "ProxSkip",
+    "RandomK",
     "RestWarning",
     "Result",
     "Round",
@@ -90,6 +99,8 @@ __all__ = [
     "TAMUNA",
     "TFocus",
     "TScaffold",
+    "TopK",
+    "codecs",
     "conformance",
     "data",
     "load_model",
@@ -108,7 +119,8 @@ __all__ = [
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
 _ROOMS = (
-    "conformance", "data", "mixing", "participation", "problems", "schedules", "theory",
+    "codecs", "conformance", "data", "mixing", "participation", "problems", "schedules",
+    "theory",
 )  # fmt: skip
 _NAMES = {
     "DivergenceWarning": "engines.divergence",

@@ -61,7 +61,8 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
             client = alg.settle(client, alg.broadcast(server), rd)
 
     On clients trees are combined linearly, by factors that may be inner products
-    (`tree.dot`): an engine may run a client in coordinates that are turned.
+    (`tree.dot`): an engine may run a client in coordinates that are turned, unless
+    the algorithm `knows_coordinates`.
 
     The engine always SUMS the `up` messages; an algorithm that wants a mean divides in
     `update`. Messages are dicts; server, client and local are NamedTuples of trees.
@@ -108,3 +109,13 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
     def cost(self) -> tuple[int | float, int | float]:
         """Vectors of the model's size that a participant receives and sends."""
         return 1, 1
+
+    def traffic(self, params: Tree) -> tuple[int | float, int | float]:
+        """The same by bytes, for such a model: fewer than `cost` if they are coded."""
+        del params
+        return self.cost
+
+    @property
+    def knows_coordinates(self) -> bool:
+        """Whether clients work entry by entry: no engine may turn their axes then."""
+        return False

@@ -22,6 +22,7 @@ LENGTH = 16  # hexadecimal digits
 # run names.
 ROOMS = (
     "algorithms",
+    "codecs",
     "data",
     "engines",
     "experiment",

@@ -9,12 +9,12 @@ import pytest
 from helpers import Stopped, bits, quadratic, some_masks, stop_after, walked
 
 import focusfl as ff
+from focusfl.engines.result import COSTS
 from focusfl.engines.simulator import checkpoint
 from focusfl.participation import Bernoulli, Full, Replay
 
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
 HOW = {"lr": 0.02, "local_steps": 2}
-COSTS = ("down", "up", "gradients")
 
 
 def every_round(problem, who, rounds, **how):

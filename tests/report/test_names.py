@@ -22,7 +22,7 @@ AS_WRITTEN = {
     "fedlt": "FedLT",
     "feddyn": "FedDyn",
     "t_focus": "T-FOCUS", "t_scaffold": "T-SCAFFOLD",
-    "anchored_focus": "Anchored FOCUS",
+    "anchored_focus": "Anchored FOCUS", "coded": "Coded",
 }  # fmt: skip
 
 

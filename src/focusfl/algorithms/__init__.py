@@ -3,6 +3,7 @@
 from focusfl.algorithms.amplified_scaffold import AmplifiedScaffold
 from focusfl.algorithms.anchored_focus import AnchoredFocus
 from focusfl.algorithms.client_opt import ClientOpt
+from focusfl.algorithms.coded import Coded
 from focusfl.algorithms.fedadmm import FedADMM
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.fedavg import FedAvg
@@ -54,6 +55,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "t_scaffold": TScaffold,
     "server_opt": ServerOpt,
     "client_opt": ClientOpt,
+    "coded": Coded,
 }
 
 __all__ = [  # spelled out: editors do not compute it
@@ -61,6 +63,7 @@ __all__ = [  # spelled out: editors do not compute it
     "AmplifiedScaffold",
     "AnchoredFocus",
     "ClientOpt",
+    "Coded",
     "FedADMM",
     "FedAU",
     "FedAWE",

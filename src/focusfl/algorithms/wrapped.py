@@ -27,6 +27,13 @@ class Wrapped(Algorithm[Any, Any, Any]):
     def cost(self):
         return self.original.cost
 
+    def traffic(self, params):
+        return self.original.traffic(params)
+
+    @property
+    def knows_coordinates(self):
+        return self.original.knows_coordinates
+
     def init(self, params):
         return self.original.init(params)
 

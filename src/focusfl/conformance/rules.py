@@ -21,7 +21,7 @@ COMPARED = 24  # rounds, of which every one must agree
 STILL = 1e-12  # a model that has moved less has not moved
 ADVANCES = "memory advances though the reply was lost"
 # Wrappers of others, and a method whose round is one iteration of everybody.
-APART = {"client_opt", "server_opt", "proxskip"}
+APART = {"client_opt", "coded", "server_opt", "proxskip"}
 NAMES = {"focus": "FOCUS", "scaffold": "SCAFFOLD II"}
 
 

@@ -114,7 +114,7 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write what a study writes."""
-    from focusfl.engines.result import COSTS, costs
+    from focusfl.engines.result import costs
     from focusfl.experiment import results
 
     end, clients = events[-1], len(job.sites)
@@ -127,7 +127,7 @@ def _save(
         if event["event"] == "warm":
             seconds[event["round"]] += event["seconds"]
         if event["event"] == "warm" and event["round"]:  # of a later epoch
-            for name, each in zip(COSTS, (*job.algorithm.cost, 1), strict=True):
+            for name, each in zip(spent, (*job.algorithm.cost, 1), strict=True):
                 spent[name][event["round"]] += each * len(event["counted"])
     curves = {
         "round": rounds,

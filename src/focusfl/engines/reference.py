@@ -96,7 +96,7 @@ def loop(
     def due(done: int) -> bool:
         return done % every == 0 or done == rounds
 
-    budget_spent = stop.budget(algorithm, problem.num_clients)
+    budget_spent = stop.budget(algorithm, problem.num_clients, spec.x0)
     watch = stop.watch(progress, began)
     state, kept = _followed(coming, evaluate, due, stop, budget_spent, watch, record)
     counts, own = np.array(kept.counts, int), {}
@@ -105,7 +105,7 @@ def loop(
     result = Result(
         x=tree.map(np.asarray, state.server.x),
         metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
-        | costs(algorithm, problem.num_clients, counts, local_steps),
+        | costs(algorithm, problem.num_clients, counts, local_steps, spec.x0),
         trajectory=_stack(kept.models) if record == "model" else None,
         diverged_at=kept.diverged_at,
         lr=used(spec.lrs[0], len(counts), kept.diverged_at),

@@ -55,7 +55,8 @@ def at_rest_elsewhere(result: Result, total_weight: float | int) -> str | None:
         return None
     return (
         f"the tracker is at rest (|y|/N = {tracked:.1e}) and the gradient is not "
-        f"({slope[-1]:.1e}): lr is too large, or somebody has never taken part."
+        f"({slope[-1]:.1e}): lr is too large, a codec too coarse, or somebody has "
+        "never taken part."
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Generic
 
 import numpy as np
 
+from focusfl import tree
 from focusfl.checks import unknown
 from focusfl.core import Algorithm, C, S
 from focusfl.engines.served import rises
@@ -15,7 +16,8 @@ from focusfl.models import read_with_about, save_model
 from focusfl.tree import Tree
 
 KEPT = "focusfl.result"  # beside the model in its file
-COSTS = ("down", "up", "gradients")  # what a round takes, not how good its model is
+# What a round takes, not how good its model is.
+COSTS = ("down", "up", "gradients", "bytes_up")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,14 +144,28 @@ def load_result(path: str | Path) -> Result:
 
 
 def costs(
-    algorithm: Algorithm, num_clients: int, counts: np.ndarray, local_steps: int
+    algorithm: Algorithm,
+    num_clients: int,
+    counts: np.ndarray,
+    local_steps: int,
+    x: Tree = None,
 ) -> dict[str, np.ndarray]:
     """Vectors of the model's size sent and gradients computed per round.
 
-    The warm start is entry 0. A local step computes one gradient.
+    The warm start is entry 0. A local step computes one gradient. Of messages that are
+    coded it is known for a model `x` how large they are: they count as that share of a
+    vector, and the bytes that participants send are given too.
     """
     first = num_clients if algorithm.starts_warm else 0
     active = np.concatenate([[first], counts])
     gradients = np.concatenate([[first], local_steps * counts])
-    down, up = algorithm.cost
-    return {"down": down * active, "up": up * active, "gradients": gradients}
+    down, up = algorithm.cost if x is None else algorithm.traffic(x)
+    spent = {"down": down * active, "up": up * active, "gradients": gradients}
+    return spent if x is None else spent | {"bytes_up": _bytes(x) * spent["up"]}
+
+
+def _bytes(x: Tree) -> int:
+    """How much memory a model takes."""
+    sizes: list[int] = []
+    tree.map(lambda a: sizes.append(np.asarray(a).nbytes), x)
+    return sum(sizes)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from focusfl.checks import check_positive, is_number, unknown
 from focusfl.core import Algorithm
+from focusfl.tree import Tree
 
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]
@@ -65,12 +66,15 @@ class Stop:
                 raise ValueError("stop: " + unknown("metric", name, list(first)))
         return Targets(below, above)
 
-    def budget(self, algorithm: Algorithm, num_clients: int) -> BudgetSpent | None:
+    def budget(
+        self, algorithm: Algorithm, num_clients: int, x: Tree
+    ) -> BudgetSpent | None:
         """Make what says whether all `vectors` are sent once so many have taken part,
         over all rounds; None if there is no such budget."""
         if self.vectors is None:
             return None
-        warm, each = num_clients if algorithm.starts_warm else 0, sum(algorithm.cost)
+        warm = num_clients if algorithm.starts_warm else 0
+        each = sum(algorithm.traffic(x))
         return lambda turns: each * (warm + turns) >= self.vectors
 
     def watch(self, progress: Progress | None, began: float) -> Progress | None:

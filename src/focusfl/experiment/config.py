@@ -194,6 +194,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         folder=folder,
         parts=sections.parts,
     )  # fmt: skip
+    sections.check_codecs(study.algorithms, study.problem)
     _check_auto(study)
     if study.metrics == "per_client":
         try:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import unknown
+from focusfl.codecs import Codec
 from focusfl.core import Algorithm
 from focusfl.engines.spec import ClientState, Metrics
 from focusfl.experiment.toml import Path_
@@ -215,7 +216,7 @@ def _model(
         if p.name not in without:
             needed = p.default is p.empty and p.name not in optional
             default = ... if needed else None if p.default is p.empty else p.default
-            if p.annotation is Algorithm:  # said as a table
+            if p.annotation in (Algorithm, Codec):  # said as a table
                 default = None
             allowed = _allowed(p.annotation)
             fields[p.name] = (
@@ -241,7 +242,7 @@ def _allowed(annotation: Any) -> Any:
     found: list[Any] = []
     for part in parts:
         kind = part if part in (int, float, bool, str, list, NoneType) else list
-        found.append({Path: str, Algorithm: dict}.get(part, kind))
+        found.append({Path: str, Algorithm: dict, Codec: dict}.get(part, kind))
     if float in found:
         found = [kind for kind in found if kind is not int]
     whole: Any = found[0]

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.checks import shown, unknown
+from focusfl.codecs import CODECS, Codec
 from focusfl.core import Algorithm
 from focusfl.engines.spec import StepSize
 from focusfl.engines.step_sizes import Schedule, tabled
@@ -24,6 +25,8 @@ from focusfl.problems import PROBLEMS, Problem
 from focusfl.schedules import SCHEDULES
 
 Grid = tuple[StepSize, ...]
+# What an algorithm may be made of, each said as a table.
+PARTS: dict[Any, Mapping[str, Callable]] = {Algorithm: ALGORITHMS, Codec: CODECS}
 
 
 @dataclass(frozen=True)
@@ -124,18 +127,34 @@ class Sections(NamedTuple):
             self.schedule((*path, "schedule"), said.schedule, rounds),
         )
 
-    def _inner(self, path: Path_, made_by: Callable, said: Any) -> dict[str, Algorithm]:
-        """The algorithms that one is made of, by the names it has for them."""
+    def check_codecs(
+        self, algorithms: Mapping[str, AlgorithmSpec], problem: Problem
+    ) -> None:
+        """Raise if an algorithm sends in a way that does not fit the model."""
+        for name, spec in algorithms.items():
+            if spec.algorithm.knows_coordinates:
+                path = ("algorithms", name)
+                try:
+                    spec.algorithm.init(problem.x0)
+                except ValueError as error:
+                    raise Wrong(path, f"{_name(path)}: {error}") from None
+
+    def _inner(self, path: Path_, made_by: Callable, said: Any) -> dict[str, Any]:
+        """The algorithms and codecs that one is made of, by its names for them."""
         found = {}
         for name, parameter in schema.parameters(made_by).items():
             table, at = getattr(said, name), (*path, name)
-            if parameter.annotation is not Algorithm or table is None:
+            if parameter.annotation not in PARTS or table is None:
                 continue
+            kinds = PARTS[parameter.annotation]
             if "kind" not in table:
-                raise Wrong(at, f'{_name(at)} needs a kind, as in {{kind = "focus"}}.')
-            own, inner = self._said(at, table, ALGORITHMS, schema.inner)
+                known = next(iter(kinds))
+                raise Wrong(
+                    at, f'{_name(at)} needs a kind, as in {{kind = "{known}"}}.'
+                )
+            own, inner = self._said(at, table, kinds, schema.inner)
             made = made_of(at, inner, own, self._inner(at, inner, own))
-            found[name] = self._checked(at, made, Algorithm)
+            found[name] = self._checked(at, made, parameter.annotation)
         return found
 
     def scenario(

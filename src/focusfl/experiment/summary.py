@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from focusfl import tree
+from focusfl.algorithms import coded, focus
 from focusfl.algorithms.trackers import TRACKERS
 from focusfl.engines.rest import at_rest_elsewhere
 from focusfl.engines.result import Result
@@ -108,21 +109,31 @@ def tracking_gap(result: Result) -> float | None:
 
     Each by its client's weight, and where gradients follow the model, of what they are
     taken for at x. Only FOCUS and those that track as it does keep both; exact
-    arithmetic would give 0.
+    arithmetic would give 0. Where FOCUS is coded, y is the sum of what was sent.
     """
-    server, clients = result.server, result.clients
+    server, owed = result.server, None
+    clients: Any = result.clients
+    if isinstance(clients, coded.Client):
+        if not isinstance(clients.inner, focus.Client):
+            return None
+        clients, owed = clients.inner, clients.unsent["y"]
     if not isinstance(server, TRACKERS) or clients is None:
         return None
     square, norms = 0.0, np.zeros(())
     weights = None if result.weights is None else np.asarray(result.weights)
 
-    def add(y: Any, grads: Any, x: Any = None, points: Any = None) -> None:
+    def add(
+        y: Any, grads: Any, x: Any = None, points: Any = None, owed: Any = None
+    ) -> None:
         nonlocal square, norms
         left, squares = np.ravel(y).astype(float), []
         at_once = max(1, AT_ONCE // left.size)
         for first in range(0, len(grads), at_once):  # there may be too many for memory
             some = np.asarray(grads[first : first + at_once], float)
             some = some.reshape(len(some), -1)
+            if owed is not None:
+                late = np.asarray(owed[first : first + at_once], float)
+                some = some - late.reshape(some.shape)
             if x is not None:
                 rho = np.asarray(clients.rho[first : first + at_once], float)
                 way = np.asarray(x, float) - points[first : first + at_once]
@@ -134,7 +145,10 @@ def tracking_gap(result: Result) -> float | None:
         square += float((left**2).sum())
         norms = norms + np.concatenate(squares)
 
-    follow = (server.x, clients.point) if hasattr(clients, "point") else ()
-    tree.map(add, server.y, clients.grad, *follow)
+    if owed is not None:
+        tree.map(lambda y, g, e: add(y, g, owed=e), server.y, clients.grad, owed)
+    else:
+        follow = (server.x, clients.point) if hasattr(clients, "point") else ()
+        tree.map(add, server.y, clients.grad, *follow)
     total = float(np.sqrt(norms).sum())
     return float(np.sqrt(square)) / total if total else 0.0

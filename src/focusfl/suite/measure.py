@@ -148,22 +148,25 @@ def _costs(
         float(np.sum(result.metrics[name][:end]))
         for name in ("down", "up", "gradients")
     )
-    numbers = in_messages(algorithm, problem.x0) * np.dtype(problem.dtype).itemsize
+    sent = zip(
+        (down, up), algorithm.cost, in_messages(algorithm, problem.x0), strict=True
+    )
+    width = np.dtype(problem.dtype).itemsize
     return {
         "rounds": rounds,
         "vectors": down + up,
-        "bytes": (down + up) / sum(algorithm.cost) * numbers,
+        "bytes": sum(found / plain * numbers * width for found, plain, numbers in sent),
         "gradients": gradients,
     }
 
 
-def in_messages(algorithm: Algorithm, x0: Any) -> int:
+def in_messages(algorithm: Algorithm, x0: Any) -> tuple[int, int]:
     """The numbers that a participant receives and sends in a round, all of them."""
     server, client = algorithm.init(x0)
     rd, down = Round(0, 1.0, 1, 1, 1), algorithm.broadcast(server)
     local = algorithm.step(algorithm.pull(client, down), lambda x, _: x, None, rd)
     _, up = algorithm.push(client, down, local, rd)
-    return tree.size(down) + tree.size(up)
+    return tree.size(down), tree.size(up)
 
 
 def _patient(problem: Problem) -> Progress:

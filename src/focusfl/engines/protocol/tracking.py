@@ -9,6 +9,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms import (
     amplified_scaffold,
+    coded,
     feddyn,
     fedvarp,
     focus,
@@ -29,6 +30,13 @@ TRACKED = {
     amplified_scaffold.Server: ("mean", "mean", True),
     t_focus.Server: ("line", "line", False),
     t_scaffold.Server: ("line", "line", False),
+}
+# Of coded memories: the push by whose unsent part the server has less of them.
+OWED = {
+    focus.Client: "y",
+    mifa.Client: "dg",
+    fedvarp.Client: "dy",
+    scaffold.Client: "dc",  # with option 1
 }
 
 
@@ -54,5 +62,18 @@ def tracking_error(
     for memory, weight in zip(memories, each, strict=weights is not None):
         if memory is None:  # nothing of it is tracked
             continue
-        total = tree.axpy(-weight * share, getattr(memory, theirs), total)
+        total = tree.axpy(-weight * share, _told(memory, theirs), total)
     return max(float(np.max(np.abs(a), initial=0)) for a in leaves(total))
+
+
+def _told(memory: Any, theirs: str) -> Any:
+    """What the server has of a memory: all but what was not sent."""
+    if not isinstance(memory, coded.Client):
+        return getattr(memory, theirs)
+    name = OWED.get(type(memory.inner), "")
+    if name not in memory.unsent:
+        raise ValueError(
+            "this server tracks what cannot be told from coded memories: they keep "
+            f"what is unsent of {', '.join(memory.unsent)}."
+        )
+    return tree.sub(getattr(memory.inner, theirs), memory.unsent[name])

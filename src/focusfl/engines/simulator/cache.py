@@ -72,7 +72,9 @@ class ClientCache:
         state, first = begin(static, x0, anybody, eval_data, key)
         row = jax.tree.map(lambda a: np.asarray(a[0]), (state.clients, state.steps))
         many = clients_in(data)
-        all_alike = in_model_coordinates(static) and not static.algorithm.starts_warm
+        all_alike = (
+            in_model_coordinates(static.objective) and not static.algorithm.starts_warm
+        )
         self.store = Store(
             row, many, self._on_disk, self._folder, self._kept.folder is not None,
             self._kept.exists(), min(many, turns) if all_alike else many,
@@ -140,7 +142,7 @@ class ClientCache:
         """Everybody's memory in the coordinates of the model, where it is."""
         del clients  # those of the last chunk alone
         static, x0, data, _ = start
-        if not in_model_coordinates(static):
+        if not in_model_coordinates(static.objective):
             for ids in parts(x0, clients_in(data)):
                 ids = ids[ids < clients_in(data)]
                 clients, steps = self.store.read(ids)

@@ -123,7 +123,11 @@ def result_of(
     metrics, model = jax.tree.map(lambda a: a[:length], (log.metrics, log.model))
     server = jax.tree.map(np.asarray, ended.server)
     spent = costs(
-        spec.algorithm, spec.num_clients, active[: length - 1], spec.local_steps
+        spec.algorithm,
+        spec.num_clients,
+        active[: length - 1],
+        spec.local_steps,
+        server.x,
     )
     return Result(
         x=server.x,

@@ -40,7 +40,7 @@ from focusfl.engines.simulator.layout import (
     cohort_sizes,
 )
 from focusfl.engines.simulator.participants import Participants
-from focusfl.engines.simulator.start import begin, stack_runs
+from focusfl.engines.simulator.start import begin, in_model_coordinates, stack_runs
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
 from focusfl.engines.step_sizes import StepSizes, Table, stacked
 from focusfl.engines.stop import Stop
@@ -71,6 +71,10 @@ class Simulation:
         on_cpu = jax.default_backend() == "cpu"
         self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu)
         self.objective, data = spec.problem.specialize(spec.local_steps)
+        if spec.algorithm.knows_coordinates and not in_model_coordinates(
+            self.objective
+        ):
+            self.objective, data = spec.problem.objective, spec.problem.data
         weights = spec.problem.weights
         self.weights = None if weights is None else np.asarray(weights, float)
         self.data = Theirs(data, self.weights)
@@ -153,7 +157,7 @@ class Simulation:
             state, first = stack_runs((state, first), start, keys, len(spec.lrs))
         if len(keys) > 1 and key is not None:
             key = jnp.stack(keys)
-        budget_spent = self.stop.budget(spec.algorithm, spec.num_clients)
+        budget_spent = self.stop.budget(spec.algorithm, spec.num_clients, spec.x0)
         if budget_spent or any(targets):
             met = targets.met({name: a[0] for name, a in first.metrics.items()})
             met = jnp.asarray(met | bool(budget_spent and budget_spent(0)))

@@ -153,17 +153,17 @@ def to_model_coordinates(
     """Everybody's memory, or that of some, in the coordinates of the model."""
     return (
         clients
-        if in_model_coordinates(static)
+        if in_model_coordinates(static.objective)
         else _all_to_model_coordinates(static, clients, data, ids)
     )
 
 
-def in_model_coordinates(static: StaticConfig) -> bool:
+def in_model_coordinates(objective: Objective) -> bool:
     """Whether clients work in the coordinates of the model, as almost always."""
-    objective = type(static.objective)
+    kind = type(objective)
     return (
-        objective.to_local is Objective.to_local
-        and objective.sum_to_model is Objective.sum_to_model
+        kind.to_local is Objective.to_local
+        and kind.sum_to_model is Objective.sum_to_model
     )
 
 

@@ -1,0 +1,50 @@
+"""What a codec is: a coarser message, and how many bits it takes."""
+
+import abc
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Load(NamedTuple):
+    """What one leaf takes on its way: so many numbers of so many bits, and the rest."""
+
+    numbers: int
+    width: int
+    beside: int = 0  # bits of scales and positions
+
+    @property
+    def bits(self) -> int:
+        return self.numbers * self.width + self.beside
+
+
+@dataclass(frozen=True)
+class Codec(abc.ABC):
+    """How one array is sent in fewer bits. A value, on any array library.
+
+    `approximate` is decode(encode(a)), of the shape and dtype of `a`: what the receiver
+    reads. It is never further from `a` than 0 is, in the mean over rounds where it
+    draws, and 0 is sent as 0: all that error feedback needs.
+    """
+
+    @abc.abstractmethod
+    def approximate(self, a: Any, index: Any, salt: int) -> Any:
+        """What is read of `a`, if it is sent in this round. The salt tells leaves
+        apart: what is drawn follows from it, the round and a number's place alone."""
+
+    @abc.abstractmethod
+    def load(self, shape: tuple[int, ...], plain: Load) -> Load:
+        """What a leaf of this shape takes that would take `plain` without this."""
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise ValueError if a leaf of this shape cannot be sent so."""
+        del shape
+
+    def applies(self, shape: tuple[int, ...]) -> bool:
+        """Whether a leaf of this shape is coded; what is not travels as it is."""
+        return shape != ()
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether what is left unsent does, if one and the same is sent again and
+        again."""
+        return True

@@ -1,0 +1,52 @@
+"""Matrices of low rank."""
+
+import math
+from dataclasses import dataclass
+
+from focusfl.checks import check_count
+from focusfl.codecs.codec import Codec, Load
+from focusfl.codecs.dither import uniform
+
+
+@dataclass(frozen=True)
+class LowRank(Codec):
+    """Send a matrix as a sum of `rank` products of a column and a row.
+
+    Each column comes from a few power iterations on what is left, from a start that
+    the round draws, and its row is the best one for it: M - p (p·M) is never longer
+    than M. An array of more axes is a matrix of its first one and all others; what has
+    one axis, or would not be smaller, travels as it is. After PowerSGD, Vogels et al.
+    2019, https://arxiv.org/abs/1905.13727
+    """
+
+    rank: int = 2  # at least 1
+    passes: int = 2  # power iterations of each column
+
+    def __post_init__(self):
+        check_count("rank", self.rank)
+        check_count("passes", self.passes)
+
+    def applies(self, shape):
+        if len(shape) < 2:
+            return False
+        return self.rank * (shape[0] + math.prod(shape[1:])) < math.prod(shape)
+
+    def approximate(self, a, index, salt):
+        left = a.reshape(a.shape[0], -1)
+        found = 0 * left
+        top = abs(left).max()
+        for k in range(self.rank):
+            row = uniform(a, left.shape[1], index, salt + k) - 0.5
+            for _ in range(self.passes):
+                # By the largest entry: squares of small numbers would vanish.
+                column = left @ row / (top + (top == 0))
+                norm = (column * column).sum() ** 0.5
+                column = column / (norm + (norm == 0))
+                row = column @ left
+            part = column[:, None] * row[None, :]
+            found, left = found + part, left - part
+        return found.reshape(a.shape)
+
+    def load(self, shape, plain):
+        numbers = self.rank * (shape[0] + math.prod(shape[1:]))
+        return Load(numbers, plain.width, plain.beside)
