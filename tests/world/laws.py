@@ -64,6 +64,8 @@ def _check_tracking(world: World) -> None:
         return
     ids = sorted(oracle.contributed)
     memories, weights = [oracle.memory[i] for i in ids], oracle.weights
+    if any("dx" in getattr(memory, "unsent", ()) for memory in memories):
+        return  # coded SCAFFOLD keeps movements, and the server tracks gradients
     error = tracking_error(
         server, memories, oracle.weight_of(range(N)),
         weights and [weights[i] for i in ids],
