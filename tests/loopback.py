@@ -115,3 +115,15 @@ def gap_of(folder, protocol, algorithm=FOCUS):
         if seq
     ]
     return tracking_error(protocol.server, memories, protocol.num_clients)
+
+
+class Clock:
+    """Time that passes while somebody sleeps, and only then."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds

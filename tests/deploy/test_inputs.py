@@ -109,7 +109,7 @@ def test_bad_input_is_one_line_and_nothing_is_begun(command, here, capsys):
 
 def test_without_flower_one_line_says_what_to_install(here, capsys, monkeypatch):
     monkeypatch.setattr("focusfl.cli.options.find_spec", lambda name: None)
-    for command in (["local", "study.toml"], ["status"], ["watch"]):
+    for command in (["local", "study.toml"], ["status"], ["stop"], ["watch"]):
         assert main(["deploy", *command]) == 2
         said = capsys.readouterr().err
         assert "deploying needs Flower" in said and said.count("\n") == 1

@@ -113,13 +113,6 @@ def _local(options: argparse.Namespace) -> int:
     return EXIT_UNHEALTHY if outcome.why else 0
 
 
-def _need_flower() -> None:
-    if find_spec("flwr") is None:
-        from focusfl.extras import missing
-
-        raise ValueError(missing("deploying needs", "Flower", "flower"))
-
-
 def _watch(event: Mapping[str, Any]) -> None:
     """Show what happens, a line each, on stderr."""
     from focusfl.engines.flower.events import describe
@@ -188,6 +181,7 @@ def _there(options: argparse.Namespace) -> Path:
 
 
 def _stop(options: argparse.Namespace) -> int:
+    need_flower()
     from focusfl.deploy import ours, status
 
     places = [Path(place) for place in status.search(_there(options))]

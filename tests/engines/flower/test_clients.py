@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Context, MetricRecord, RecordDict
-from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, reopened
+from loopback import (
+    FOCUS,
+    PROBLEM,
+    SITES,
+    Clock,
+    Loopback,
+    Node,
+    events,
+    job,
+    reopened,
+)
 
 import focusfl as ff
 from focusfl.engines.flower import (
@@ -172,18 +182,6 @@ def test_flowers_own_loop_plays_any_algorithm(tmp_path):
     assert np.linalg.norm(found - PROBLEM.optimum) < 1e-6
     counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
     assert len(counted) == 60 and min(counted) < 4
-
-
-class Clock:
-    """Time that passes while somebody sleeps, and only then."""
-
-    now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
 
 
 def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from loopback import FOCUS, PROBLEM, Loopback, events, job, nodes
+from loopback import FOCUS, PROBLEM, Clock, Loopback, events, job, nodes
 
 import focusfl as ff
 from focusfl.engines.flower import Work, client_app, server_app
@@ -72,18 +72,6 @@ def test_what_sites_say_cannot_write_to_the_terminal_of_the_server(kind):
     }  # fmt: skip
     said = written.describe(event)
     assert "pwned" in said and said.replace("\n", "").isprintable()
-
-
-class Clock:
-    """Time that passes while somebody sleeps, and only then."""
-
-    now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
 
 
 def test_a_warm_start_that_waits_for_a_site_writes_what_changes_alone(

@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,22 @@ def folder():
 
 
 @pytest.fixture
-def begun(folder, as_a_user):
-    """A function that begins a job of three sites."""
-    from wire_job import Job
-
+def beginning(folder, as_a_user):
+    """A function that begins a job of a kind, which ends with the test."""
     jobs = []
 
-    def begin(algorithm, **options):
-        jobs.append(Job(algorithm, folder, **options))
+    def begin(kind, algorithm, **options):
+        jobs.append(kind(algorithm, folder, **options))
         return jobs[-1]
 
     yield begin
     for job in jobs:
         job.protocol.close()
+
+
+@pytest.fixture
+def begun(beginning):
+    """A function that begins a job of three sites."""
+    from wire_job import Job
+
+    return partial(beginning, Job)

@@ -1,6 +1,7 @@
 """Lost disks, departures, returns, warm starts: what the job does about each."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -49,16 +50,8 @@ class Job:
 
 
 @pytest.fixture
-def start(folder, as_a_user):
-    jobs = []
-
-    def begin(algorithm, **options):
-        jobs.append(Job(algorithm, folder, **options))
-        return jobs[-1]
-
-    yield begin
-    for job in jobs:
-        job.protocol.close()
+def start(beginning):
+    return partial(beginning, Job)
 
 
 @pytest.mark.parametrize("algorithm", LEAVES, ids=repr)
