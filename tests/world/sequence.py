@@ -129,11 +129,14 @@ def _lose_server(world: World, rng: random.Random) -> None:
 
 
 def _damage_books(world: World, rng: random.Random) -> None:
-    """The server's last books are damaged: it goes on from those before them."""
+    """The server's last books are damaged: it goes on from those before them.
+
+    Or from them, where the damage says nothing: of an empty array, where it begins.
+    """
     image = world.home.damaged("job/server.ledger", rng)
     if any(path.endswith("server.1.ledger") for path in image):
         world.tally["damaged books"] += 1
-        world.restore(image, world.earlier)
+        world.restore(image, world.earlier, world.saved)
 
 
 def _site_dies(world: World, rng: random.Random) -> None:

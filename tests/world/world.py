@@ -17,6 +17,7 @@ import numpy as np
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, books, header
 from focusfl.engines.protocol.format import leaves
 from focusfl.engines.protocol.incidents import STRIKES
+from focusfl.engines.protocol.rules import LOSSES
 from world.disk import Death, Disk, Image, Killed
 from world.job import NAMES, OFFSETS, SLOPES, START, N, Setting, Violation
 from world.network import Network, Sent
@@ -121,6 +122,7 @@ class World:
         except Killed:
             self.die(disk, dying.power)
             if state := site.disk.load():  # it may have got so far
+                self.made[i].add(state.pending.digest)
                 self.answer_of.setdefault(state.pending.digest, self.present)
             return False
         except Refused:
@@ -234,26 +236,40 @@ class World:
         if not after.waits:
             after.close()
         restart = [after.restarted()] if self.may_restart or self.spiked else []
+        after = [after, *restart]
         struck = {i for i in range(N) if self.strikes[i] >= STRIKES}
-        if struck and restart and {*range(N)} - after.gone - struck:
-            restart[0].gone |= struck
-            restart[0].barred |= struck
-        self.commit(self.server.close_round, after, *restart, dying=dying)
+        if struck and {*range(N)} - after[0].gone - struck:
+            for i in struck:
+                after = [one for oracle in after for one in self.without(oracle, i)]
+                self.strikes[i] = 0
+            for oracle in after:
+                oracle.barred |= struck
+        self.commit(self.server.close_round, *after, dying=dying)
+
+    def keeps(self, i: int) -> bool:
+        """Whether the server keeps a site's memory: all, or of who has lost it."""
+        return self.copies or self.server.ledger.entries[NAMES[i]].losses >= LOSSES
 
     def forget(self, i: int, dying: Death | None = None) -> None:
         """The operator gives a site up for good."""
         if NAMES[i] in self.server.counted:
             return
-        gone = self.oracle.copy()
+        after = self.without(self.oracle, i)
+        self.commit(lambda: self.server.forget(NAMES[i]), *after, dying=dying)
+
+    def without(self, oracle: Oracle, i: int) -> list[Oracle]:
+        """What may become of a job that goes on without a site."""
+        gone = oracle.copy()
         gone.gone.add(i)
+        if i not in oracle.contributed:
+            return [gone]
         after = [gone.restarted()]
-        if i not in self.oracle.contributed:
-            after = [gone]
-        elif self.oracle.copied[i] or not leaves(self.oracle.pushed[i]):
-            after.append(self.oracle.copy())
+        if oracle.copied[i] or not leaves(oracle.pushed[i]):
+            after.append(oracle.copy())
             after[-1].ask(-1)
             after[-1].count(i, -1, "", goodbye=True)
-        self.commit(lambda: self.server.forget(NAMES[i]), *after, dying=dying)
+            after[-1].copied[i] = self.keeps(i)
+        return after
 
     def save(self, dying: Death | None = None) -> None:
         self.commit(self.server.save, self.oracle.copy(), dying=dying)
@@ -289,11 +305,11 @@ class World:
                 self.die(self.home, dying.power)
         self.reopen(self.saved)
 
-    def restore(self, image: Image, then: Oracle) -> None:
+    def restore(self, image: Image, *then: Oracle) -> None:
         """The server comes back with the books of another time, or none."""
         self.restored += 1
         self.server.close()
         self.home.restore(image)
         for i in range(N):
             self.excused[i] |= self.made[i]
-        self.reopen(then)
+        self.reopen(*then)

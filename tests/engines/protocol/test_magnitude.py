@@ -36,11 +36,11 @@ def test_a_gradient_of_1e16_that_is_counted_is_mended_by_new_epochs(
 
 def test_without_new_epochs_it_is_wrong_for_ever(begun, monkeypatch):
     """Why they are: the last digits of what is summed were lost."""
-    from focusfl.engines.protocol import rules, server
+    from focusfl.engines.protocol import magnitude, rules, server
 
     for module in (server, rules):
         monkeypatch.setattr(module, "strayed", lambda reach, x: "")
-    monkeypatch.setattr(rules, "is_spike", lambda *_: False)
+    monkeypatch.setattr(magnitude, "is_spike", lambda *_: False)
     job = begun(ff.Focus(), max_norm=float("inf"))
     job.play(4)
     job.spike(0)
@@ -65,6 +65,30 @@ def test_a_site_that_was_at_rest_may_move(begun):
     job.play(30, [0])
     assert {receipt.status for receipt in job.play(5)} == {"applied"}
     assert job.settles(1e-11)
+
+
+@pytest.mark.parametrize("local_steps", [1, 2])
+def test_a_first_gradient_of_1e16_in_a_warm_start_is_mended(local_steps, begun):
+    """With one local step the model does not move, and so is not back from afar."""
+    for i in range(3):
+        job = begun(ff.Focus(warm_start=True), job=f"job-{i}", local_steps=local_steps)
+        job.more[i] = 1e16
+        job.play(1, [i])
+        job.more[i] = 0
+        assert job.settles(1e-8) and 1 < job.protocol.epoch <= 3
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("resting", [1, 2])
+def test_a_job_may_begin_where_a_site_is_at_rest(warm, dtype, resting, begun):
+    """What others give is then any number of times larger, in every epoch."""
+    job = begun(ff.Focus(warm_start=warm), params=np.zeros(4, dtype))
+    job.shift[:resting] = B[:resting] - 1e-7 * (dtype == "float32") - 1e-12
+    said = job.play(1, range(resting))
+    assert {receipt.status for receipt in said + job.play(40)} == {"applied"}
+    assert job.protocol.epoch <= 2 and not job.protocol.barred
+    assert norm(job.gradient(job.protocol.x)) < (1e-5 if dtype == "float32" else 1e-10)
 
 
 def test_a_model_that_only_came_nearer_has_not_strayed():

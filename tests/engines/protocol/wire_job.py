@@ -22,16 +22,20 @@ class Job:
 
     def __init__(self, algorithm, folder, **options):
         options = {"job": "job", "lr": LR, "local_steps": 2, **options}
-        self.open = lambda: ProtocolServer(
-            algorithm, np.zeros(DIM), NAMES, folder, **options
-        )
+        params = options.pop("params", np.zeros(DIM))
+        self.open = lambda: ProtocolServer(algorithm, params, NAMES, folder, **options)
         self.protocol = self.open()
-        self.sites = [Site(algorithm, folder, "job", name) for name in NAMES]
+        self.sites = [Site(algorithm, folder, options["job"], name) for name in NAMES]
         self.said = []  # every reply there ever was
         self.more = np.zeros(N)  # what is added to everybody's gradient
+        self.shift = np.zeros((N, DIM))  # this too, and it stays
 
     def grad(self, i):
-        return lambda x, batch: H[i] @ x - B[i] + self.more[i]
+        return lambda x, batch: H[i] @ x - B[i] + self.shift[i] + self.more[i]
+
+    def gradient(self, x):
+        """That of everybody together."""
+        return sum(self.grad(i)(x, None) for i in range(N))
 
     def play(self, rounds=1, ids=range(N)):
         """Rounds of these; what became of their replies."""

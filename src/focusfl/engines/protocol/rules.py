@@ -16,8 +16,8 @@ from focusfl.engines.protocol.format import Refused, digest_of, leaves
 from focusfl.engines.protocol.ledger import Ledger
 from focusfl.engines.protocol.magnitude import (
     Reach,
-    harmless,
-    is_spike,
+    counted,
+    moved,
     norm,
     strayed,
 )
@@ -119,11 +119,10 @@ class Rules:
         Its number is above that of the latest epoch that any site knows of. Those who
         have lost their memory have done so once more.
         """
-        new, left = self.begin(ledger.server.x), ledger.reach.left
-        if strayed(ledger.reach, ledger.server.x):
-            left = ledger.reach.far
+        new, before = self.begin(ledger.server.x), ledger.reach
+        left = before.far if strayed(before, ledger.server.x) else before.left
         return new._replace(
-            reach=new.reach._replace(start=ledger.reach.start, left=left),
+            reach=Reach(before.start, new.reach.far, left, times=before.times),
             incarnation=ledger.incarnation,
             entries=ledger.entries.new_epoch(lost),
             epoch=max(ledger.epoch, latest) + 1,
@@ -210,7 +209,7 @@ class Rules:
             raise Refused("it is so large that the sum of all pushes is infinite.")
         # A copy of an earlier push would be worse than none.
         copies = {k: copy for k, copy in ledger.copies.items() if k != reply.site}
-        before, reach = ledger.entries[reply.site], ledger.reach
+        before = ledger.entries[reply.site]
         forgets = not reply.base or before.losses >= LOSSES
         entry = Entry(
             applied=reply.seq,
@@ -220,10 +219,12 @@ class Rules:
             losses=before.losses if forgets else 0,
             pushes=before.pushes + 1,
         )
+        reach, spiked = counted(
+            ledger.reach, reply.site, size, before.pushes, ledger.server.x
+        )
         return ledger._replace(
-            reach=reach._replace(push=max(reach.push, size)),
-            spiked=ledger.spiked
-            or is_spike(size, before.pushes, reach.push, harmless(ledger.server.x)),
+            reach=reach,
+            spiked=ledger.spiked or spiked,
             entries=ledger.entries | {reply.site: entry},
             total=total,
             counted=(*ledger.counted, reply.site),
@@ -236,21 +237,23 @@ class Rules:
 
     def close(self, ledger: Ledger) -> Ledger:
         """Update the model and open the next round."""
-        server, counted = ledger.server, ledger.counted
-        rd = self.rd(ledger.current)._replace(
-            num_active=weight_of(counted, self.weights)
-        )
-        if counted or self.on_empty == "step":
+        server, sites = ledger.server, ledger.counted
+        rd = self.rd(ledger.current)._replace(num_active=weight_of(sites, self.weights))
+        if sites or self.on_empty == "step":
             with np.errstate(all="ignore"):  # the caller looks
                 server = self.algorithm.update(server, ledger.total, rd)
         entries = ledger.entries
-        entries |= {site: entries[site]._replace(counted=tuple(rd)) for site in counted}
+        entries |= {site: entries[site]._replace(counted=tuple(rd)) for site in sites}
         kept = ledger.kept
-        if counted and self.requirements.settle:
+        if sites and self.requirements.settle:
             down = self.algorithm.broadcast(server)
             told = {name: down[name] for name in self.requirements.settle}
             kept = kept | {str(rd.index): told}
         rounds = {str(index) for index in entries.rounds} if kept else ()
+        reach, spiked, warm = ledger.reach, False, self.algorithm.starts_warm
+        if ledger.current >= 0 and server is not ledger.server:
+            warm = warm and not any(entries[site].gone for site in sites)
+            reach, spiked = moved(reach, ledger.server, server, warm)
         return ledger._replace(
             server=server,
             entries=entries,
@@ -258,8 +261,8 @@ class Rules:
             round=ledger.round + (ledger.current >= 0),
             total=tree.zeros(self.requirements.up),
             counted=(),
-            reach=ledger.reach._replace(far=max(ledger.reach.far, norm(server.x))),
-            spiked=False,
+            reach=reach,
+            spiked=spiked,
             start=ledger.start if ledger.start and entries.newcomers else {},
             kept={index: kept[index] for index in kept if index in rounds},
         )

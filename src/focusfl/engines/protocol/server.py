@@ -173,8 +173,8 @@ class ProtocolServer(View):
             check_leaves(head.leaves, like)
             trees = restore(like, unpack(message, head))
             size = norm(trees["up"])
-            pushes, before = self.ledger.entries[sender].pushes, self.ledger.reach.push
-            check_size(size, self._max_norm, pushes, before)
+            pushes = self.ledger.entries[sender].pushes
+            check_size(size, self._max_norm, pushes, self.ledger.reach)
             ledger = self._rules.count(
                 self.ledger, reply, head.digest, trees["up"], trees.get("memory"), size
             )
@@ -210,6 +210,7 @@ class ProtocolServer(View):
         waits = self._rules.waits(ledger)
         if not waits:
             ledger = self._rules.close(ledger)
+            why = why or self._incidents.restarts(ledger)
             why = why or strayed(ledger.reach, ledger.server.x)
         if why and np.isfinite(norm(ledger.server.x)):  # else it cannot be written
             ledger = self._restarted(ledger, why)

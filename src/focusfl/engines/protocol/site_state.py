@@ -116,6 +116,10 @@ class SiteFile:
         )
 
     def last_reply(self) -> Wired:
-        """The last reply, as it went out."""
+        """The last reply, as it went out; its file is on disk when this returns.
+
+        Whoever wrote that file may have died before its name was.
+        """
+        files.sync(self.path.parent)
         wired = files.load(self.path, lambda name: name.startswith(REPLY)) or {}
         return {name.removeprefix(REPLY): blob for name, blob in wired.items()}
