@@ -175,7 +175,7 @@ def test_the_numbers_of_cifar10_are_those_of_its_runs_and_of_the_public_logs():
     script = runpy.run_path(str(ROOT / "experiments/cifar10/draw.py"))
     kept = json.loads((ROOT / "experiments/cifar10/results.json").read_text())
     lines = [[*line] for line in script["table"](kept["curves"])[1]]
-    assert len(lines) == 17
+    assert len(lines) == 25
     shown = rows("experiments/cifar10/README.md")
     assert [line for line in lines if line not in shown] == []
     chain = [[*line] for line in script["markov_table"](kept["curves"])[1]]
