@@ -58,21 +58,20 @@ class Block(NamedTuple):
 
 
 class _Table:
-    """Lines, and over them the entries that were read or changed of late."""
+    """Lines, and beside them the entries that were read or changed of late."""
 
     def __init__(self, roster: Roster):
         self.roster = roster
         self.lines = np.zeros(len(roster.names), LINE)
         self.rounds: dict[int, tuple] = {}  # that lines name, and perhaps more
         self.held: dict[int, Entry] = {}
-        self.fresh: set[int] = set()  # those of them that are not in the lines yet
         self.changed: set[int] | None = None  # since they were written; None: all
         self.files: tuple[str, ...] = ()  # in which the others are
 
     def get(self, i: int) -> Entry:
         if (entry := self.held.get(i)) is None:
             if len(self.held) >= READ:
-                self.put_down()
+                self.held.clear()
             applied, digest, grads, number, pushes, losses, flags = self.lines[i].item()
             entry = self.held[i] = Entry(
                 applied,
@@ -87,22 +86,28 @@ class _Table:
         return entry
 
     def put(self, i: int, entry: Entry) -> None:
-        self.held[i] = entry
-        self.fresh.add(i)
+        if len(self.held) >= READ:
+            self.held.clear()
+        self.held[i], self.lines[i] = entry, self._line(entry)
         if self.changed is not None:
             self.changed.add(i)
+        self._forget()
 
-    def put_down(self) -> np.ndarray:
-        """Have all in the lines, and give them."""
-        if self.fresh:
-            self.lines[[*self.fresh]] = np.array(
-                [self._line(self.held[i]) for i in self.fresh], LINE
-            )
-            if len(self.rounds) > 2 * len(self.lines) + 100:
-                used = np.unique(self.lines["round"]).tolist()
-                self.rounds = {n: self.rounds[n] for n in used if n != NOWHERE}
-        self.held, self.fresh = {}, set()
-        return self.lines
+    def put_round(self, numbers: Sequence[int], told: tuple) -> None:
+        """Have all these be counted in a round."""
+        self.rounds[told[0] + FIRST] = told
+        self.lines["round"][[*numbers]] = told[0] + FIRST
+        for i in numbers:
+            self.held.pop(i, None)
+        if self.changed is not None:
+            self.changed.update(numbers)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Leave out rounds that no line names, if there are many."""
+        if len(self.rounds) > 2 * len(self.lines) + 100:
+            used = np.unique(self.lines["round"]).tolist()
+            self.rounds = {n: self.rounds[n] for n in used if n != NOWHERE}
 
     def _line(self, entry: Entry) -> tuple:
         number = NOWHERE
@@ -163,9 +168,18 @@ class Entries(Mapping[str, Entry]):
         after._swap(self, {numbers[site]: entry for site, entry in changes.items()})
         return after
 
+    def counted(self, sites: Sequence[str], told: tuple) -> "Entries":
+        """Another such value: the pushes of these were counted in a round."""
+        table, numbers = self._own(), self._table.roster.numbers
+        which = [numbers[site] for site in sites]
+        after = Entries(table.roster, table)
+        self._next = after, {i: table.get(i) for i in which}
+        table.put_round(which, told)
+        return after
+
     def new_epoch(self, lost: Collection[str]) -> "Entries":
         """Nothing is counted of anybody; these have lost their memory once more."""
-        lines, after = self._own().put_down(), Entries(self._table.roster)
+        lines, after = self._own().lines, Entries(self._table.roster)
         table = after._table
         table.lines["grads_done"] = lines["grads_done"]
         table.lines["losses"] = lines["losses"]
@@ -180,35 +194,35 @@ class Entries(Mapping[str, Entry]):
     def flagged(self, flag: int) -> tuple[str, ...]:
         """Who is GONE, or BARRED."""
         names = self._table.roster.names
-        which = np.flatnonzero(self._own().put_down()["flags"] & flag)
+        which = np.flatnonzero(self._own().lines["flags"] & flag)
         return tuple(names[i] for i in which.tolist())
 
     @property
     def applied(self) -> dict[str, int]:
         """The number of everybody's push that was counted last."""
-        lines = self._own().put_down()
+        lines = self._own().lines
         return dict(zip(self, lines["applied"].tolist(), strict=True))
 
     @property
     def newcomers(self) -> bool:
         """Whether somebody was not counted in this epoch."""
-        return not self._own().put_down()["applied"].all()
+        return not self._own().lines["applied"].all()
 
     @property
     def missing(self) -> bool:
         """Whether somebody of these has not left."""
-        lines = self._own().put_down()
+        lines = self._own().lines
         return bool((lines["applied"][lines["flags"] & GONE == 0] == 0).any())
 
     @property
     def num_here(self) -> int:
         """How many have not left."""
-        return int((self._own().put_down()["flags"] & GONE == 0).sum())
+        return int((self._own().lines["flags"] & GONE == 0).sum())
 
     @property
     def rounds(self) -> set[int]:
         """The rounds, of those that are over, in which somebody was counted last."""
-        numbers = np.unique(self._own().put_down()["round"]).tolist()
+        numbers = np.unique(self._own().lines["round"]).tolist()
         return {number - FIRST for number in numbers if number != NOWHERE}
 
     # On disk.
@@ -230,7 +244,7 @@ class Entries(Mapping[str, Entry]):
 
     def block(self, which: Collection[int] | None) -> Block:
         """Some lines, by numbers; None: all."""
-        lines = self._own().put_down()
+        lines = self._own().lines
         own: dict[str, np.ndarray] = {}
         if which is not None:
             own["site"] = np.sort(np.fromiter(which, "<i4", len(which)))

@@ -242,8 +242,7 @@ class Rules:
         if sites or self.on_empty == "step":
             with np.errstate(all="ignore"):  # the caller looks
                 server = self.algorithm.update(server, ledger.total, rd)
-        entries = ledger.entries
-        entries |= {site: entries[site]._replace(counted=tuple(rd)) for site in sites}
+        entries = ledger.entries.counted(sites, tuple(rd))
         kept = ledger.kept
         if sites and self.requirements.settle:
             down = self.algorithm.broadcast(server)
