@@ -13,6 +13,7 @@ import focusfl as ff
 from focusfl.data import folder
 from focusfl.engines.reference import loop
 from focusfl.experiment.flamby import cells as made
+from focusfl.experiment.flamby import rare
 from focusfl.experiment.flamby.federations import Federation, Part, federation, split
 from focusfl.experiment.flamby.methods import judged, measure, models, turns
 from focusfl.experiment.flamby.problem import Together, Told, alone
@@ -180,6 +181,34 @@ def test_what_has_been_trained_is_not_trained_again(tmp_path, monkeypatch):
     assert calls[5:] == [44]  # the damaged one
 
 
+def test_a_method_has_the_step_of_the_lowest_loss_among_those_all_seeds_bear():
+    found = np.full((2, len(rare.STEPS), 3), np.nan)  # None, as it is read
+    found[:, :4, 0] = [[0.6, 0.5, 0.4, 0.2], [0.6, 0.3, 0.4, np.nan]]
+    found[:, :4, 1:] = 0.7
+    line = rare.best("heart", "FOCUS", found)
+    assert line.lr == rare.STEPS[1] and line.loss == 0.4 and not line.edge
+    found[:, 0, 0] = 0.1
+    assert rare.best("heart", "FOCUS", found).edge
+    with pytest.raises(ValueError, match="FOCUS must end at some step"):
+        rare.best("heart", "FOCUS", 0 * found + np.nan)
+
+
+@real_data
+def test_a_hospital_that_is_rarely_there_changes_what_fedavg_finds(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rare, "LONGER", 1)
+    monkeypatch.setattr(rare, "SEEDS", (42,))
+    monkeypatch.setattr(rare, "STEPS", (1e-3, 1e-2))
+    few = {name: rare.STRATEGIES[name] for name in ("FedAvg", "Scaffold")}
+    monkeypatch.setattr(rare, "STRATEGIES", few)
+    found = {line.method: line for line in rare.lines(["heart"], tmp_path)}
+    assert len(found) == 6 and all(0 < line.loss < 1 for line in found.values())
+    assert found["FedAvg"].loss > found[rare.EVERYBODY].loss
+    again = {line.method: line for line in rare.lines(["heart"], tmp_path)}
+    assert again == found and len([*(tmp_path / "rare").iterdir()]) == 6
+
+
 @pytest.fixture
 def tables(tmp_path):
     """A folder of data whose tables may be changed."""
@@ -219,6 +248,7 @@ def test_a_method_nobody_knows_is_named(tables):
     "arguments, said",
     [
         (["--tables", "hart"], "must be one of heart, tcga; got 'hart'"),
+        (["--tables", "hart", "--rare"], "must be one of heart, tcga; got 'hart'"),
         (["--tables", ","], "name at least one table of heart, tcga"),
     ],
 )

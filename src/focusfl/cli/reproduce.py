@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from focusfl.checks import check_count
@@ -48,6 +49,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     outside.add_argument(
         "--tables", type=words, default=["heart", "tcga"], metavar="A,B",
         help="of heart (Fed-Heart-Disease) and tcga (Fed-TCGA-BRCA) only these",
+    )  # fmt: skip
+    outside.add_argument(
+        "--rare", action="store_true",
+        help="instead: all methods with the first hospital online 5 %% of the time",
     )  # fmt: skip
     out(outside)
     images = command(
@@ -178,6 +183,8 @@ def _flamby(options: argparse.Namespace) -> int:
     from focusfl.report import flamby, terminal
 
     place = folder(options, "reproduce-flamby")
+    if options.rare:
+        return _rare(options, place)
     found: list[Cell] = []
     for cell in cells(options.tables, place):
         if not found or cell[:2] != found[-1][:2]:
@@ -199,6 +206,28 @@ def _flamby(options: argparse.Namespace) -> int:
         terminal.print_table(*table)
     print(flamby.KEY)
     print("written: " + "  ".join(str(f) for f in files))
+    return 0
+
+
+def _rare(options: argparse.Namespace, place: Path) -> int:
+    """The same methods and FOCUS, with one hospital rarely online."""
+    from focusfl.experiment.flamby.rare import Line, lines
+    from focusfl.files import write
+    from focusfl.report import flamby, table, terminal
+
+    found: list[Line] = []
+    for line in lines(options.tables, place):
+        terminal.say(f"{line.federation}, {line.method}: trained")
+        found.append(line)
+    shown = flamby.rare(found)
+    text = f"{shown.title}\n\n{table.markdown(shown.headers, shown.rows)}"
+    file = write(place / "rare.md", text)
+    if options.json:
+        rows = [line._asdict() for line in found]
+        print(json.dumps({"lines": rows, "files": [str(file)]}, indent=2))
+        return 0
+    terminal.print_table(*shown)
+    print(f"written: {file}")
     return 0
 
 

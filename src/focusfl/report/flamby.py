@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from focusfl.experiment.flamby.cells import Cell
+from focusfl.experiment.flamby.rare import ONLINE, Line
 from focusfl.report import table
 
 KEY = (
@@ -89,6 +90,27 @@ def markdown(cells: Sequence[Cell]) -> str:
     shown = [*tables(cells, spread=True), outside(cells)]
     texts = [f"{t.title}\n\n{table.markdown(t.headers, t.rows)}" for t in shown]
     return "\n".join([counted(cells) + ".\n", *texts, KEY, ""])
+
+
+def rare(lines: Sequence[Line]) -> Table:
+    """What methods come to with a hospital that is rarely there."""
+    rows: list[tuple[str, ...]] = []
+    for one in lines:
+        numbers = f"{one.loss:.4f}", f"{one.rare:.3f}", f"{one.pooled:.3f}"
+        step = f"{one.lr:.3g}{' (edge)' * one.edge}"
+        rows.append((one.federation, one.method, step, *numbers))
+    headers = (
+        "table",
+        "method",
+        "step",
+        "training loss",
+        "rare hospital",
+        "pooled test",
+    )
+    title = (
+        f"one hospital online {ONLINE:.0%} of the time, each method at its best step"
+    )
+    return Table(title, headers, rows)
 
 
 def _entry(cells: Sequence[Cell], method: str, test: str, spread: bool) -> str:

@@ -1,12 +1,12 @@
 """Cell by cell: what was published, what comes out here, and how far seeds go apart."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from focusfl.data.places import Place
-from focusfl.experiment.flamby.federations import FEDERATIONS, Federation, federation
+from focusfl.experiment.flamby.federations import Federation, federations
 from focusfl.experiment.flamby.methods import judged, models
 from focusfl.experiment.flamby.published import SEEDS, Row, published
 from focusfl.files import BLANK, Damaged, read, write
@@ -43,11 +43,7 @@ def cells(names: Sequence[str], folder: Path, data_dir: Place = None) -> Iterato
 
     All is read and checked before anything is trained.
     """
-    if not names:
-        raise ValueError(
-            f"name at least one table of {', '.join(FEDERATIONS)}; got none."
-        )
-    everything = [federation(name, data_dir) for name in dict.fromkeys(names)]
+    everything = federations(names, data_dir)
     tables = {
         (one.name, seed): published(one, seed, data_dir)
         for one in everything
@@ -79,14 +75,25 @@ def _kept(
     folder: Path, one: Federation, rows: list[Row], seed: int
 ) -> dict[str, dict[str, float]]:
     """Every method's measures: those on disk if code, data and steps are the same."""
-    steps = [row[:-1] for row in rows]
-    parts = [*one.train, *one.test, *one.pooled]
-    key = fingerprint(package(), steps, [array for part in parts for array in part])
-    file = folder / "cells" / f"{one.name}-{seed}-{key}.json"
-    try:
-        return json.loads(read(file)[0])["measures"]
-    except (FileNotFoundError, Damaged):
+
+    def train() -> dict[str, dict[str, float]]:
         found = models(one, rows, seed)
-    measures = {method: judged(one, x) for method, x in found.items()}
-    write(file, json.dumps({"measures": measures, "seal": BLANK}), sealed=True)
-    return measures
+        return {method: judged(one, x) for method, x in found.items()}
+
+    steps = [row[:-1] for row in rows]
+    return kept(folder / "cells", f"{one.name}-{seed}", one, steps, train)
+
+
+def kept(
+    folder: Path, name: str, one: Federation, settings: Any, make: Callable[[], Any]
+) -> Any:
+    """What was made before of the same code, data and settings; else make it now."""
+    parts = [*one.train, *one.test, *one.pooled]
+    key = fingerprint(package(), settings, [array for part in parts for array in part])
+    file = folder / f"{name}-{key}.json"
+    try:
+        return json.loads(read(file)[0])["found"]
+    except (FileNotFoundError, Damaged):
+        found = make()
+    write(file, json.dumps({"found": found, "seal": BLANK}), sealed=True)
+    return found

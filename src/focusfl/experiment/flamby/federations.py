@@ -3,6 +3,7 @@
 Terrail et al. NeurIPS 2022. https://arxiv.org/abs/2210.04620
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,6 +60,14 @@ def federation(name: str, data_dir: Place = None) -> Federation:
     """Load one: heart (four hospitals) or tcga (six regions)."""
     check_one_of("federation", name, FEDERATIONS)
     return FEDERATIONS[name](data_dir)
+
+
+def federations(names: Sequence[str], data_dir: Place = None) -> list[Federation]:
+    """Load several, each once."""
+    if not names:
+        known = ", ".join(FEDERATIONS)
+        raise ValueError(f"name at least one table of {known}; got none.")
+    return [federation(name, data_dir) for name in dict.fromkeys(names)]
 
 
 def heart(data_dir: Place = None) -> Federation:

@@ -73,12 +73,14 @@ class TableOfBatches(Problem):
     batches: Sequence[Batches]  # every client's
     start: Model
     survival: bool
+    unit: bool = False  # whether weights are over their mean
 
     dtype = "float32"
 
     @property
     def weights(self):
-        return np.array([len(part.event) for part in self.parts], float)
+        sizes = np.array([len(part.event) for part in self.parts], float)
+        return sizes / sizes.mean() if self.unit else sizes
 
     @property
     def num_clients(self):
