@@ -3,10 +3,11 @@
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from focusfl.checks import check_count
-from focusfl.cli.options import changes, folder, out, results
+from focusfl.cli.options import changes, folder, out, results, words
 from focusfl.cli.studies import run_options, run_study
 
 if TYPE_CHECKING:
@@ -41,6 +42,19 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         sub.add_argument("--seeds", type=int, help="splits to average over (10)")
         changes(sub)
         results(sub)
+    outside = command(
+        "flamby", _flamby, "train FLamby's published tables anew, cell by cell",
+        "focusfl reproduce flamby --tables heart",
+    )  # fmt: skip
+    outside.add_argument(
+        "--tables", type=words, default=["heart", "tcga"], metavar="A,B",
+        help="of heart (Fed-Heart-Disease) and tcga (Fed-TCGA-BRCA) only these",
+    )  # fmt: skip
+    outside.add_argument(
+        "--rare", action="store_true",
+        help="instead: all methods with the first hospital online 5 %% of the time",
+    )  # fmt: skip
+    out(outside)
     images = command(
         "cifar10", _images, "train SG-FOCUS and the others on CIFAR-10",
         "focusfl reproduce cifar10 --rounds 2000",
@@ -158,6 +172,62 @@ def _hospitals(options: argparse.Namespace) -> int:
         terminal.print_table(*table)
     print(report.KEY)
     print("written: " + "  ".join(str(f) for f in files))
+    return 0
+
+
+def _flamby(options: argparse.Namespace) -> int:
+    """FLamby's tables: what was published, what comes out, and the difference."""
+    from focusfl.experiment.environment import environment
+    from focusfl.experiment.flamby.cells import Cell, cells
+    from focusfl.files import write
+    from focusfl.report import flamby, terminal
+
+    place = folder(options, "reproduce-flamby")
+    if options.rare:
+        return _rare(options, place)
+    found: list[Cell] = []
+    for cell in cells(options.tables, place):
+        if not found or cell[:2] != found[-1][:2]:
+            terminal.say(f"{cell.federation}, seed {cell.seed}: trained")
+        found.append(cell)
+    files = [
+        write(place / "results.csv", flamby.tidy(found)),
+        write(place / "manifest.json", json.dumps(environment(), indent=2)),
+        write(place / "table.md", flamby.markdown(found)),
+    ]
+    if options.json:
+        rows = [
+            {**cell._asdict(), "equal": cell.equal, "within": cell.within}
+            for cell in found
+        ]
+        print(json.dumps({"cells": rows, "files": [str(f) for f in files]}, indent=2))
+        return 0
+    for table in (*flamby.tables(found), flamby.outside(found)):
+        terminal.print_table(*table)
+    print(flamby.KEY)
+    print("written: " + "  ".join(str(f) for f in files))
+    return 0
+
+
+def _rare(options: argparse.Namespace, place: Path) -> int:
+    """The same methods and FOCUS, with one hospital rarely online."""
+    from focusfl.experiment.flamby.rare import Line, lines
+    from focusfl.files import write
+    from focusfl.report import flamby, table, terminal
+
+    found: list[Line] = []
+    for line in lines(options.tables, place):
+        terminal.say(f"{line.federation}, {line.method}: trained")
+        found.append(line)
+    shown = flamby.rare(found)
+    text = f"{shown.title}\n\n{table.markdown(shown.headers, shown.rows)}"
+    file = write(place / "rare.md", text)
+    if options.json:
+        rows = [line._asdict() for line in found]
+        print(json.dumps({"lines": rows, "files": [str(file)]}, indent=2))
+        return 0
+    terminal.print_table(*shown)
+    print(f"written: {file}")
     return 0
 
 
