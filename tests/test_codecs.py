@@ -141,7 +141,8 @@ def test_bytes_are_read_as_what_was_sent_and_are_as_many_as_counted(codec, dtype
 
 def test_the_largest_number_of_fixed_point_fits_its_bits_in_float32():
     """2^31 - 1 is no number of float32."""
-    codec, a = FixedPoint(32, 0), np.array([1e12, -1e12, 3], "float32")
+    codec, a = FixedPoint(32, 0), np.array([1e12, -1e20, 3], "float32")
+    assert codec.approximate(a, 0, 0).tolist() == [2**31, -(2**31), 3]
     blob = codec.encode(a, 0, 0)
     read = codec.decode(blob, (3,), a.dtype, 0, 0)
     assert len(blob) == 12 and same(read, codec.approximate(a, 0, 0))
@@ -173,3 +174,10 @@ def test_packed_numbers_come_back(bits, count):
 def test_bytes_that_nobody_has_encoded_are_refused(codec, blob, words):
     with pytest.raises(ValueError, match=words):
         codec.decode(blob, SHAPE, np.dtype("float64"), 0, 7)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e16, 1e100])
+def test_what_is_too_large_is_sent_as_the_largest_there_is(size):
+    """However large: what is taken away from 1e16 must not round it off."""
+    read = FixedPoint(8, 0).approximate(np.array([size, -size, 2.0]), 0, 0)
+    assert read.tolist() == [127, -127, 2]

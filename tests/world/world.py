@@ -246,13 +246,13 @@ class World:
             return
         gone = self.oracle.copy()
         gone.gone.add(i)
-        after = [gone.restarted()]
-        if i not in self.oracle.contributed:
-            after = [gone]
-        elif self.oracle.copied[i] or not leaves(self.oracle.pushed[i]):
+        known = i in self.oracle.contributed
+        after = [gone.restarted() if known else gone]
+        if known and (self.oracle.copied[i] or not leaves(self.oracle.pushed[i])):
             after.append(self.oracle.copy())
             after[-1].ask(-1)
             after[-1].count(i, -1, "", goodbye=True)
+            after[-1].copied[i] &= self.copies  # the server may want none any more
         self.commit(lambda: self.server.forget(NAMES[i]), *after, dying=dying)
 
     def save(self, dying: Death | None = None) -> None:
