@@ -6,6 +6,7 @@ from helpers import same
 
 import focusfl as ff
 from focusfl import Chain, FixedPoint, Integers, LowRank, RandomK, TopK
+from focusfl.codecs import packing
 from focusfl.codecs.dither import uniform
 
 CODECS = [
@@ -118,3 +119,65 @@ def test_bits_are_those_of_the_books():
     assert FixedPoint(16, 8).load((1000,), plain).bits == 16 * 1000
     assert LowRank(2).load((50, 20), plain).bits == 2 * 70 * 32
     assert Chain(TopK(10), Integers(4)).load((1000,), plain).bits == 10 * 14 + 32
+
+
+@every_codec
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bytes_are_read_as_what_was_sent_and_are_as_many_as_counted(codec, dtype):
+    """To the bit: what a site keeps as sent is what its server adds."""
+    width = 8 * np.dtype(dtype).itemsize
+    bits = codec.load(SHAPE, ff.codecs.Load(99, width)).bits
+    for seed, index in [(0, 0), (1, -1), (2, 70_000)]:
+        a = heavy(seed, dtype)
+        blob = codec.encode(a, index, 7)
+        assert bits <= 8 * len(blob) < bits + 16  # parts end with a byte
+        read = codec.decode(blob, SHAPE, a.dtype, index, 7)
+        assert read.dtype == a.dtype
+        assert np.array_equal(read, codec.approximate(a, index, 7))
+    zero = codec.encode(0 * a, 3, 7)
+    assert len(zero) == len(blob)
+    assert not codec.decode(zero, SHAPE, a.dtype, 3, 7).any()
+
+
+def test_the_largest_number_of_fixed_point_fits_its_bits_in_float32():
+    """2^31 - 1 is no number of float32."""
+    codec, a = FixedPoint(32, 0), np.array([1e12, -1e20, 3], "float32")
+    assert codec.approximate(a, 0, 0).tolist() == [2**31, -(2**31), 3]
+    blob = codec.encode(a, 0, 0)
+    read = codec.decode(blob, (3,), a.dtype, 0, 0)
+    assert len(blob) == 12 and same(read, codec.approximate(a, 0, 0))
+
+
+@pytest.mark.parametrize("count", [1, 7, 100])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 7, 8, 9, 16, 17, 20, 32])
+def test_packed_numbers_come_back(bits, count):
+    rng = np.random.default_rng(bits)
+    codes = rng.integers(0, 2**bits, count)
+    blob = packing.pack(codes, bits)
+    assert len(blob) == -(-count * bits // 8)
+    assert same(packing.unpack(blob, count, bits, 2**bits - 1), codes)
+    with pytest.raises(ValueError, match="bytes, not"):
+        packing.unpack(blob + b"\0", count, bits, 2**bits - 1)
+
+
+@pytest.mark.parametrize(
+    "codec, blob, words",
+    [
+        (Integers(4), bytes(8) + b"\xff" * 49 + b"\xf0", "a number is 15, above 14"),
+        (Integers(4), bytes(8) + b"\x77" * 49 + b"\x71", "behind the last number"),
+        (Integers(4), bytes(9), "it has 1 bytes, not 50"),
+        (TopK(3), bytes(27), "places are not in order"),
+        (TopK(3), b"\xff" * 27, "a number is 127, above 98|behind the last"),
+        (TopK(0.5), bytes(13 + 400), "it has 0 numbers, not 50"),
+    ],
+)
+def test_bytes_that_nobody_has_encoded_are_refused(codec, blob, words):
+    with pytest.raises(ValueError, match=words):
+        codec.decode(blob, SHAPE, np.dtype("float64"), 0, 7)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e16, 1e100])
+def test_what_is_too_large_is_sent_as_the_largest_there_is(size):
+    """However large: what is taken away from 1e16 must not round it off."""
+    read = FixedPoint(8, 0).approximate(np.array([size, -size, 2.0]), 0, 0)
+    assert read.tolist() == [127, -127, 2]

@@ -158,6 +158,12 @@ def test_bytes_and_vectors_follow_the_codec(run):
     less = run(alg, quadratic(), LAW, stop=ff.Stop(vectors=20), **PLAIN)
     sent = np.cumsum(less.metrics["up"] + less.metrics["down"])
     assert sent[-1] >= 20 > sent[-2]
+    for budget in ({"bytes_up": 200}, {"bytes_up": 200, "vectors": 1e9}):
+        less = run(alg, quadratic(), LAW, stop=ff.Stop(**budget), **PLAIN)
+        sent = np.cumsum(less.metrics["bytes_up"])
+        assert sent[-1] >= 200 > sent[-2]
+    with pytest.raises(ValueError, match="bytes_up must be .*; got -1"):
+        ff.Stop(bytes_up=-1)
 
 
 @pytest.mark.parametrize(

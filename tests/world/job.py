@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 import focusfl as ff
+from focusfl.algorithms.wrapped import innermost
 from focusfl.core import Algorithm
 from focusfl.engines.protocol.books import MOST
 
@@ -37,5 +38,5 @@ def job(
     weights: tuple[float, ...] | None = None,
 ) -> Setting:
     """A job with a step that suits it: servers that sum need smaller ones."""
-    sums = isinstance(algorithm, ff.Focus | ff.AnchoredFocus | ff.TFocus)
+    sums = isinstance(innermost(algorithm), ff.Focus | ff.AnchoredFocus | ff.TFocus)
     return Setting(algorithm, 0.2 if sums else 0.4, local_steps, copies, weights)

@@ -8,7 +8,7 @@ https://arxiv.org/abs/2106.05203: the server's sum moves by exactly what was sen
 import math
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from focusfl import tree
@@ -97,17 +97,23 @@ class Coded(Wrapped):
     def push(self, client, down, local, rd):
         inner, up = self.inner.push(client.inner, down, local, rd)
         due = {k: tree.add(up[k], client.unsent[k]) for k in client.unsent}
-        sent = _by_path(lambda path, a: self._read(path, a, rd.index), "", due)
+        sent = self.each_coded(
+            lambda leaf, salt: self.codec.approximate(leaf, rd.index, salt), due
+        )
         return Client(inner, tree.sub(due, sent)), {**up, **sent}
 
     def settle(self, client, down, rd):
         return client._replace(inner=self.inner.settle(client.inner, down, rd))
 
-    def _read(self, path: str, leaf: Any, index: Any) -> Any:
-        """What the server reads of a leaf."""
-        if not self._codes(tuple(leaf.shape)):
-            return leaf
-        return self.codec.approximate(leaf, index, zlib.crc32(path.encode()))
+    def each_coded(self, f: Callable[[Any, int], Any], sent: Message) -> Message:
+        """Apply f to every leaf that is coded and its salt; leave the others."""
+
+        def one(path: str, leaf: Any) -> Any:
+            if not self._codes(tuple(leaf.shape)):
+                return leaf
+            return f(leaf, zlib.crc32(path.encode()))
+
+        return _by_path(one, "", sent)
 
     def _codes(self, shape: tuple[int, ...]) -> bool:
         return shape != () and self.codec.applies(shape)
@@ -130,6 +136,35 @@ class Coded(Wrapped):
                 f"{self.codec!r} fits no array of this model, which would be sent as "
                 f"it is; got shapes {', '.join(map(str, shapes))}."
             )
+
+
+def coded_in(algorithm: Algorithm) -> Coded | None:
+    """The Coded that is inside of all that is wrapped around it, if there is one."""
+    while not isinstance(algorithm, Coded):
+        name = _name_of_inner(algorithm)
+        if name is None:
+            return None
+        algorithm = getattr(algorithm, name)
+    return algorithm
+
+
+def with_codec(algorithm: Algorithm, codec: Codec) -> Algorithm:
+    """The same algorithm, whose Coded has another codec."""
+    if isinstance(algorithm, Coded):
+        return replace(algorithm, codec=codec)
+    name = _name_of_inner(algorithm)
+    assert name is not None
+    inner = with_codec(getattr(algorithm, name), codec)
+    return replace(algorithm, **{name: inner})
+
+
+def _name_of_inner(algorithm: Any) -> str | None:
+    """The field that holds what an algorithm is wrapped around."""
+    if not isinstance(algorithm, Wrapped):
+        return None
+    inner = algorithm.original
+    names = (f.name for f in fields(algorithm))
+    return next((name for name in names if getattr(algorithm, name) is inner), None)
 
 
 def _has_axes(part: Tree) -> bool:

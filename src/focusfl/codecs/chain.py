@@ -1,11 +1,15 @@
 """Some of the numbers, in fewer bits each."""
 
+import math
 from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
 
 from focusfl.checks import shown
 from focusfl.codecs.codec import Codec
-from focusfl.codecs.fixed_point import FixedPoint
 from focusfl.codecs.integers import Integers
+from focusfl.codecs.rounding import Rounding
 from focusfl.codecs.sparse import Sparse
 from focusfl.codecs.top_k import TopK
 
@@ -26,7 +30,7 @@ class Chain(Codec):
             raise ValueError(
                 f"first must be a TopK or a RandomK; got {shown(self.first)}."
             )
-        if not isinstance(self.then, Integers | FixedPoint):
+        if not isinstance(self.then, Rounding):
             raise ValueError(
                 f"then must be an Integers or a FixedPoint; got {shown(self.then)}."
             )
@@ -41,6 +45,24 @@ class Chain(Codec):
     def approximate(self, a, index, salt):
         chosen = self.first.approximate(a, index, salt)
         return self.then.approximate(chosen, index, salt + 1)
+
+    def encode(self, a, index, salt):
+        first, then = self._both
+        chosen = first.chosen(a.reshape(-1), index, salt)
+        coarse = first.approximate(a, index, salt)
+        scale, whole = then.rounded(coarse, index, salt + 1)
+        return first.write_places(chosen) + then.write(scale, whole.reshape(-1)[chosen])
+
+    def decode(self, blob, shape, dtype, index, salt):
+        first, then = self._both
+        found = np.zeros(math.prod(shape), dtype)
+        chosen, values = first.read_places(blob, found, index, salt)
+        found[chosen] = then.read(values, int(chosen.sum()), dtype)
+        return found.reshape(shape)
+
+    @property
+    def _both(self) -> tuple[Sparse, Rounding]:
+        return cast(Any, (self.first, self.then))
 
     def load(self, shape, plain):
         return self.then.load(shape, self.first.load(shape, plain))

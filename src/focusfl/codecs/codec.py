@@ -4,6 +4,10 @@ import abc
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from focusfl.codecs.packing import from_raw, raw
+
 
 class Load(NamedTuple):
     """What one leaf takes on its way: so many numbers of so many bits, and the rest."""
@@ -24,6 +28,10 @@ class Codec(abc.ABC):
     `approximate` is decode(encode(a)), of the shape and dtype of `a`: what the receiver
     reads. It is never further from `a` than 0 is, in the mean over rounds where it
     draws, and 0 is sent as 0: all that error feedback needs.
+
+    `encode` and `decode` are its two halves, in numpy and in bytes: what a deployment
+    sends. How many bytes depends on shape and dtype alone. A codec that does not write
+    them anew sends what is read, in full.
     """
 
     @abc.abstractmethod
@@ -34,6 +42,18 @@ class Codec(abc.ABC):
     @abc.abstractmethod
     def load(self, shape: tuple[int, ...], plain: Load) -> Load:
         """What a leaf of this shape takes that would take `plain` without this."""
+
+    def encode(self, a: np.ndarray, index: int, salt: int) -> bytes:
+        """What travels of `a`, whose numbers are finite."""
+        return raw(self.approximate(a, index, salt), a.dtype)
+
+    def decode(
+        self, blob: bytes, shape: tuple[int, ...], dtype: Any, index: int, salt: int
+    ) -> np.ndarray:
+        """What is read of it: `approximate`, to the bit but for the sign of zeros.
+        Raise ValueError if nobody can have encoded this."""
+        del index, salt
+        return from_raw(blob, dtype).reshape(shape)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise ValueError if a leaf of this shape cannot be sent so."""

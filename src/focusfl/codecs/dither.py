@@ -34,5 +34,6 @@ def as_like(like: Any, values: Any) -> Any:
 
 def between(a: Any, most: int) -> Any:
     """Numbers moved into [-most, most]; what is none stays none."""
-    a = a - (a > most) * (a - most)
-    return a - (a < -most) * (a + most)
+    top = 0 * a + most  # in the dtype of `a`
+    inside = (a <= most) & (a >= -most)
+    return inside * a + (a > most) * top - (a < -most) * top

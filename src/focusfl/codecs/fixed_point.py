@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from focusfl.codecs.checks import check_bits
-from focusfl.codecs.codec import Codec, Load
+from focusfl.codecs.codec import Load
 from focusfl.codecs.dither import between
+from focusfl.codecs.rounding import Rounding
 
 
 @dataclass(frozen=True)
-class FixedPoint(Codec):
+class FixedPoint(Rounding):
     """Send the nearest multiple of 2^-fraction, a whole number of `bits` bits.
 
     Sums of such are exact, in any order, and can be masked. A number that is too large
@@ -27,10 +28,13 @@ class FixedPoint(Codec):
     def vanishes(self):
         return False
 
-    def approximate(self, a, index, salt):
+    def rounded(self, a, index, salt):
         del index, salt
         unit, most = 2.0**-self.fraction, 2 ** (self.bits - 1) - 1
-        return between((a / unit + 0.5) // 1, most) * unit
+        return unit, between((a / unit + 0.5) // 1, most)
+
+    def read(self, blob, count, dtype):
+        return 2.0**-self.fraction * self.whole(blob, count, dtype)
 
     def load(self, shape, plain):
         return Load(plain.numbers, self.bits, plain.beside)

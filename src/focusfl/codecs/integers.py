@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from focusfl.checks import check_one_of
 from focusfl.codecs.checks import check_bits
-from focusfl.codecs.codec import Codec, Load
+from focusfl.codecs.codec import Load
 from focusfl.codecs.dither import between, uniform
+from focusfl.codecs.packing import from_raw, raw
+from focusfl.codecs.rounding import Rounding
 
 
 @dataclass(frozen=True)
-class Integers(Codec):
+class Integers(Rounding):
     """Send every number as a whole one of a few bits, times one scale per leaf.
 
     The largest becomes 2^(bits - 1) - 1; two bits are -1, 0 and 1. What travels as the
@@ -25,7 +29,7 @@ class Integers(Codec):
         check_bits("bits", self.bits, 2, 8)
         check_one_of("rounding", self.rounding, ("nearest", "stochastic"))
 
-    def approximate(self, a, index, salt):
+    def rounded(self, a, index, salt):
         most = 2 ** (self.bits - 1) - 1
         unit = abs(a).max() / most
         near = a / (unit + (unit == 0))
@@ -35,7 +39,14 @@ class Integers(Codec):
             shift = uniform(a, count, index, salt).reshape(a.shape)
         whole = between((near + shift) // 1, most)
         square = (whole * whole).sum()
-        return (unit * (near * whole).sum() / (square + (square == 0))) * whole
+        return unit * (near * whole).sum() / (square + (square == 0)), whole
+
+    def write(self, scale, whole):
+        return raw(scale, whole.dtype) + super().write(scale, whole)
+
+    def read(self, blob, count, dtype):
+        size = np.dtype(dtype).itemsize
+        return from_raw(blob[:size], dtype)[0] * self.whole(blob[size:], count, dtype)
 
     def load(self, shape, plain):
         return Load(plain.numbers, self.bits, plain.beside + plain.width)

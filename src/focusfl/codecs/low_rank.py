@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from focusfl.checks import check_count
 from focusfl.codecs.codec import Codec, Load
 from focusfl.codecs.dither import uniform
+from focusfl.codecs.packing import from_raw, raw
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,22 @@ class LowRank(Codec):
         return self.rank * (shape[0] + math.prod(shape[1:])) < math.prod(shape)
 
     def approximate(self, a, index, salt):
+        return _sum(self._factors(a, index, salt)).reshape(a.shape)
+
+    def encode(self, a, index, salt):
+        factors = self._factors(a, index, salt)
+        return b"".join(raw(part, a.dtype) for pair in factors for part in pair)
+
+    def decode(self, blob, shape, dtype, index, salt):
+        del index, salt
+        high, wide = shape[0], math.prod(shape[1:])
+        each = from_raw(blob, dtype).reshape(self.rank, high + wide)
+        return _sum([(part[:high], part[high:]) for part in each]).reshape(shape)
+
+    def _factors(self, a: Any, index: Any, salt: int) -> list[tuple[Any, Any]]:
+        """Columns and their rows."""
         left = a.reshape(a.shape[0], -1)
-        found = 0 * left
-        top = abs(left).max()
+        top, found = abs(left).max(), []
         for k in range(self.rank):
             row = uniform(a, left.shape[1], index, salt + k) - 0.5
             for _ in range(self.passes):
@@ -43,10 +58,19 @@ class LowRank(Codec):
                 norm = (column * column).sum() ** 0.5
                 column = column / (norm + (norm == 0))
                 row = column @ left
-            part = column[:, None] * row[None, :]
-            found, left = found + part, left - part
-        return found.reshape(a.shape)
+            left = left - _product(column, row)
+            found.append((column, row))
+        return found
 
     def load(self, shape, plain):
         numbers = self.rank * (shape[0] + math.prod(shape[1:]))
         return Load(numbers, plain.width, plain.beside)
+
+
+def _product(column: Any, row: Any) -> Any:
+    return column[:, None] * row[None, :]
+
+
+def _sum(factors: list[tuple[Any, Any]]) -> Any:
+    first, *others = (_product(*pair) for pair in factors)
+    return sum(others, first)

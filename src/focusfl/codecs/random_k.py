@@ -12,10 +12,9 @@ class RandomK(Sparse):
     """Send k numbers of each leaf, drawn by the round: everybody's are the same ones,
     and their places need not be sent."""
 
-    def approximate(self, a, index, salt):
-        flat = a.reshape(-1)
-        drawn = uniform(a, flat.shape[0], index, salt)
-        return (largest(drawn, self.kept(flat.shape[0])) * flat).reshape(a.shape)
+    def chosen(self, flat, index, salt):
+        count = flat.shape[0]
+        return largest(uniform(flat, count, index, salt), self.kept(count))
 
     def load(self, shape, plain):
         return Load(self.kept(plain.numbers), plain.width, plain.beside)

@@ -119,7 +119,8 @@ def _save(
 
     end, clients = events[-1], len(job.sites)
     counts = np.bincount(pairs[0], minlength=end["round"])
-    spent = costs(job.algorithm, clients, counts, job.local_steps)
+    spent = costs(job.algorithm, clients, counts, job.local_steps, job.params)
+    warm = {name: each[0] / clients for name, each in spent.items()}
     seconds = np.zeros(end["round"] + 1)
     for event in events:
         if event["event"] == "round":
@@ -127,7 +128,7 @@ def _save(
         if event["event"] == "warm":
             seconds[event["round"]] += event["seconds"]
         if event["event"] == "warm" and event["round"]:  # of a later epoch
-            for name, each in zip(spent, (*job.algorithm.cost, 1), strict=True):
+            for name, each in warm.items():
                 spent[name][event["round"]] += each * len(event["counted"])
     curves = {
         "round": rounds,

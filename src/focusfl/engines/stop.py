@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from focusfl.checks import check_positive, is_number, unknown
 from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.tree import Tree, nbytes
 
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]
@@ -31,9 +31,10 @@ class Stop:
     above: Thresholds = field(default_factory=dict, hash=False)  # or at least this
     seconds: Number | None = None
     vectors: Number | None = None  # of the model's size, sent both ways in all
+    bytes_up: Number | None = None  # sent by clients in all, as metrics["bytes_up"]
 
     def __post_init__(self):
-        for name in ("tolerance", "accuracy", "seconds", "vectors"):
+        for name in ("tolerance", "accuracy", "seconds", "vectors", "bytes_up"):
             value = getattr(self, name)
             if value is not None:
                 check_positive(name, value)
@@ -69,13 +70,20 @@ class Stop:
     def budget(
         self, algorithm: Algorithm, num_clients: int, x: Tree
     ) -> BudgetSpent | None:
-        """Make what says whether all `vectors` are sent once so many have taken part,
-        over all rounds; None if there is no such budget."""
-        if self.vectors is None:
-            return None
+        """Make what says whether all `vectors` or `bytes_up` are sent once so many have
+        taken part, over all rounds; None if there is no such budget."""
         warm = num_clients if algorithm.starts_warm else 0
-        each = sum(algorithm.traffic(x))
-        return lambda turns: each * (warm + turns) >= self.vectors
+        down, up = algorithm.traffic(x)
+        both = [(down + up, self.vectors), (up * nbytes(x), self.bytes_up)]
+        budgets = [(each, most) for each, most in both if most is not None]
+
+        def spent(turns: Any) -> Any:
+            met: Any = False
+            for each, most in budgets:
+                met = met | (each * (warm + turns) >= most)
+            return met
+
+        return spent if budgets else None
 
     def watch(self, progress: Progress | None, began: float) -> Progress | None:
         """Add to what watches a run that its seconds may be over."""

@@ -55,6 +55,7 @@ class Stop(Strict):
     above: dict[str, Any] = said({}, "metrics, and what each is to rise to")
     seconds: Positive | None = said(None, "time that runs side by side may take")
     vectors: Positive | None = said(None, "vectors of the model's size, both ways")
+    bytes_up: Positive | None = said(None, "bytes that clients send, packed")
 
 
 class Settings(Strict):

@@ -38,6 +38,7 @@ from focusfl.engines.protocol.settings import (
     steps_of,
 )
 from focusfl.engines.protocol.snapshots import newcomer
+from focusfl.engines.protocol.uplink import Uplink
 from focusfl.engines.protocol.validation import validate_reply
 from focusfl.engines.protocol.view import View
 from focusfl.tree import Tree
@@ -81,6 +82,7 @@ class ProtocolServer(View):
             settings_of(params, lr, local_steps, on_empty),
             weights and {site: float(w) for site, w in weights.items()},
         )  # fmt: skip
+        self._uplink = Uplink(algorithm, params, self._rules.requirements.up)
         self._memory = newcomer(algorithm, params).memory
         self._max_norm = max_norm
         self._path = Path(folder).expanduser() / job / "server.ledger"
@@ -167,16 +169,16 @@ class ProtocolServer(View):
                 log.warning(receipt.why)
                 del self._requests[sender]
                 return receipt
-            like = {"up": self._rules.requirements.up}
+            like = {"up": self._uplink.like}
             if self._requests[sender].copies:
                 like["memory"] = self._memory
             check_leaves(head.leaves, like)
             trees = restore(like, unpack(message, head))
-            size = norm(trees["up"])
-            pushes = self.ledger.entries[sender].pushes
+            up = self._uplink.read(trees["up"], reply.round)
+            size, pushes = norm(up), self.ledger.entries[sender].pushes
             check_size(size, self._max_norm, pushes, self.ledger.reach)
             ledger = self._rules.count(
-                self.ledger, reply, head.digest, trees["up"], trees.get("memory"), size
+                self.ledger, reply, head.digest, up, trees.get("memory"), size
             )
         except TooLarge as error:
             self._incidents.strike(sender)

@@ -32,6 +32,7 @@ from focusfl.engines.protocol.snapshots import (
     newcomer,
     retract,
 )
+from focusfl.engines.protocol.uplink import noted
 from focusfl.tree import Tree
 
 SECTIONS = {"down", "settle", "start", "memory"}  # what a request may carry
@@ -110,20 +111,22 @@ class Site:
             if acked is None:
                 return self._encode(request, "lost", request.grads_done)
             memory = self._settled(request, trees, acked)
+            algorithm, codec = noted(self.algorithm)
             if grad_fn is None:
                 kind, done = "goodbye", request.grads_done
                 memory, up = retract(
-                    self.algorithm, memory, trees["down"], request.rd, new.memory
+                    algorithm, memory, trees["down"], request.rd, new.memory
                 )
             else:
                 kind, done = "push", request.grads_done + request.local_steps
                 numbers = range(request.grads_done, done)
                 memory, up = client_round(
-                    self.algorithm, memory, trees["down"],
+                    algorithm, memory, trees["down"],
                     lambda x, batch: alike(x, grad_fn(x, batch)),
                     map(batch_of or partial(Batch, None), numbers), request.rd,
                 )  # fmt: skip
             check_alike(memory, new.memory)
+            up = codec.packed(up) if codec else up
             sections = {"up": up, "memory": memory} if request.copies else {"up": up}
             reply = self._encode(request, kind, done, sections)
             pending = Snapshot(request.seq, header(reply).digest, memory)

@@ -1,0 +1,66 @@
+"""Whole numbers of few bits as bytes, and back. Needs numpy alone.
+
+What comes back is checked: bits that nobody wrote raise ValueError.
+"""
+
+from typing import Any
+
+import numpy as np
+
+
+def pack(codes: Any, bits: int) -> bytes:
+    """Numbers from 0 to 2^bits - 1, one behind the other."""
+    kind = _kind(bits)
+    codes = np.ascontiguousarray(codes).reshape(-1).astype(kind)
+    each = codes.view(np.uint8).reshape(-1, kind.itemsize)
+    return np.packbits(np.unpackbits(each, axis=1)[:, -bits:]).tobytes()
+
+
+def unpack(blob: bytes, count: int, bits: int, most: int) -> np.ndarray:
+    """So many numbers; raise ValueError if one is above `most`."""
+    if len(blob) != bytes_of(count, bits):
+        raise ValueError(f"it has {len(blob)} bytes, not {bytes_of(count, bits)}")
+    found = np.unpackbits(np.frombuffer(blob, np.uint8))
+    if found[count * bits :].any():
+        raise ValueError("bits are set behind the last number")
+    kind = _kind(bits)
+    each = np.zeros((count, 8 * kind.itemsize), np.uint8)
+    each[:, -bits:] = found[: count * bits].reshape(count, bits)
+    codes = np.packbits(each, axis=1).reshape(-1).view(kind).astype(np.int64)
+    if codes.size and codes.max() > most:
+        raise ValueError(f"a number is {codes.max()}, above {most}")
+    return codes
+
+
+def pack_signed(whole: Any, bits: int) -> bytes:
+    """Whole numbers of at most 2^(bits - 1) - 1, of either sign."""
+    most = 2 ** (bits - 1) - 1
+    return pack(np.clip(np.asarray(whole, np.float64), -most, most) + most, bits)
+
+
+def unpack_signed(blob: bytes, count: int, bits: int) -> np.ndarray:
+    most = 2 ** (bits - 1) - 1
+    return unpack(blob, count, bits, 2 * most) - most
+
+
+def bytes_of(count: int, bits: int) -> int:
+    """How many bytes so many numbers take."""
+    return -(-count * bits // 8)
+
+
+def raw(a: Any, dtype: Any) -> bytes:
+    """Numbers as they are."""
+    return np.asarray(a).astype(_little(dtype)).tobytes()
+
+
+def from_raw(blob: bytes, dtype: Any) -> np.ndarray:
+    return np.frombuffer(blob, _little(dtype)).astype(dtype)
+
+
+def _kind(bits: int) -> np.dtype:
+    """The narrowest of numpy's numbers, with its first bit first."""
+    return np.dtype(">u1" if bits <= 8 else ">u2" if bits <= 16 else ">u4")
+
+
+def _little(dtype: Any) -> np.dtype:
+    return np.dtype(dtype).newbyteorder("<")
