@@ -1,12 +1,19 @@
 """How many sites must take part in a sum, and how many can open it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from focusfl import tree
 from focusfl.algorithms.coded import Coded
-from focusfl.checks import check_count
+from focusfl.checks import check_count, check_is, shown
 from focusfl.codecs import FixedPoint
 from focusfl.core import Algorithm, Message
 from focusfl.engines.protocol.format import paths
+from focusfl.engines.protocol.requirements import requirements
+from focusfl.tree import Tree
 
 LEAST = 2  # sites in a sum: that of one is its push
 ROOM = 63  # bits of a sum, beside its sign
@@ -73,6 +80,26 @@ class Secure:
                 f"sums of {sites} numbers of {codec.bits} bits do not fit 64; give "
                 "FixedPoint fewer bits."
             )
+
+
+def check_job(
+    secure: Any,
+    algorithm: Algorithm,
+    params: Tree,
+    sites: int,
+    options: Mapping[str, Any],
+) -> None:
+    """Raise ValueError unless a job with these options can have secure sums."""
+    check_is("secure", secure, Secure)
+    for name in ("max_norm", "copies", "weights"):
+        if options.get(name):
+            raise ValueError(
+                f"{name} needs single pushes, which a secure server never sees; "
+                f"got {shown(options[name])}."
+            )
+    fixed_point(algorithm)
+    up = requirements(algorithm, tree.map(np.asarray, params), sites).up
+    secure.check(algorithm, up, sites)
 
 
 def fixed_point(algorithm: Algorithm) -> FixedPoint:

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from focusfl import tree
-from focusfl.checks import check_is
 from focusfl.core import Algorithm
 from focusfl.engines.protocol.format import Refused, Wired, check_leaves, header, leaves
 from focusfl.engines.protocol.incidents import STRIKES, Receipt
 from focusfl.engines.protocol.ledger import Ledger
 from focusfl.engines.protocol.messages import read_reply
-from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.protocol.rules import LOSSES
 from focusfl.engines.protocol.server import ProtocolServer
 from focusfl.engines.protocol.validation import validate_reply
@@ -27,7 +25,7 @@ from focusfl.engines.secure.messages import (
     write,
 )
 from focusfl.engines.secure.numbers import to_push
-from focusfl.engines.secure.policy import Secure, fixed_point
+from focusfl.engines.secure.policy import Secure, check_job, fixed_point
 from focusfl.engines.secure.session import Failed, Session
 from focusfl.tree import Tree
 
@@ -54,17 +52,9 @@ class SecureServer(ProtocolServer):
         secure: Secure,
         **options: Any,
     ):
-        check_is("secure", secure, Secure)
-        for name in ("max_norm", "copies", "weights"):
-            if options.get(name):
-                raise ValueError(
-                    f"{name} needs single pushes, which a secure server never sees; "
-                    f"got {options[name]!r}."
-                )
+        check_job(secure, algorithm, params, len(sites), options)  # writes nothing
         self.secure, self._codec = secure, fixed_point(algorithm)
-        arrays = tree.map(np.asarray, params)
-        up = requirements(algorithm, arrays, len(sites)).up
-        secure.check(algorithm, up, len(sites))  # before anything is written
+        self.awaited: set[str] = set()  # who was asked in this stage, and may answer
         self._session: Session | None = None
         self._number = 0  # of the last session
         ProtocolServer.__init__(self, algorithm, params, sites, folder, **options)
@@ -93,6 +83,7 @@ class SecureServer(ProtocolServer):
             raise ValueError(f"round {self.round} has its sum: close it first.")
         self._number += 1
         self._requests.clear()
+        self.awaited.clear()
         self._session = Session(self.secure, self._number, sorted(sites))
 
     def request(self, site: str) -> Wired:
@@ -112,6 +103,7 @@ class SecureServer(ProtocolServer):
             elif session.stage == "unmask":
                 parts = {"pushed": {s: b"" for s in session.masked}}
             session.sent[site] = write(self._stage(session, site), parts)
+        self.awaited.add(site)
         return session.sent[site]
 
     def receive(self, sender: str, message: Wired) -> Receipt:
@@ -136,6 +128,7 @@ class SecureServer(ProtocolServer):
         except Refused as error:
             log.warning("refused a message from %s: %s", ascii(sender), error)
             return Receipt("refused", str(error))
+        self.awaited.discard(sender)
         return Receipt("applied")
 
     def _take_push(self, session: Session, sender: str, said: Said) -> Receipt:
@@ -173,6 +166,7 @@ class SecureServer(ProtocolServer):
         session = self._session
         if session is None:
             raise ValueError("no session is under way.")
+        self.awaited.clear()
         try:
             if session.stage != "unmask":
                 session.advance()
@@ -207,8 +201,9 @@ class SecureServer(ProtocolServer):
             self._incidents.counted(site)
 
     def give_up(self, site: str, number: int | None = None) -> None:
-        """Nothing: a stage asks again for what did not come."""
+        """Await no reply of a site; it may be asked again, and answer all the same."""
         self._check_known(site)
+        self.awaited.discard(site)
 
     def _losses(self, site: str) -> int:
         return self.ledger.entries[site].losses
