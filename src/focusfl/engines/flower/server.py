@@ -15,7 +15,7 @@ from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import size, unpack
-from focusfl.engines.flower.sessions import play_securely
+from focusfl.engines.flower.sessions import is_due, play_securely
 from focusfl.engines.protocol import ProtocolServer, Wired
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.engines.secure import SecureServer
@@ -252,9 +252,10 @@ class Server:
             else:
                 message = unpack(reply.content)
                 self._bytes["up"] += size(message)
+                due = reply.last and is_due(self.protocol, reply)
                 receipt = self.protocol.receive(reply.site, message)
                 if receipt.status != "applied":
-                    copy = {} if reply.last else {"copy": True}
+                    copy = {} if due else {"copy": True}
                     self.say(receipt.status, site=reply.site, why=receipt.why, **copy)
                 if receipt.status == "refused" and reply.last:
                     self.protocol.give_up(reply.site, reply.asked.number)

@@ -4,6 +4,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from focusfl.engines.flower.link import Reply
+from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.secure import Failed, SecureServer
 
 if TYPE_CHECKING:
@@ -11,6 +13,14 @@ if TYPE_CHECKING:
 
 TRIES = 6  # times that a site is asked in a stage, if nothing comes of it
 SLOWEST = 1.0  # seconds between two looks at what has come
+
+
+def is_due(protocol: ProtocolServer, reply: Reply) -> bool:
+    """Whether a reply is one that its stage still waits for; others are void, and
+    nobody's fault. Without stages, all are."""
+    return not isinstance(protocol, SecureServer) or (
+        reply.site in protocol.free and reply.asked.number == protocol.turn
+    )
 
 
 def play_securely(server: "Server", protocol: SecureServer) -> None:
@@ -46,7 +56,7 @@ def _stage(server: "Server", protocol: SecureServer) -> None:
         left = [site for site in protocol.free if asked[site] < TRIES]
         here = [site for site in left if site in server.online]
         now = [site for site in here if site not in protocol.awaited]
-        server.ask([(s, session.number, protocol.request(s)) for s in now], "train")
+        server.ask([(s, protocol.turn, protocol.request(s)) for s in now], "train")
         asked.update(now)
         server.receive()
         waits = here or [site for site in protocol.awaited if site in protocol.free]

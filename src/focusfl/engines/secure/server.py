@@ -17,6 +17,7 @@ from focusfl.engines.protocol.rules import LOSSES
 from focusfl.engines.protocol.server import ProtocolServer
 from focusfl.engines.protocol.validation import validate_reply
 from focusfl.engines.secure.messages import (
+    STAGES,
     Said,
     Stage,
     blob,
@@ -64,6 +65,12 @@ class SecureServer(ProtocolServer):
     def session(self) -> Session | None:
         """The one that is under way."""
         return self._session
+
+    @property
+    def turn(self) -> int:
+        """The number of this stage, among all of this server; 0 between sessions."""
+        session = self._session
+        return len(STAGES) * session.number + session.at if session else 0
 
     @property
     def free(self) -> tuple[str, ...]:
