@@ -45,6 +45,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="SuperNodes that look for work often and keep a Python warm",
     )  # fmt: skip
     local.add_argument(
+        "--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
+        help="the server learns sums of pushes alone, of at least so many sites (3)",
+    )  # fmt: skip
+    local.add_argument(
         "--chaos", default="", metavar="SPEC",
         help="what goes wrong: drop=0.2,node=3,superlink=1,server@9,disk:2@12,seed=7",
     )  # fmt: skip
@@ -89,14 +93,15 @@ def _local(options: argparse.Namespace) -> int:
     spec = chaos.parse(options.chaos)
     how = {"chaos": spec, "tls": options.tls, "warm": options.warm}
     if options.what.is_dir():
-        if options.set or options.algorithm or options.clients or options.deadline:
+        own = options.set, options.algorithm, options.clients, options.deadline
+        if any(own) or options.secure is not None:
             raise ValueError("an app has its settings in its pyproject.toml; set them.")
         place = folder(options, f"deploy-{options.what.resolve().name}")
         outcome = local_app(options.what, place, _watch, **how)
     else:
         deployed = study.load(
             options.what, options.set, options.algorithm, options.clients
-        )
+        ).summed_in_secret(options.secure)
         place = folder(options, f"deploy-{deployed.study.name}")
         more = {} if options.deadline is None else {"deadline": options.deadline}
         outcome = local_study(deployed, place, _watch, settings=more, **how)

@@ -17,11 +17,11 @@ class FixedPoint(Rounding):
     not sent at all: a run is exact to this resolution, and no further.
     """
 
-    bits: int = 32  # from 2 to 32, with the sign
+    bits: int = 32  # from 2 to 53, with the sign
     fraction: int = 24  # bits behind the point, from 0 to 64
 
     def __post_init__(self):
-        check_bits("bits", self.bits, 2, 32)
+        check_bits("bits", self.bits, 2, 53)  # what a float64 holds
         check_bits("fraction", self.fraction, 0, 64)
 
     @property

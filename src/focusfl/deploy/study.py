@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from focusfl.algorithms.coded import Coded
 from focusfl.checks import check_count
+from focusfl.codecs import FixedPoint
 from focusfl.core import Algorithm
 from focusfl.deploy import SCENARIO
 from focusfl.engines.protocol import files
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
 
     from focusfl.engines.flower import Job
+    from focusfl.engines.secure import Secure
 
 
 FILE = "study.json"  # beside the apps: the study, and nothing to choose in it
 MOST = 256  # clients on one machine
+WHOLE = 50, 44  # bits of a number in a secure sum, and of these behind the point
 
 
 class Deployed(NamedTuple):
@@ -43,6 +47,7 @@ class Deployed(NamedTuple):
     why_lr: str | None  # how it was chosen, where it was not given
     local_steps: int
     seed: int
+    secure: "Secure | None" = None  # sums alone are learned
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -78,7 +83,7 @@ class Deployed(NamedTuple):
             self.algorithm, problem.x0, self.sites, study.rounds,
             study.lr_of(self.name, self.lr), folder,
             job=study.name, local_steps=self.local_steps,
-            on_empty=study.on_empty, weights=self.weights,
+            on_empty=study.on_empty, weights=self.weights, secure=self.secure,
             evaluate=partial(
                 evaluate, problem.objective, study.metrics,
                 eval_data=eval_data_of(problem, study.metrics),
@@ -89,6 +94,20 @@ class Deployed(NamedTuple):
                 "lr": self.lr,
             },
         )  # fmt: skip
+
+    def summed_in_secret(self, minimum: int | None) -> "Deployed":
+        """The same with secure sums of so many sites at least; None: without.
+
+        What is not sent as whole numbers yet is from now on, in steps of 2^-44.
+        """
+        if minimum is None:
+            return self
+        from focusfl.engines.secure import Secure
+
+        coded = self.algorithm
+        if not isinstance(coded, Coded):
+            coded = Coded(coded, FixedPoint(*WHOLE))
+        return self._replace(algorithm=coded, secure=Secure(minimum))
 
     @property
     def source(self) -> dict[str, Any]:
@@ -201,19 +220,22 @@ def _only(what: str, choices: tuple, name: str) -> Any:
     return choices[0]
 
 
-def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
+def study_server(
+    folder: Path, own: Collection[str] = (), secure: int | None = None
+) -> "ServerApp":
     """Make the server app of the study in a folder; `own` settings are left alone."""
     from focusfl.engines.flower import server_app
 
     def job(context: "Context") -> "Job":
-        return read(folder / FILE).job(str(context.run_config["folder"]))
+        mine = read(folder / FILE).summed_in_secret(secure)
+        return mine.job(str(context.run_config["folder"]))
 
     return server_app(job, own=own)
 
 
-def study_client(folder: Path) -> "ClientApp":
+def study_client(folder: Path, secure: int | None = None) -> "ClientApp":
     """Make the client app of the study in a folder."""
     from focusfl.engines.flower import client_app
 
-    mine = read(folder / FILE)
-    return client_app(mine.problem, mine.algorithm, seed=mine.seed)
+    mine = read(folder / FILE).summed_in_secret(secure)
+    return client_app(mine.problem, mine.algorithm, seed=mine.seed, secure=mine.secure)

@@ -21,9 +21,9 @@ from focusfl.tree import Tree
 SPIKE = 1e16  # the norm of a gradient that is wrong
 
 
-def study_server(folder: Path) -> ServerApp:
+def study_server(folder: Path, secure: int | None = None) -> ServerApp:
     """The study's own server app, on a lossy grid as its setting `chaos` says."""
-    app, plain = ServerApp(), study.study_server(folder, own=["chaos"])
+    app, plain = ServerApp(), study.study_server(folder, ["chaos"], secure)
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
@@ -33,16 +33,16 @@ def study_server(folder: Path) -> ServerApp:
     return app
 
 
-def study_client(folder: Path) -> ClientApp:
+def study_client(folder: Path, secure: int | None = None) -> ClientApp:
     """The study's own client app, whose next gradient is wrong if it is told so."""
-    mine = study.read(folder / study.FILE)
+    mine = study.read(folder / study.FILE).summed_in_secret(secure)
 
     def work(context: Context) -> Work:
         plain = work_of(mine.problem, context, mine.seed)
         told = spike_file(identify(context).folder)
         return replace(plain, grad_fn=_spiked(plain.grad_fn, told))
 
-    return client_app(work, mine.algorithm)
+    return client_app(work, mine.algorithm, secure=mine.secure)
 
 
 def _spiked(grad_fn: GradFn, told: Path) -> GradFn:

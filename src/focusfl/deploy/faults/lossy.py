@@ -1,5 +1,6 @@
 """A grid that loses, holds back and doubles the replies it has received."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,6 +21,7 @@ class Lossy(Grid):
     def __init__(self, grid: Grid, chaos: Chaos):
         self._grid, self._chaos = grid, chaos
         self._round = 0
+        self._times: Counter[tuple] = Counter()  # that a stage's reply came
         self._held: list[tuple[int, Message]] = []  # until a round
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -47,7 +49,11 @@ class Lossy(Grid):
         except Refused:  # not of the protocol
             return [message]
         chaos = self._chaos
-        which = (fields[name] for name in ("epoch", "round", "site"))
+        which = tuple(fields[name] for name in ("epoch", "round", "site"))
+        if "stage" in fields:  # of a secure sum: asked again, it may get through
+            which += (fields["stage"], fields["session"])
+            self._times[which] += 1
+            which += (self._times[which],)
         rng = keys.rng(chaos.seed, "reply", *which)
         chance, wait = rng.random(), int(rng.integers(1, LONGEST_DELAY + 1))
         lost, late = chaos.drop, chaos.drop + chaos.delay

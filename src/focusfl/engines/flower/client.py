@@ -13,6 +13,7 @@ from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.identity import Identity, identify
 from focusfl.engines.flower.records import pack, unpack
 from focusfl.engines.protocol import Site
+from focusfl.engines.secure import Secure, SecureSite
 from focusfl.tree import Tree
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def client_app(
     *,
     job: str | None = None,
     seed: int = 0,
+    secure: Secure | None = None,
 ) -> ClientApp:
     """Make a Flower client app.
 
@@ -60,13 +62,15 @@ def client_app(
         algorithm: the one of the server.
         job: name of the training; that of the app's configuration if None.
         seed: of the batches, where `work` is a problem that draws some.
+        secure: that of the server, where pushes are summed in secret. Then the site
+            gives no gradient when it evaluates, either: metrics alone.
     """
     app = ClientApp()
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         who = identify(context)
-        site = Site(algorithm, who.folder, job=_job(job, context), site=who.site)
+        site = _site(algorithm, who, _job(job, context), secure)
         request = unpack(message.content)
         if context.node_config.get("leave"):
             reply = site.goodbye(request)
@@ -84,11 +88,18 @@ def client_app(
     def evaluate(message: Message, context: Context) -> Message:
         mine = work_of(work, context, seed)
         found = evaluation.answer(
-            unpack(message.content), _job(job, context), mine.evaluate, mine.whole
-        )
+            unpack(message.content), _job(job, context), mine.evaluate,
+            None if secure else mine.whole,
+        )  # fmt: skip
         return Message(found, reply_to=message)
 
     return app
+
+
+def _site(algorithm: Algorithm, who: Identity, job: str, secure: Secure | None) -> Site:
+    if secure is None:
+        return Site(algorithm, who.folder, job, who.site)
+    return SecureSite(algorithm, who.folder, job, who.site, secure)
 
 
 def _job(job: str | None, context: Context) -> str:

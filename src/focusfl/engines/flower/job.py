@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -12,6 +13,8 @@ from focusfl.engines.flower import public_keys
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.rules import weight_of
 from focusfl.engines.protocol.settings import check_settings
+from focusfl.engines.secure import Secure, SecureServer
+from focusfl.engines.secure.policy import check_job
 from focusfl.engines.step_sizes import tabled
 from focusfl.tree import Tree
 
@@ -57,6 +60,8 @@ class Job:
     keys: Mapping[str, str] | str | Path | None = None
     # A job that was begun with another lr, local_steps, on_empty or params.
     changed: Literal["refuse", "accept"] = "refuse"
+    # Learn the sums of pushes and no single one; None: every push.
+    secure: Secure | None = None
 
     def __post_init__(self):
         check_settings(
@@ -74,6 +79,8 @@ class Job:
             )
         check_one_of("metrics", self.metrics, ("mean", "per_client"))
         check_one_of("changed", self.changed, ("refuse", "accept"))
+        if self.secure is not None:
+            self._check_secure()
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         if isinstance(self.keys, Mapping):
@@ -83,6 +90,15 @@ class Job:
             raise ValueError(
                 f"minimum and target must satisfy minimum <= target <= {most} sites; "
                 f"got {self.minimum} and {self.target}."
+            )
+
+    def _check_secure(self) -> None:
+        own = {name: getattr(self, name) for name in ("max_norm", "copies", "weights")}
+        check_job(self.secure, self.algorithm, self.params, len(self.sites), own)
+        if (self.minimum, self.target) != (1, None):
+            raise ValueError(
+                "how many sites a secure sum has is said by Secure(minimum=...), not "
+                f"by minimum and target; got {self.minimum} and {self.target}."
             )
 
     @property
@@ -108,7 +124,10 @@ class Job:
 
     def open_protocol(self) -> ProtocolServer:
         """The server's side of the protocol, from where it was left."""
-        return ProtocolServer(
+        kind: Callable[..., ProtocolServer] = ProtocolServer
+        if self.secure is not None:
+            kind = partial(SecureServer, secure=self.secure)
+        return kind(
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
             max_norm=self.max_norm, copies=self.copies, weights=self.weights,

@@ -15,8 +15,10 @@ from focusfl.engines.flower.ending import Ending, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import size, unpack
+from focusfl.engines.flower.sessions import is_due, play_securely
 from focusfl.engines.protocol import ProtocolServer, Wired
 from focusfl.engines.protocol.magnitude import norm
+from focusfl.engines.secure import SecureServer
 
 LOOK = 5  # polls between two looks at who is online
 LEFT_OUT = (
@@ -34,7 +36,7 @@ def run(grid: Grid, job: Job) -> list[str]:
     """
     link = Link(grid, job.sites, job.known())
     with job.open_protocol() as protocol:
-        server = _Server(job, protocol, link)
+        server = Server(job, protocol, link)
         server.say(
             "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
             metrics=server.measured(),
@@ -43,11 +45,14 @@ def run(grid: Grid, job: Job) -> list[str]:
             server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
-            server.play()
+            if isinstance(protocol, SecureServer):
+                play_securely(server, protocol)
+            else:
+                server.play()
         return server.finish()
 
 
-class _Server:
+class Server:
     """One life of a server app."""
 
     def __init__(self, job: Job, protocol: ProtocolServer, link: Link):
@@ -64,8 +69,8 @@ class _Server:
         """Give everybody a chance to be there before the first round."""
         until = time.monotonic() + self.job.deadline
         while len(self.online) < self._enough and time.monotonic() < until:
-            self._look()
-            self._receive()
+            self.look()
+            self.receive()
             time.sleep(self.job.poll)
 
     def play(self) -> None:
@@ -82,13 +87,13 @@ class _Server:
         asked: set[str] = set()
         before = set(protocol.waiting)  # asked in an earlier round
         while True:
-            self._look()
+            self.look()
             free = [s for s in protocol.free if s in self.online and s not in asked]
             requests = [(s, protocol.request(s)) for s in free]
             numbers = protocol.asked
-            self._ask([(s, numbers[s], wired) for s, wired in requests], "train")
+            self.ask([(s, numbers[s], wired) for s, wired in requests], "train")
             asked.update(free)
-            self._receive()
+            self.receive()
             awaited = asked & set(protocol.waiting)
             seconds = time.monotonic() - began
             if (
@@ -108,6 +113,11 @@ class _Server:
                 asked.clear()  # not enough have answered: ask again who has failed
                 began = time.monotonic()
             time.sleep(max(job.poll, min(seconds / 20, 1.0)))  # long rounds can wait
+        self.close_round(before, opened)
+
+    def close_round(self, before: set[str], opened: float) -> None:
+        """Close a round that was opened then, and tell of it."""
+        protocol = self.protocol
         number, out = protocol.round, protocol.barred
         counted = protocol.close_round()
         for site in set(protocol.barred) - {*out}:
@@ -195,8 +205,8 @@ class _Server:
         """Wait for an evaluation that is under way, as long as for a round."""
         until = time.monotonic() + self.job.deadline
         while self._test is not None and time.monotonic() < until:
-            self._look()
-            self._receive()
+            self.look()
+            self.receive()
             time.sleep(self.job.poll)
         self._end_test()
 
@@ -219,20 +229,20 @@ class _Server:
         """What is known of the model without asking anybody."""
         return evaluation.measured(self.job, self.protocol.server)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         if self._polls % LOOK == 0:
             self.online = self.link.look()
         self._polls += 1
         for why in self.link.refused():
             self.say("stranger", why=why)
 
-    def _ask(self, requests: list[tuple[str, int, Wired]], kind: str) -> None:
+    def ask(self, requests: list[tuple[str, int, Wired]], kind: str) -> None:
         """Send a message each to some sites; those of a round are a group."""
         self._bytes["down"] += sum(size(wired) for _, _, wired in requests)
         group = str(self.protocol.round) if kind == "train" else kind
         self.link.ask(requests, kind, group)
 
-    def _receive(self) -> None:
+    def receive(self) -> None:
         for reply in self.link.poll(self.job.patience):
             if reply.asked.kind == "evaluate":
                 self._take(reply)
@@ -242,9 +252,10 @@ class _Server:
             else:
                 message = unpack(reply.content)
                 self._bytes["up"] += size(message)
+                due = reply.last and is_due(self.protocol, reply)
                 receipt = self.protocol.receive(reply.site, message)
                 if receipt.status != "applied":
-                    copy = {} if reply.last else {"copy": True}
+                    copy = {} if due else {"copy": True}
                     self.say(receipt.status, site=reply.site, why=receipt.why, **copy)
                 if receipt.status == "refused" and reply.last:
                     self.protocol.give_up(reply.site, reply.asked.number)
@@ -255,7 +266,7 @@ class _Server:
         protocol, job = self.protocol, self.job
         sites = [site for site in self.online if site not in protocol.gone]
         wired = evaluation.ask(job.job, protocol.x)
-        self._ask([(site, protocol.round, wired) for site in sites], "evaluate")
+        self.ask([(site, protocol.round, wired) for site in sites], "evaluate")
         self._test = evaluation.Evaluation(
             job.job, protocol.round, sites, protocol.x, job.weights, job.metrics
         )

@@ -30,6 +30,11 @@ class AlgorithmStrategy(Strategy):
     """
 
     def __init__(self, job: Job):
+        if job.secure is not None:
+            raise ValueError(
+                "secure sums take four stages a round, and Flower's start has one; "
+                f"run the job by server_app. Got secure={job.secure}."
+            )
         self._job = job
         self._protocol: ProtocolServer | None = None
         self._link: Link | None = None

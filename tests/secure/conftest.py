@@ -1,0 +1,13 @@
+"""A folder in memory where we can: an fsync costs nothing there."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from world.disk import memory
+
+
+@pytest.fixture
+def folder(as_a_user):
+    with tempfile.TemporaryDirectory(dir=memory()) as name:
+        yield Path(name)
