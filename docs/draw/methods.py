@@ -46,6 +46,7 @@ LAWS = {
     "fedprox": "FedAvg of fᵢ + μ‖x − x_server‖²/2",
     "fednova": "FedAvg if all take as many steps",
     "fedbuff": "FedAvg if all come every round and fill the buffer",
+    "fedasync": "FedAvg if all come every round and mixing is 1",
     "fedavgm": "FedAvg whose moves gather momentum",
     "fedadam": "FedAvg whose moves Adam takes",
     "fedyogi": "FedAvg whose moves Yogi takes",

@@ -26,6 +26,13 @@ def size(a: Tree) -> int:
     return sum(counts)
 
 
+def nbytes(a: Tree) -> int:
+    """How much memory all leaves take."""
+    sizes: list[int] = []
+    map(lambda a: sizes.append(a.nbytes), a)
+    return sum(sizes)
+
+
 def zeros(a: Tree) -> Tree:
     """0 * a, the one spelling that numpy, jax and torch share."""
     return map(lambda a: 0 * a, a)

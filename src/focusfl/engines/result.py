@@ -17,7 +17,7 @@ from focusfl.tree import Tree
 
 KEPT = "focusfl.result"  # beside the model in its file
 # What a round takes, not how good its model is.
-COSTS = ("down", "up", "gradients", "bytes_up")
+COSTS = ("down", "up", "gradients", "bytes_up", "seconds", "lost")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,11 +161,4 @@ def costs(
     gradients = np.concatenate([[first], local_steps * counts])
     down, up = algorithm.cost if x is None else algorithm.traffic(x)
     spent = {"down": down * active, "up": up * active, "gradients": gradients}
-    return spent if x is None else spent | {"bytes_up": _bytes(x) * spent["up"]}
-
-
-def _bytes(x: Tree) -> int:
-    """How much memory a model takes."""
-    sizes: list[int] = []
-    tree.map(lambda a: sizes.append(np.asarray(a).nbytes), x)
-    return sum(sizes)
+    return spent if x is None else spent | {"bytes_up": tree.nbytes(x) * spent["up"]}
