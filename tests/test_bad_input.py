@@ -415,7 +415,7 @@ STUDY = {
     "algorithms": {"focus": {}},
 }
 TABLES_OF_A_STUDY = each(
-    "table", "stop", "schedule", "problem", "participation", "algorithms"
+    "table", "stop", "schedule", "clock", "problem", "participation", "algorithms"
 )
 SETTINGS = {
     "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",

@@ -166,7 +166,11 @@ class Sections(NamedTuple):
         """One of the participation models; by the study's clock, if it has one."""
         said, made_by = self._said(path, table, PARTICIPATION, schema.scenario)
         more = self._inner(path, made_by, said)
-        if clock and "clock" in schema.parameters(made_by) and said.clock is None:
+        if (
+            clock is not None
+            and "clock" in schema.parameters(made_by)
+            and said.clock is None
+        ):
             more["clock"] = clock
         if said.by_rarity is not None:
             name = "w" if said.kind == "weighted" else "p"
@@ -174,7 +178,7 @@ class Sections(NamedTuple):
         model = made_of(path, made_by, said, more)
         self._checked(path, model, Participation)
         try:
-            if clock and not isinstance(model, Timed):
+            if clock is not None and not isinstance(model, Timed):
                 model = Sync(clock, among=model)
             model.check(problem.num_clients)
         except ValueError as error:
