@@ -123,6 +123,7 @@ LAWS: dict[str, dict[str, Any]] = {
     "cyclic": {"m": 1}, "diurnal": {"p": 0.2, "amplitude": 0.5, "period": 9},
     "correlated": {"p": 0.2, "outage": 0.5, "groups": 2}, "adversarial": {"gap": 3},
     "trace": {"avail": [[1, 0], [0, 1]]}, "replay": {"masks": [[1, 0]]},
+    **dict.fromkeys(("sync", "async"), {"clock": {"compute": 1}, "work": [1, 0, 0]}),
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 ROWS, ANSWERS = RNG.standard_normal((3, 5, 2)), RNG.standard_normal((3, 5))
@@ -391,6 +392,18 @@ MADE = {
         ff.FedNova, {}, {"server_lr": "positive", "momentum": "below one"}),
     "tamuna": Made(ff.TAMUNA, {}, {"chi": "maybe positive"}),
     "fedbuff": Made(ff.FedBuff, {}, {"size": "count", "server_lr": "positive"}),
+    "fedasync": Made(ff.FedAsync, {}, {"mixing": "share", "decay": "not negative"}),
+    "late": Made(ff.Late, {}, {"inner": "function"}),
+    "clock": Made(
+        participation.Clock, {},
+        {**each("not negative", "jitter"), "grid": "positive", "drop_absent": "flag",
+         "seed": "whole"}),
+    "sync": Made(
+        participation.Sync, {"clock": participation.Clock()},
+        {"clock": "function", "deadline": "maybe positive", "among": "function"}),
+    "async": Made(
+        participation.Async, {"clock": participation.Clock()},
+        {"clock": "function", "replies": "count"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 
@@ -402,7 +415,7 @@ STUDY = {
     "algorithms": {"focus": {}},
 }
 TABLES_OF_A_STUDY = each(
-    "table", "stop", "schedule", "problem", "participation", "algorithms"
+    "table", "stop", "schedule", "clock", "problem", "participation", "algorithms"
 )
 SETTINGS = {
     "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",

@@ -46,12 +46,14 @@ LAWS = {
     "fedprox": "FedAvg of fᵢ + μ‖x − x_server‖²/2",
     "fednova": "FedAvg if all take as many steps",
     "fedbuff": "FedAvg if all come every round and fill the buffer",
+    "fedasync": "FedAvg if all come every round and mixing is 1",
     "fedavgm": "FedAvg whose moves gather momentum",
     "fedadam": "FedAvg whose moves Adam takes",
     "fedyogi": "FedAvg whose moves Yogi takes",
     "fedadagrad": "FedAvg whose moves Adagrad takes",
     "server_opt": "rests where the inner one does, but for ProxSkip",
     "coded": "what the server was sent: Σ (memory − e), e being unsent",
+    "late": "that of the inner one; clients work on what they were last told",
     "client_opt": "prox leaves an exact one exact; decay and clipping do not",
 }
 

@@ -116,6 +116,12 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
         return self.cost
 
     @property
+    def comes_late(self) -> bool:
+        """Whether a client works on the model it was sent the last time it was there,
+        as in an asynchronous run; else on the newest."""
+        return False
+
+    @property
     def knows_coordinates(self) -> bool:
         """Whether clients work entry by entry: no engine may turn their axes then."""
         return False

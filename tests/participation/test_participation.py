@@ -8,13 +8,16 @@ import pytest
 from focusfl.participation import (
     PARTICIPATION,
     Adversarial,
+    Async,
     Bernoulli,
+    Clock,
     Correlated,
     Cyclic,
     Diurnal,
     Full,
     Markov,
     Replay,
+    Sync,
     Trace,
     Uniform,
     Weighted,
@@ -215,6 +218,7 @@ def test_shares_with_replacement_are_exact_or_state_their_error(monkeypatch):
     assert np.all(sampled.q_error > 0)
 
 
+CLOCK = Clock(compute={"median": 0.5, "sigma": 0.5}, up=0.01, jitter=0.3)
 ONE_OF_EACH = {
     "full": Full(),
     "uniform": Uniform(2),
@@ -228,6 +232,8 @@ ONE_OF_EACH = {
     "correlated": Correlated(0.3, 0.2, 3),
     "adversarial": Adversarial(7, [4, 1]),
     "trace": Trace(masks(Bernoulli(0.3), 6, 50, seed=3).astype(int)),
+    "sync": Sync(CLOCK, 4, 3, deadline=2.0, work=[2, 40, 40]),
+    "async": Async(CLOCK, replies=2, work=[2, 40, 40]),
     "replay": Replay(masks(Bernoulli(0.3), 6, 4 * BLOCK, seed=3)),
 }
 

@@ -5,6 +5,7 @@ from focusfl.algorithms.anchored_focus import AnchoredFocus
 from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.coded import Coded
 from focusfl.algorithms.fedadmm import FedADMM
+from focusfl.algorithms.fedasync import FedAsync
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.fedawe import FedAWE
@@ -16,6 +17,7 @@ from focusfl.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from focusfl.algorithms.fedprox import FedProx
 from focusfl.algorithms.fedvarp import FedVARP
 from focusfl.algorithms.focus import Focus
+from focusfl.algorithms.late import Late
 from focusfl.algorithms.local_sgd import LocalSGD
 from focusfl.algorithms.mifa import MIFA
 from focusfl.algorithms.proxskip import ProxSkip
@@ -46,6 +48,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedprox": FedProx,
     "fednova": FedNova,
     "fedbuff": FedBuff,
+    "fedasync": FedAsync,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
@@ -56,6 +59,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "server_opt": ServerOpt,
     "client_opt": ClientOpt,
     "coded": Coded,
+    "late": Late,
 }
 
 __all__ = [  # spelled out: editors do not compute it
@@ -69,6 +73,7 @@ __all__ = [  # spelled out: editors do not compute it
     "FedAWE",
     "FedAdagrad",
     "FedAdam",
+    "FedAsync",
     "FedAvg",
     "FedAvgM",
     "FedBuff",
@@ -79,6 +84,7 @@ __all__ = [  # spelled out: editors do not compute it
     "FedVARP",
     "FedYogi",
     "Focus",
+    "Late",
     "LocalSGD",
     "MIFA",
     "ProxSkip",

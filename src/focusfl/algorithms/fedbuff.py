@@ -48,6 +48,10 @@ class FedBuff(Algorithm[Server, Client, Local]):
         check_count("size", self.size)
         check_positive("server_lr", self.server_lr)
 
+    @property
+    def comes_late(self):
+        return True
+
     def init(self, params):
         return Server(params, tree.zeros(params), 0.0, 0.0), Client(params, 0.0)
 

@@ -31,6 +31,10 @@ class Wrapped(Algorithm[Any, Any, Any]):
         return self.original.traffic(params)
 
     @property
+    def comes_late(self):
+        return self.original.comes_late
+
+    @property
     def knows_coordinates(self):
         return self.original.knows_coordinates
 

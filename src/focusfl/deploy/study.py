@@ -172,7 +172,8 @@ def _set_clients(source: Source, clients: int) -> None:
 
 
 def _set_participation(table: dict[str, Any]) -> None:
-    """Let everybody take part: who does is found out."""
+    """Let everybody take part: who does is found out, and how long it takes."""
+    table.pop("clock", None)
     scenarios = table.get("participation")
     first = (
         next(iter(scenarios.values()), None) if isinstance(scenarios, dict) else None

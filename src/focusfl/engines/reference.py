@@ -105,7 +105,8 @@ def loop(
     result = Result(
         x=tree.map(np.asarray, state.server.x),
         metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
-        | costs(algorithm, problem.num_clients, counts, local_steps, spec.x0),
+        | costs(algorithm, problem.num_clients, counts, local_steps, spec.x0)
+        | spec.time(len(counts), seed),
         trajectory=_stack(kept.models) if record == "model" else None,
         diverged_at=kept.diverged_at,
         lr=used(spec.lrs[0], len(counts), kept.diverged_at),

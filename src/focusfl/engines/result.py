@@ -17,7 +17,7 @@ from focusfl.tree import Tree
 
 KEPT = "focusfl.result"  # beside the model in its file
 # What a round takes, not how good its model is.
-COSTS = ("down", "up", "gradients", "bytes_up")
+COSTS = ("down", "up", "gradients", "bytes_up", "seconds", "lost")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from focusfl import tree
+from focusfl.algorithms import Late
 from focusfl.checks import check_count, check_is, check_one_of, check_seed, shown
 from focusfl.core import Algorithm
 from focusfl.engines.served import Metrics as Metrics
@@ -59,6 +60,12 @@ class RunSpec:
     def num_runs(self) -> int:
         return len(self.lrs) * len(self.seeds)
 
+    def time(self, rounds: int, seed: int) -> dict[str, np.ndarray]:
+        """Simulated seconds of so many rounds; nothing where there is no clock."""
+        return self.participation.spent(
+            self.algorithm, self.num_clients, rounds, int(seed)
+        )
+
     def validated(self) -> "RunSpec":
         """Give this with its blanks filled in; raise ValueError on what cannot run."""
         check_is("algorithm", self.algorithm, Algorithm)
@@ -86,7 +93,27 @@ class RunSpec:
         if self.problem.weights is not None:
             check_weights(self.problem.weights, self.num_clients)
         x0 = _start(self.problem, self.x0)
-        return replace(self, lrs=lrs, x0=x0, stop=stop)
+        algorithm = self.algorithm
+        if self.participation.asynchronous:
+            algorithm = as_late(algorithm, x0)
+        law = self.participation.fitted(algorithm, x0, self.local_steps)
+        return replace(
+            self, algorithm=algorithm, participation=law, lrs=lrs, x0=x0, stop=stop
+        )
+
+
+def as_late(algorithm: Algorithm, params: Tree) -> Algorithm:
+    """An algorithm as it is in an asynchronous run; raise if it cannot be in one."""
+    from focusfl.engines.protocol.requirements import takes_late
+
+    if algorithm.comes_late:
+        return algorithm
+    if not takes_late(algorithm, params):
+        raise ValueError(
+            f"{algorithm!r} cannot run where replies come late: its server works out "
+            "from its own state what a client did, and that is another one by then."
+        )
+    return Late(algorithm)
 
 
 @dataclass(frozen=True)
@@ -127,6 +154,7 @@ def choose_lr(
     if isinstance(lr, str) and lr == "auto":
         from focusfl.theory.auto import auto_lr
 
+        participation = participation.fitted(algorithm, problem.x0, local_steps)
         return auto_lr(algorithm, problem, participation, local_steps)
     several = " Use sweep() for several." if _several(lr) else ""
     if callable(lr):

@@ -183,7 +183,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         stop=made_of(("stop",), Stop, said.stop),
         problem=problem,
         participation={
-            key: sections.scenario(("participation", key), own, problem)
+            key: sections.scenario(("participation", key), own, problem, said.clock)
             for key, own in said.participation.items()
         },
         algorithms={
@@ -196,6 +196,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
     )  # fmt: skip
     sections.check_codecs(study.algorithms, study.problem)
     _check_auto(study)
+    sections.check_clocks(study.participation)
     if study.metrics == "per_client":
         try:
             check_served(problem)

@@ -18,7 +18,7 @@ from focusfl.experiment.cache import RUNS, UNFINISHED, ResultCache
 from focusfl.experiment.config import Study
 from focusfl.experiment.environment import environment
 from focusfl.experiment.results import Run
-from focusfl.experiment.study import Watch
+from focusfl.experiment.study import Watch, law_of
 from focusfl.experiment.workers import run_all
 from focusfl.files import take_lock
 from focusfl.participation import Participation, schedule
@@ -49,8 +49,8 @@ def run_in_folder(
     with alone(folder):
         # First: what cannot be found is said before anything has been run or forgotten.
         scenarios = {
-            name: _about(scenario.participation, study.problem.num_clients)
-            for name, scenario in study.participation.items()
+            name: _about(_law(study, name), study.problem.num_clients)
+            for name in study.participation
         }
         if fresh:
             for file in (folder / RUNS).glob("*.parquet"):
@@ -114,6 +114,12 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
+def _law(study: Study, scenario: str) -> Participation:
+    """Who takes part; by a clock, where the first of the algorithms runs."""
+    first = next(iter(study.algorithms))
+    return law_of(study, scenario, first, study.steps_of(first)[0])
+
+
 def _about(law: Participation, num_clients: int) -> dict[str, Any]:
     found = law.marginals(num_clients)
     return {
@@ -126,10 +132,10 @@ def _about(law: Participation, num_clients: int) -> dict[str, Any]:
 def _participants(study: Study) -> dict[str, results.Participants]:
     """Who took part under the first seed, as far as it is not too much to keep."""
     found = {}
-    for name, scenario in study.participation.items():
+    for name in study.participation:
         drawn, pairs = [], 0
         for ids in schedule(
-            scenario.participation,
+            _law(study, name),
             study.problem.num_clients,
             study.rounds,
             study.seeds[0],

@@ -15,7 +15,7 @@ from focusfl.codecs import Codec
 from focusfl.core import Algorithm
 from focusfl.engines.spec import ClientState, Metrics
 from focusfl.experiment.toml import Path_
-from focusfl.participation import PARTICIPATION, by_rarity
+from focusfl.participation import PARTICIPATION, Clock, Participation, by_rarity
 from focusfl.problems import PROBLEMS
 from focusfl.schedules import SCHEDULES
 
@@ -31,6 +31,7 @@ WORDS = {
     int: "a whole number", float: "a number", bool: "true or false", str: "text",
     list: "a list", dict: "a table",
 }  # fmt: skip
+TABLES = (Algorithm, Codec, Participation, Clock)  # each is said as a table
 RARITY = Annotated[
     dict[str, Any], Field(description="chances that follow how unusual data is")
 ]
@@ -78,6 +79,7 @@ class Settings(Strict):
     )
     schedule: dict[str, Any] | None = said(None, "how steps follow the round")
     stop: Stop = Field(default_factory=Stop)
+    clock: dict[str, Any] | None = said(None, "how long everybody takes")
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)
     algorithms: dict[str, dict[str, Any]] = Field(min_length=1)
@@ -174,7 +176,7 @@ def problem(kind: str, made_by: Callable) -> type[Strict]:
 @cache
 def scenario(kind: str, made_by: Callable) -> type[Strict]:
     own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
-    return _model(kind, made_by, own, optional=("p", "w"))
+    return _model(kind, made_by, own, optional=("p", "w", "clock"))
 
 
 @cache
@@ -217,7 +219,7 @@ def _model(
         if p.name not in without:
             needed = p.default is p.empty and p.name not in optional
             default = ... if needed else None if p.default is p.empty else p.default
-            if p.annotation in (Algorithm, Codec):  # said as a table
+            if p.annotation in TABLES:
                 default = None
             allowed = _allowed(p.annotation)
             fields[p.name] = (
@@ -242,8 +244,8 @@ def _allowed(annotation: Any) -> Any:
     parts = get_args(annotation) if _is_union(annotation) else (annotation,)
     found: list[Any] = []
     for part in parts:
-        kind = part if part in (int, float, bool, str, list, NoneType) else list
-        found.append({Path: str, Algorithm: dict, Codec: dict}.get(part, kind))
+        kind = part if part in (int, float, bool, str, list, dict, NoneType) else list
+        found.append(str if part is Path else dict if part in TABLES else kind)
     if float in found:
         found = [kind for kind in found if kind is not int]
     whole: Any = found[0]

@@ -20,13 +20,16 @@ from focusfl.experiment import schema
 from focusfl.experiment.kinds import Part, find, part_of
 from focusfl.experiment.schema import Wrong, validate
 from focusfl.experiment.toml import Path_
-from focusfl.participation import PARTICIPATION, Participation, by_rarity
+from focusfl.participation import PARTICIPATION, Participation, Sync, by_rarity
+from focusfl.participation.timed import Timed
 from focusfl.problems import PROBLEMS, Problem
 from focusfl.schedules import SCHEDULES
 
 Grid = tuple[StepSize, ...]
 # What an algorithm may be made of, each said as a table.
-PARTS: dict[Any, Mapping[str, Callable]] = {Algorithm: ALGORITHMS, Codec: CODECS}
+PARTS: dict[Any, Mapping[str, Callable]] = {
+    Algorithm: ALGORITHMS, Codec: CODECS, Participation: PARTICIPATION
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -158,21 +161,41 @@ class Sections(NamedTuple):
         return found
 
     def scenario(
-        self, path: Path_, table: dict[str, Any], problem: Problem
+        self, path: Path_, table: dict[str, Any], problem: Problem, clock: Any = None
     ) -> Scenario:
-        """One of the participation models."""
+        """One of the participation models; by the study's clock, if it has one."""
         said, made_by = self._said(path, table, PARTICIPATION, schema.scenario)
-        more = {}
+        more = self._inner(path, made_by, said)
+        if (
+            clock is not None
+            and "clock" in schema.parameters(made_by)
+            and said.clock is None
+        ):
+            more["clock"] = clock
         if said.by_rarity is not None:
             name = "w" if said.kind == "weighted" else "p"
             more[name] = _chances((*path, "by_rarity"), said.by_rarity, problem)
         model = made_of(path, made_by, said, more)
         self._checked(path, model, Participation)
         try:
+            if clock is not None and not isinstance(model, Timed):
+                model = Sync(clock, among=model)
             model.check(problem.num_clients)
         except ValueError as error:
             raise Wrong(path, f"{_name(path)}: {error}") from None
         return Scenario(model, grid((*path, "lr"), said.lr))
+
+    def check_clocks(self, scenarios: Mapping[str, Scenario]) -> None:
+        """Raise if seconds are simulated in some scenarios and not in others."""
+        without = [
+            name
+            for name, scenario in scenarios.items()
+            if not isinstance(scenario.participation, Timed)
+        ]
+        if without and len(without) < len(scenarios):
+            path = ("participation", without[0])
+            words = "has no clock and others have; say [clock] for the whole study."
+            raise Wrong(path, f"{_name(path)} {words}")
 
     def _said(
         self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable,

@@ -18,6 +18,7 @@ from focusfl.experiment.config import Study
 from focusfl.experiment.results import Run
 from focusfl.experiment.summary import Summary, errors, summarise, tracking_gap
 from focusfl.experiment.verdict import Expected
+from focusfl.participation import Participation
 from focusfl.problems import Noisy, Problem
 from focusfl.theory.prediction import Prediction, predict
 
@@ -84,6 +85,9 @@ def make_run(
         "gradients": np.cumsum(metrics["gradients"]),
     }
     rounds, evaluated = len(metrics["down"]) - 1, result.evaluated
+    wall = np.linspace(0.0, max(seconds.all - seconds.compiling, 0.0), rounds + 1)
+    timed = "seconds" in metrics  # by a clock: what a real run would have taken
+    axis = np.cumsum(metrics["seconds"]) if timed else wall
     gradient = metrics.get("grad_norm")
     row = {
         "participation": name.participation,
@@ -102,19 +106,24 @@ def make_run(
         "tracker_norm": tracker_norm(result.server, total_weight),
         "seconds": round(seconds.all, 4),
         "compile_seconds": round(seconds.compiling, 4),
+        **({"simulated_seconds": float(axis[-1])} if timed else {}),
         "theory": theory._asdict(),
     }
     curves = {
         "round": np.arange(rounds + 1),
         **totals,
-        "seconds": np.linspace(
-            0.0, max(seconds.all - seconds.compiling, 0.0), rounds + 1
-        ),
+        "seconds": axis,
         **{k: v for k, v in metrics.items() if k not in COSTS},
     }
     model = result.x if result.trajectory is None else result.trajectory
     kept = {k: values[evaluated] for k, values in curves.items()}
     return Run(row, kept, model, result.clients_metrics)
+
+
+def law_of(study: Study, scenario: str, name: str, local_steps: int) -> Participation:
+    """Who takes part where an algorithm runs; by a clock that also follows from it."""
+    law, algorithm = study.participation[scenario].participation, study.algorithms[name]
+    return law.fitted(algorithm.algorithm, study.problem.x0, local_steps)
 
 
 def run_groups(study: Study) -> list[RunGroup]:
@@ -151,7 +160,7 @@ def run_group(
     """
     spec = study.algorithms[group.algorithm]
     problem = problem_of(study, group.algorithm)
-    law = study.participation[group.participation].participation
+    law = law_of(study, group.participation, group.algorithm, group.local_steps)
     chosen = [
         choose_lr(lr, spec.algorithm, problem, law, group.local_steps)
         for lr in group.lrs
@@ -196,7 +205,7 @@ def _sweep(
         return sweep(
             study.algorithms[group.algorithm].algorithm,
             problem_of(study, group.algorithm),
-            study.participation[group.participation].participation,
+            law_of(study, group.participation, group.algorithm, group.local_steps),
             lrs=[study.lr_of(group.algorithm, float(lr)) for lr in group.lrs],
             rounds=study.rounds,
             local_steps=group.local_steps,

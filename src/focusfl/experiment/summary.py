@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from focusfl import tree
-from focusfl.algorithms import coded, focus
+from focusfl.algorithms import coded, focus, late
 from focusfl.algorithms.trackers import TRACKERS
 from focusfl.engines.rest import at_rest_elsewhere
 from focusfl.engines.result import Result
@@ -113,6 +113,8 @@ def tracking_gap(result: Result) -> float | None:
     """
     server, owed = result.server, None
     clients: Any = result.clients
+    if isinstance(clients, late.Client):
+        clients = clients.inner
     if isinstance(clients, coded.Client):
         if not isinstance(clients.inner, focus.Client):
             return None

@@ -1,7 +1,9 @@
 """Who takes part in a round: one file per model, with its marginals."""
 
 from focusfl.participation.adversarial import Adversarial
+from focusfl.participation.asynchronous import Async
 from focusfl.participation.bernoulli import Bernoulli
+from focusfl.participation.clock import Clock
 from focusfl.participation.correlated import Correlated
 from focusfl.participation.cyclic import Cyclic
 from focusfl.participation.diurnal import Diurnal
@@ -11,6 +13,7 @@ from focusfl.participation.markov import Markov
 from focusfl.participation.model import Marginals, Participation, masks, schedule
 from focusfl.participation.rarity import by_rarity, rarity
 from focusfl.participation.replay import Replay
+from focusfl.participation.sync import Sync
 from focusfl.participation.trace import Trace
 from focusfl.participation.uniform import Uniform
 from focusfl.participation.weighted import Weighted
@@ -27,12 +30,16 @@ PARTICIPATION: dict[str, type[Participation]] = {
     "adversarial": Adversarial,
     "trace": Trace,
     "replay": Replay,
+    "sync": Sync,
+    "async": Async,
 }
 
 __all__ = [
     "PARTICIPATION",
     "Adversarial",
+    "Async",
     "Bernoulli",
+    "Clock",
     "Correlated",
     "Cyclic",
     "Diurnal",
@@ -41,6 +48,7 @@ __all__ = [
     "Markov",
     "Participation",
     "Replay",
+    "Sync",
     "Trace",
     "Uniform",
     "Weighted",

@@ -11,6 +11,8 @@ from jaxtyping import Bool, Float, Int
 
 from focusfl import keys
 from focusfl.checks import check_count, check_fits, numeric, shown
+from focusfl.core import Algorithm
+from focusfl.tree import Tree
 
 Ids = Int[np.ndarray, "_"]  # the participants of one round, in increasing order
 PerClient = Float[np.ndarray, " clients"]
@@ -51,6 +53,28 @@ class Participation(abc.ABC):
 
     @abc.abstractmethod
     def marginals(self, num_clients: int) -> Marginals: ...
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether those who take part come back, with work on the model they left
+        with; else they begin at the newest."""
+        return False
+
+    def fitted(
+        self, algorithm: Algorithm, params: Tree, local_steps: int
+    ) -> "Participation":
+        """Give this law for the replies of one algorithm; a law with a clock has to
+        know what they take."""
+        del algorithm, params, local_steps
+        return self
+
+    def spent(
+        self, algorithm: Algorithm, num_clients: int, rounds: int, seed: int
+    ) -> dict[str, np.ndarray]:
+        """What a law with a clock knows of the rounds of a run: their seconds, and
+        replies that were asked for in vain. Entry 0 is before round 0."""
+        del algorithm, num_clients, rounds, seed
+        return {}
 
 
 def schedule(

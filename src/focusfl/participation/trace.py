@@ -37,8 +37,7 @@ class Trace(Participation):
         check_one_of("unknown", self.unknown, UNKNOWN)
         check_flag("wrap", self.wrap)
         check_flag("drop_absent", self.drop_absent)
-        is_path = isinstance(self.avail, str | Path)
-        avail = numeric("avail", _read(self.avail) if is_path else self.avail)
+        avail = numeric("avail", read_avail(self.avail))
         if avail.ndim != 2 or not avail.size or not np.all(np.isin(avail, (-1, 0, 1))):
             raise ValueError(
                 "avail must be a (times, devices) matrix of 1 (there), 0 (not) and -1 "
@@ -105,8 +104,11 @@ class Trace(Participation):
         return avail == 1
 
 
-def _read(path):
-    path = os.path.expandvars(path)
+def read_avail(given):
+    """The matrix in a file, or the one that is given itself."""
+    if not isinstance(given, str | Path):
+        return given
+    path = os.path.expandvars(given)
     try:
         if not is_zipfile(path):  # or numpy would take it for a pickle, and say so
             open(path, "rb").close()

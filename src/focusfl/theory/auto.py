@@ -19,7 +19,13 @@ from focusfl.participation.model import Ids, ids_of
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.problems.quadratic import EIGEN_DIM
 from focusfl.problems.weights import mean_of
-from focusfl.theory.constants import Constants, Quadratics, constants, exact
+from focusfl.theory.constants import (
+    Constants,
+    Quadratics,
+    check_rounds,
+    constants,
+    exact,
+)
 from focusfl.theory.limits import eigen
 
 TARGET = 1e-6  # relative error at which the race is over
@@ -63,6 +69,7 @@ def auto_lr(
     check_count("local_steps", local_steps)
     check_is("problem", problem, Problem)
     check_is("participation", participation, Participation)
+    check_rounds(participation)
     participation.check(problem.num_clients)
     problem = exact(problem)
     known, p = constants(problem), participation.marginals(problem.num_clients).p

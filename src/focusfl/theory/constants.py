@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from focusfl.participation import Participation
 from focusfl.problems import LeastSquares, Noisy, Problem, Quadratic
 
 Quadratics = Quadratic | LeastSquares  # the f_i whose Hessians do not depend on x
@@ -23,6 +24,16 @@ class Constants(NamedTuple):
         """The sum of all weights: what FOCUS moves x by is lr times this, and a mean of
         gradients."""
         return self.N if self.weight is None else self.weight
+
+
+def check_rounds(participation: Participation) -> None:
+    """Raise where clients work on old models: theory here is of the newest."""
+    if participation.asynchronous:
+        raise ValueError(
+            "theory is of rounds that begin at the newest model; under "
+            f"{type(participation).__name__} clients work on the one they left with. "
+            "Give lr as a number, or use Sync."
+        )
 
 
 def constants(problem: Problem) -> Constants:

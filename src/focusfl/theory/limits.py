@@ -11,7 +11,7 @@ from focusfl.participation import Bernoulli, Participation
 from focusfl.participation.model import PerClient
 from focusfl.problems import LeastSquares, Problem
 from focusfl.problems.quadratic import Diagonal
-from focusfl.theory.constants import Quadratics, check_quadratic
+from focusfl.theory.constants import Quadratics, check_quadratic, check_rounds
 
 TINY = 1e-18  # what is left out of an integral, at most
 MANY_STEPS = 100  # local steps for which a problem gladly turns to its eigenbasis
@@ -77,6 +77,7 @@ def mean_shares(problem: Problem, participation: Participation) -> PerClient | N
     the others of 1 - p_j + p_j exp(-s w_j). In t = log s the integrand is analytic and
     dies out at both ends: sums over equal steps converge faster than any power.
     """
+    check_rounds(participation)
     known, weights = participation.marginals(problem.num_clients), problem.weights
     if weights is None:
         return known.q
@@ -103,6 +104,7 @@ def fedau_weights(
     Intervals between visits are cut at `cutoff`, so that their mean is this over p.
     """
     check_count("cutoff", cutoff)
+    check_rounds(participation)
     p = participation.marginals(num_clients).p
     w = 1 - (1 - p) ** cutoff
     return w / w.sum()
@@ -186,6 +188,7 @@ def noise_floor(
     problem = check_quadratic(problem, "the noise floor")
     check_positive("lr", lr)
     check_count("averaged", averaged)
+    check_rounds(participation)
     p = participation.marginals(problem.num_clients).p
     trace = np.trace(np.linalg.inv(problem.mean[0]))
     again = np.mean(2 / p - 1)

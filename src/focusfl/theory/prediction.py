@@ -53,6 +53,9 @@ def predict(
         noise: standard deviation in every entry of every gradient.
     """
     check_positive("lr", lr)
+    if participation.asynchronous:  # and a client's model as old as its reply
+        return Prediction()
+    participation = participation.fitted(algorithm, problem.x0, local_steps)
     plain = exact(problem)
     ours = algorithm if type(algorithm) is Focus else None
     rate = _rate(plain, participation, lr) if ours else None
@@ -61,7 +64,8 @@ def predict(
     if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > LARGEST:
         return Prediction(rate, bias)
     unit, optimum = float(plain.eval_data["unit"]), plain.optimum
-    if noise and ours:
+    rarest = participation.marginals(plain.num_clients).p.min()
+    if noise and ours and rarest > 0:
         averaged = local_steps if ours.memory == "mean" else 1
         square = limits.noise_floor(plain, participation, lr, noise, averaged)
         return Prediction(rate, bias, float(np.sqrt(square)) / unit)
@@ -110,6 +114,9 @@ def _rate(problem: Problem, participation: Participation, lr: float) -> float | 
     strong, smooth = (getattr(problem, name, None) for name in ("mu_F", "L_F"))
     if not strong or not smooth:
         return None
-    longest = 1 / participation.marginals(problem.num_clients).p.min()
+    rarest = participation.marginals(problem.num_clients).p.min()
+    if not rarest:  # never there: F is another one
+        return None
+    longest = 1 / rarest
     step = lr * problem.total_weight
     return float(1 - step * strong) if step * smooth * longest <= SMALL else None

@@ -12,7 +12,13 @@ from focusfl.participation import Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
 from focusfl.theory.auto import auto_lr
-from focusfl.theory.constants import Quadratics, check_quadratic, constants, exact
+from focusfl.theory.constants import (
+    Quadratics,
+    check_quadratic,
+    check_rounds,
+    constants,
+    exact,
+)
 from focusfl.theory.steps import rates, step_sizes
 
 SOURCE_WIDTH = 60
@@ -81,6 +87,7 @@ def report(
     """
     check_positive("lr", lr)
     check_count("local_steps", local_steps)
+    check_rounds(participation)
     known = constants(problem)
     marginals = participation.marginals(known.N)
     rows: list[Row] = []

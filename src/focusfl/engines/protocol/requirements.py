@@ -52,6 +52,14 @@ def requirements(
     )
 
 
+def takes_late(algorithm: Algorithm, params: Tree) -> bool:
+    """Whether a push may count in a later round than it was made for."""
+    ones = tree.map(lambda a: 0 * a + 1, params)
+    down = algorithm.broadcast(algorithm.init(ones)[0])
+    rd = Round(0, 0.5, 1, 2, 1)
+    return _takes_late(algorithm, newcomer(algorithm, ones), down, rd)
+
+
 def _takes_late(
     algorithm: Algorithm, snapshot: Snapshot, down: Message, rd: Round
 ) -> bool:

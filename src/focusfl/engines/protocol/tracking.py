@@ -13,6 +13,7 @@ from focusfl.algorithms import (
     feddyn,
     fedvarp,
     focus,
+    late,
     mifa,
     scaffold,
     t_focus,
@@ -68,6 +69,8 @@ def tracking_error(
 
 def _told(memory: Any, theirs: str) -> Any:
     """What the server has of a memory: all but what was not sent."""
+    if isinstance(memory, late.Client):
+        return _told(memory.inner, theirs)
     if not isinstance(memory, coded.Client):
         return getattr(memory, theirs)
     name = OWED.get(type(memory.inner), "")

@@ -13,7 +13,7 @@ from focusfl.engines.simulator.cohort import StaticConfig
 from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.layout import PADDING, Plan
 from focusfl.engines.spec import RunSpec
-from focusfl.engines.step_sizes import StepSizes, in_words, used
+from focusfl.engines.step_sizes import in_words, used
 from focusfl.engines.stop import Progress
 from focusfl.tree import Tree
 
@@ -116,9 +116,11 @@ class Ended(NamedTuple):
 
 
 def result_of(
-    spec: RunSpec, lr: StepSizes, log: Log, active: np.ndarray, ended: Ended
+    spec: RunSpec, which: tuple[int, int], log: Log, active: np.ndarray, ended: Ended
 ) -> Result:
-    """Make the result of one run; cut it at the round that broke it, or was enough."""
+    """Make the result of one run, by its step size and seed; cut it at the round that
+    broke it, or was enough."""
+    lr, seed = spec.lrs[which[0]], spec.seeds[which[1]]
     whole, length = ended.met or bool(log.alive.all()), int(log.alive.sum())
     metrics, model = jax.tree.map(lambda a: a[:length], (log.metrics, log.model))
     server = jax.tree.map(np.asarray, ended.server)
@@ -132,7 +134,8 @@ def result_of(
     return Result(
         x=server.x,
         metrics=only_evaluated(metrics, spec.every, spec.rounds, ended.evaluate)
-        | spent,
+        | spent
+        | spec.time(length - 1, seed),
         trajectory=model,
         diverged_at=None if whole else length - 1,
         lr=used(lr, length - 1, None if whole else length - 1),

@@ -220,7 +220,7 @@ class Simulation:
                 if spec.metrics == "per_client" else {},
             )  # fmt: skip
             active = self.participants.active[s]
-            results.append(result_of(spec, spec.lrs[k], one(log), active, ended))
+            results.append(result_of(spec, (k, s), one(log), active, ended))
         return results
 
 
