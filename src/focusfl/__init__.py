@@ -44,11 +44,13 @@ if TYPE_CHECKING:
         data,
         mixing,
         participation,
+        privacy,
         problems,
         schedules,
         theory,
     )
     from focusfl.engines.divergence import Diverged, DivergenceWarning
+    from focusfl.engines.private import BudgetWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
     from focusfl.engines.result import Result, load_result
@@ -62,6 +64,7 @@ __all__ = [
     "Algorithm",
     "AmplifiedScaffold",
     "AnchoredFocus",
+    "BudgetWarning",
     "Chain",
     "ClientOpt",
     "Coded",
@@ -109,6 +112,7 @@ __all__ = [
     "loop",
     "mixing",
     "participation",
+    "privacy",
     "problems",
     "schedules",
     "simulate",
@@ -119,10 +123,11 @@ __all__ = [
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
 _ROOMS = (
-    "codecs", "conformance", "data", "mixing", "participation", "problems", "schedules",
-    "theory",
+    "codecs", "conformance", "data", "mixing", "participation", "privacy", "problems",
+    "schedules", "theory",
 )  # fmt: skip
 _NAMES = {
+    "BudgetWarning": "engines.private",
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",
     "RestWarning": "engines.rest",

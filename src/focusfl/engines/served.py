@@ -17,7 +17,8 @@ Metrics = Literal["mean", "per_client"]
 # Columns that metrics stand beside in tables: none of them may be called so.
 TAKEN = frozenset(
     "participation algorithm lr local_steps seed client round vectors_sent gradients "
-    "seconds down up bytes_up participation_round participation_client".split()
+    "seconds down up bytes_up participation_round participation_client epsilon "
+    "epsilon/median visits_left".split()
 )
 LONGEST = 100  # letters of a metric's name
 WORST, TENTH, SPREAD = "worst", "worst_tenth", "spread"

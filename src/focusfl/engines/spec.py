@@ -11,6 +11,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.checks import check_count, check_is, check_one_of, check_seed, shown
 from focusfl.core import Algorithm
+from focusfl.engines.private import within_budget
 from focusfl.engines.served import Metrics as Metrics
 from focusfl.engines.served import check_served
 from focusfl.engines.step_sizes import Schedule, StepSizes, Table, tabled
@@ -86,7 +87,8 @@ class RunSpec:
         if self.problem.weights is not None:
             check_weights(self.problem.weights, self.num_clients)
         x0 = _start(self.problem, self.x0)
-        return replace(self, lrs=lrs, x0=x0, stop=stop)
+        whole = replace(self, lrs=lrs, x0=x0, stop=stop)
+        return replace(whole, participation=within_budget(whole))
 
 
 @dataclass(frozen=True)

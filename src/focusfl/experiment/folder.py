@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import tree
+from focusfl.engines.private import budgeted
 from focusfl.experiment import results
 from focusfl.experiment.cache import RUNS, UNFINISHED, ResultCache
 from focusfl.experiment.config import Study
@@ -123,13 +124,20 @@ def _about(law: Participation, num_clients: int) -> dict[str, Any]:
     }
 
 
+def _law(study: Study, scenario: str) -> Participation:
+    """Who takes part; under a privacy budget, in runs of the first algorithm."""
+    name, spec = next(iter(study.algorithms.items()))
+    law = study.participation[scenario].participation
+    return budgeted(law, study.problem, spec.algorithm, study.steps_of(name)[0])
+
+
 def _participants(study: Study) -> dict[str, results.Participants]:
     """Who took part under the first seed, as far as it is not too much to keep."""
     found = {}
-    for name, scenario in study.participation.items():
+    for name in study.participation:
         drawn, pairs = [], 0
         for ids in schedule(
-            scenario.participation,
+            _law(study, name),
             study.problem.num_clients,
             study.rounds,
             study.seeds[0],
