@@ -48,8 +48,8 @@ def test_epsilon_is_what_dp_accounting_says(accountant, noise, count):
     direct.compose(dp_accounting.GaussianDpEvent(noise), count)
     kind = "pld" if accountant is pld.PLDAccountant else "rdp"
     found = privacy.epsilon(noise, count, 1e-6, kind)
-    # The grid of ours is coarser for a large epsilon: by less than a thousandth.
-    assert found == pytest.approx(direct.get_epsilon(1e-6), rel=1e-3, abs=1e-4)
+    # The grid of ours is a thousandth of epsilon, and errs upwards; theirs is 1e-4.
+    assert found == pytest.approx(direct.get_epsilon(1e-6), rel=2e-3, abs=1e-4)
 
 
 def test_a_run_counts_the_gradients_of_each_client():
@@ -189,6 +189,7 @@ def test_a_study_keeps_epsilon_and_who_may_still_take_part():
     for found in studies.run(study):
         assert found.curves["epsilon"][-1] <= 0.4
         assert (found.clients["visits_left"] == 0).all()
+        assert "4 of 4 clients have spent" in found.row["reason"]
 
 
 @pytest.mark.parametrize(

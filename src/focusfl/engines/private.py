@@ -105,19 +105,23 @@ def accounted(spec: "RunSpec", result: Result, seed: int) -> Result:
     )
 
 
-def warn_of_budget(problem: Any, result: Result) -> None:
-    """Warn if clients have spent their budget."""
+def spent(problem: Any, result: Result) -> str | None:
+    """Say who has spent the privacy budget, if somebody has."""
     left = result.clients_metrics.get(LEFT)
     if left is None or left.all():
-        return
+        return None
     who = np.flatnonzero(left == 0)
     named = ", ".join(map(str, who[:NAMED].tolist())) + ", ..." * (len(who) > NAMED)
-    warnings.warn(
+    return (
         f"{len(who)} of {len(left)} clients have spent their privacy budget of "
-        f"epsilon {problem.budget:g} and took part no more: {named}.",
-        BudgetWarning,
-        stacklevel=3,
+        f"epsilon {problem.budget:g} and took part no more: {named}"
     )
+
+
+def warn_of_budget(problem: Any, result: Result) -> None:
+    """Warn if clients have spent their budget."""
+    if words := spent(problem, result):
+        warnings.warn(f"{words}.", BudgetWarning, stacklevel=3)
 
 
 def _before(algorithm: Algorithm) -> int:
