@@ -23,7 +23,7 @@ from focusfl.schedules import SCHEDULES
 
 MARK = re.compile(r"<!-- reference: (\w+) -->")
 # Those that have tables of their own.
-TABLES = {"problem", "participation", "algorithms", "schedule", "stop"}
+TABLES = {"problem", "participation", "algorithms", "schedule", "stop", "privacy"}
 # Keys that sections have beside what their constructors take.
 COMMON = {
     "lr": "step sizes of its own",
@@ -51,7 +51,7 @@ def filled(markdown: str) -> str:
         "problems": lambda: kinds(PROBLEMS, schema.problem, "problem"),
         "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
         "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
-        "codecs": lambda: kinds(CODECS, schema.inner, "codecs"),
+        "codecs": lambda: kinds(CODECS, schema.problem, "codecs"),
         "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
         "commands": commands,
     }

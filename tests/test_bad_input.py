@@ -193,6 +193,10 @@ MADE = {
     "noisy": Made(
         problems.Noisy, {"exact": SMALL, "scale": 1.0},
         {"exact": "problem", "scale": "not negative"}),
+    "private": Made(
+        problems.Private, {"exact": SMALL, "clip": 1.0, "level": "client"},
+        {"exact": "problem", "clip": "positive", "noise": "not negative",
+         "level": "word", "budget": "maybe positive", "accountant": "word"}),
     "from_loss": Made(
         problems.from_loss, {"loss_fn": loss, "params": {"w": np.zeros(3)}, **LEARN}, {
             "loss_fn": "function", "params": "model", "metrics_fn": "maybe a function",

@@ -9,7 +9,7 @@ SOURCE = Path(focusfl.__file__).parent
 # From the ground up; rooms of one floor may know each other.
 FLOORS = [
     {"checks", "core", "deprecated", "extras", "files", "fingerprint", "keys"}
-    | {"schedules", "tree"},
+    | {"privacy", "schedules", "tree"},
     {"codecs", "models", "data"},
     {"algorithms", "mixing", "participation", "problems"},
     {"theory"},

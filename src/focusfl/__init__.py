@@ -46,11 +46,13 @@ if TYPE_CHECKING:
         data,
         mixing,
         participation,
+        privacy,
         problems,
         schedules,
         theory,
     )
     from focusfl.engines.divergence import Diverged, DivergenceWarning
+    from focusfl.engines.private import BudgetWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
     from focusfl.engines.result import Result, load_result
@@ -64,6 +66,7 @@ __all__ = [
     "Algorithm",
     "AmplifiedScaffold",
     "AnchoredFocus",
+    "BudgetWarning",
     "Chain",
     "ClientOpt",
     "Coded",
@@ -113,6 +116,7 @@ __all__ = [
     "loop",
     "mixing",
     "participation",
+    "privacy",
     "problems",
     "schedules",
     "simulate",
@@ -123,10 +127,11 @@ __all__ = [
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
 _ROOMS = (
-    "codecs", "conformance", "data", "mixing", "participation", "problems", "schedules",
-    "theory",
+    "codecs", "conformance", "data", "mixing", "participation", "privacy", "problems",
+    "schedules", "theory",
 )  # fmt: skip
 _NAMES = {
+    "BudgetWarning": "engines.private",
     "DivergenceWarning": "engines.divergence",
     "Diverged": "engines.divergence",
     "RestWarning": "engines.rest",

@@ -30,7 +30,7 @@ ROOMS = (
     "problems",
     "theory",
 )
-FILES = ("core.py", "keys.py", "tree.py")
+FILES = ("core.py", "keys.py", "privacy.py", "tree.py")
 
 
 def fingerprint(*values: Any) -> str:

@@ -21,6 +21,7 @@ from focusfl.experiment import config
 from focusfl.experiment.toml import Source
 from focusfl.participation import Full
 from focusfl.problems import PROBLEMS, Noisy, Problem
+from focusfl.problems.private import check_not_deployed
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -202,6 +203,7 @@ def write(deployed: Deployed, path: Path) -> None:
 def _deployed(study: config.Study) -> Deployed:
     name, spec = next(iter(study.algorithms.items()))
     problem = study.problem
+    check_not_deployed(problem)
     if spec.noise > 0:
         problem = Noisy(problem, spec.noise)
     algorithm = spec.algorithm

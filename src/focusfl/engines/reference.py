@@ -20,6 +20,7 @@ from focusfl.engines.client_round import (
     grad_fn,
 )
 from focusfl.engines.divergence import finish, limit_of, number, sane
+from focusfl.engines.private import accounted, warn_of_budget
 from focusfl.engines.rest import warn
 from focusfl.engines.result import Result, costs
 from focusfl.engines.spec import (
@@ -117,6 +118,8 @@ def loop(
         weights=problem.weights,
         clients_metrics=tree.map(np.asarray, own),
     )
+    result = accounted(spec, result, seed)
+    warn_of_budget(problem, result)
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)
     return result

@@ -18,7 +18,7 @@ Metrics = Literal["mean", "per_client"]
 TAKEN = frozenset(
     "participation algorithm lr local_steps seed client round vectors_sent gradients "
     "seconds simulated_seconds lost down up bytes_up participation_round "
-    "participation_client".split()
+    "participation_client epsilon epsilon/median visits_left".split()
 )
 LONGEST = 100  # letters of a metric's name
 WORST, TENTH, SPREAD = "worst", "worst_tenth", "spread"

@@ -12,6 +12,7 @@ from focusfl import tree
 from focusfl.algorithms import Late
 from focusfl.checks import check_count, check_is, check_one_of, check_seed, shown
 from focusfl.core import Algorithm
+from focusfl.engines.private import within_budget
 from focusfl.engines.served import Metrics as Metrics
 from focusfl.engines.served import check_served
 from focusfl.engines.step_sizes import Schedule, StepSizes, Table, tabled
@@ -97,9 +98,10 @@ class RunSpec:
         if self.participation.asynchronous:
             algorithm = as_late(algorithm, x0)
         law = self.participation.fitted(algorithm, x0, self.local_steps)
-        return replace(
+        whole = replace(
             self, algorithm=algorithm, participation=law, lrs=lrs, x0=x0, stop=stop
         )
+        return replace(whole, participation=within_budget(whole))
 
 
 def as_late(algorithm: Algorithm, params: Tree) -> Algorithm:

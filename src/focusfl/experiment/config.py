@@ -163,7 +163,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
     for section in ("participation", "algorithms"):
         for key in getattr(said, section):
             _check_key(section, key)
-    problem = sections.problem(said.problem)
+    problem = sections.private(said.privacy, sections.problem(said.problem))
     seeds = said.seeds if said.seeds is not None else [said.seed or 0]
     study = Study(
         name=_named(said.name if "name" in table else name),
@@ -194,7 +194,7 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         folder=folder,
         parts=sections.parts,
     )  # fmt: skip
-    sections.check_codecs(study.algorithms, study.problem)
+    sections.check_fit(study.algorithms, problem, study.local_steps)
     _check_auto(study)
     sections.check_clocks(study.participation)
     if study.metrics == "per_client":

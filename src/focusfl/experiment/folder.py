@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import tree
+from focusfl.engines.private import budgeted
 from focusfl.experiment import results
 from focusfl.experiment.cache import RUNS, UNFINISHED, ResultCache
 from focusfl.experiment.config import Study
@@ -131,11 +132,12 @@ def _about(law: Participation, num_clients: int) -> dict[str, Any]:
 
 def _participants(study: Study) -> dict[str, results.Participants]:
     """Who took part under the first seed, as far as it is not too much to keep."""
-    found = {}
+    found, (first, spec) = {}, next(iter(study.algorithms.items()))
+    steps = study.steps_of(first)[0]
     for name in study.participation:
         drawn, pairs = [], 0
         for ids in schedule(
-            _law(study, name),
+            budgeted(_law(study, name), study.problem, spec.algorithm, steps),
             study.problem.num_clients,
             study.rounds,
             study.seeds[0],

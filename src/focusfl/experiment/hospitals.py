@@ -24,7 +24,7 @@ from focusfl.experiment.environment import environment
 from focusfl.experiment.results import Run
 from focusfl.experiment.study import Watch, run
 from focusfl.files import write
-from focusfl.problems import Cox, Logistic
+from focusfl.problems import Cox, Logistic, Private
 
 NAMES = ("hospitals", "survival")
 SEEDS = 10
@@ -81,7 +81,10 @@ def splits(name: str, changes: list[str], only: list[str], seeds: int) -> list[S
 
     def study(seed: int, part: str) -> Study:
         own = [f"seed={seed}", f"problem.seed={seed}", f'problem.part="{part}"']
-        return load(STUDIES / f"{name}.toml", [*changes, *own], only)
+        found = load(STUDIES / f"{name}.toml", [*changes, *own], only)
+        if isinstance(found.problem, Private):
+            raise ValueError(f"reproduce {name} has no [privacy]; run a study with it.")
+        return found
 
     return [
         Split(study(seed, "train"), cast(Convex, study(seed, "test").problem))

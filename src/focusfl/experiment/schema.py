@@ -16,7 +16,7 @@ from focusfl.core import Algorithm
 from focusfl.engines.spec import ClientState, Metrics
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, Clock, Participation, by_rarity
-from focusfl.problems import PROBLEMS
+from focusfl.problems import PROBLEMS, Private
 from focusfl.schedules import SCHEDULES
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -80,6 +80,7 @@ class Settings(Strict):
     schedule: dict[str, Any] | None = said(None, "how steps follow the round")
     stop: Stop = Field(default_factory=Stop)
     clock: dict[str, Any] | None = said(None, "how long everybody takes")
+    privacy: dict[str, Any] | None = said(None, "what gradients may give away")
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)
     algorithms: dict[str, dict[str, Any]] = Field(min_length=1)
@@ -99,8 +100,8 @@ def validate(model: type[BaseModel], table: Mapping[str, Any], path: Path_) -> A
         return model.model_validate(table)
     except ValidationError as error:
         wrong = error.errors(include_url=False)
-        first = min(wrong, key=lambda one: one["type"] != "extra_forbidden")
-        raise _wrong(model, first, path) from None
+        wrong.sort(key=lambda one: one["type"] != "extra_forbidden")
+        raise _wrong(model, wrong[0], path) from None
 
 
 def _wrong(model: type[BaseModel], error: Any, path: Path_) -> Wrong:
@@ -192,8 +193,8 @@ def algorithm(kind: str, made_by: Callable) -> type[Strict]:
 
 
 @cache
-def inner(kind: str, made_by: Callable) -> type[Strict]:
-    return _model(kind, made_by, {})
+def privacy() -> type[Strict]:
+    return _model("privacy", Private, {}, without=("exact",))
 
 
 @cache
@@ -288,6 +289,7 @@ def json_schema() -> dict[str, Any]:
     players = named("algorithms", [algorithm(*one) for one in ALGORITHMS.items()])
     kinds = named("schedule", [schedule(*one) for one in SCHEDULES.items()])
     schema["properties"]["problem"] = {"anyOf": [*problems, YOUR_OWN]}
+    schema["properties"]["privacy"] = named("study", [privacy()])[0]
     schema["properties"]["schedule"] = {"anyOf": [*kinds, YOUR_OWN]}
     for section, refs in (("participation", scenarios), ("algorithms", players)):
         schema["properties"][section] = {

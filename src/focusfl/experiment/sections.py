@@ -22,7 +22,7 @@ from focusfl.experiment.schema import Wrong, validate
 from focusfl.experiment.toml import Path_
 from focusfl.participation import PARTICIPATION, Participation, Sync, by_rarity
 from focusfl.participation.timed import Timed
-from focusfl.problems import PROBLEMS, Problem
+from focusfl.problems import PROBLEMS, Private, Problem
 from focusfl.schedules import SCHEDULES
 
 Grid = tuple[StepSize, ...]
@@ -78,6 +78,13 @@ class Sections(NamedTuple):
         more = self._beside(path, said) if table["kind"] in PROBLEMS else {}
         return self._checked(path, made_of(path, made_by, said, more), Problem)
 
+    def private(self, table: dict[str, Any] | None, problem: Problem) -> Problem:
+        """The problem, of which clients show no more than [privacy] says."""
+        if table is None:
+            return problem
+        said = validate(schema.privacy(), table, ("privacy",))
+        return made_of(("privacy",), Private, said, {"exact": problem})
+
     def _beside(self, path: Path_, said: Any) -> dict[str, str]:
         """A file of data that the problem names: it lies beside the study, a part."""
         name = getattr(said, "data", None)
@@ -130,10 +137,29 @@ class Sections(NamedTuple):
             self.schedule((*path, "schedule"), said.schedule, rounds),
         )
 
-    def check_codecs(
-        self, algorithms: Mapping[str, AlgorithmSpec], problem: Problem
+    def _check_privacy(
+        self, algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps: Grid
     ) -> None:
-        """Raise if an algorithm sends in a way that does not fit the model."""
+        """Raise if not all that an algorithm does is counted, or fits the budget."""
+        for name, spec in algorithms.items():
+            if isinstance(problem, Private) and spec.noise > 0:
+                path = ("algorithms", name, "noise")
+                words = "cannot stand beside [privacy], whose noise is counted."
+                raise Wrong(path, f"{'.'.join(path)} {words}")
+            if isinstance(problem, Private) and problem.budget is not None:
+                try:
+                    for count in spec.local_steps or steps:
+                        problem.visits(int(count), int(spec.algorithm.starts_warm))
+                except ValueError as error:
+                    words = f"[privacy], for [algorithms.{name}]: {error}"
+                    raise Wrong(("privacy", "budget"), words) from None
+
+    def check_fit(
+        self, algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps: Grid
+    ) -> None:
+        """Raise if an algorithm sends in a way that does not fit the model, or costs
+        more than the privacy that there is."""
+        self._check_privacy(algorithms, problem, steps)
         for name, spec in algorithms.items():
             if spec.algorithm.knows_coordinates:
                 path = ("algorithms", name)
@@ -155,7 +181,7 @@ class Sections(NamedTuple):
                 raise Wrong(
                     at, f'{_name(at)} needs a kind, as in {{kind = "{known}"}}.'
                 )
-            own, inner = self._said(at, table, kinds, schema.inner)
+            own, inner = self._said(at, table, kinds, schema.problem)
             made = made_of(at, inner, own, self._inner(at, inner, own))
             found[name] = self._checked(at, made, parameter.annotation)
         return found

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from focusfl.engines.private import spent
 from focusfl.engines.rest import tracker_norm
 from focusfl.engines.result import COSTS, Result
 from focusfl.engines.spec import Progress, StepSize, choose_lr
@@ -188,6 +189,9 @@ def run_group(
         result = replace(whole, lr=chosen[k][0], why_lr=chosen[k][1])
         ahead = expected(known[k], problem)._replace(slowed=slowed[k])
         summary = summarise(result, ahead, study.stop.tolerance, problem.total_weight)
+        if stopped := spent(problem, result):
+            why = "; ".join(filter(None, (summary.reason, stopped)))
+            summary = summary._replace(reason=why)
         runs.append(
             make_run(name, result, summary, known[k], problem.total_weight, seconds)
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.problems import Problem
+from focusfl.problems import Private, Problem
 
 Stacked = Float[np.ndarray, "nodes dim"]
 Gradients = Callable[[Stacked], Stacked]  # row i is the gradient of f_i at row i
@@ -19,6 +19,11 @@ def coefficients(
         raise ValueError(
             "matrix forms are for clients of equal weight; this problem's clients have "
             'weights. Use weights="equal".'
+        )
+    if isinstance(problem, Private):
+        raise ValueError(
+            "matrix forms are of gradients as they are; this problem's are clipped and "
+            "noisy. Give what is private in it, its `exact`."
         )
     try:
         return problem.data["H"], problem.data["h"]

@@ -10,6 +10,7 @@ from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
 from focusfl.problems.networks import cnn, digits, mlp_on
 from focusfl.problems.noisy import Noisy
+from focusfl.problems.private import Private
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.pytorch.problem import NotTranslated, TorchProblem, from_torch
 from focusfl.problems.quadratic import LeastSquares, Quadratic
@@ -50,6 +51,7 @@ __all__ = [
     "Noisy",
     "Objective",
     "PerSample",
+    "Private",
     "Problem",
     "Quadratic",
     "Robust",

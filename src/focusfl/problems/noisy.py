@@ -51,6 +51,13 @@ class Noisy(Problem):
     def __post_init__(self):
         if not isinstance(self.exact, Problem):
             raise ValueError(f"exact must be a Problem; got {shown(self.exact)}.")
+        from focusfl.problems.private import Private
+
+        if isinstance(self.exact, Private):
+            raise ValueError(
+                "exact must be a problem without noise; got a Private, whose epsilon "
+                "a run would not count any more."
+            )
         check_not_negative("scale", self.scale)
 
     @property

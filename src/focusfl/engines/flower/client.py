@@ -121,6 +121,9 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """One client's part of a problem, drawing the batches that simulate() draws."""
     from focusfl import tree
     from focusfl.engines.client_round import batch_stream, batches_of, grad_fn
+    from focusfl.problems.private import check_not_deployed
+
+    check_not_deployed(problem)
 
     i = who.number
     if i is None or not 0 <= i < problem.num_clients:

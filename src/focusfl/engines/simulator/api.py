@@ -14,6 +14,7 @@ from typing import Any
 from focusfl.checks import check_seed
 from focusfl.core import Algorithm, C, S
 from focusfl.engines.divergence import finish
+from focusfl.engines.private import warn_of_budget
 from focusfl.engines.rest import warn
 from focusfl.engines.result import Result
 from focusfl.engines.simulator.simulation import Simulation
@@ -135,6 +136,7 @@ def simulate(
         progress, checkpoint, checkpoint_every, client_state, state_dir, devices
     )
     (result,) = Simulation(spec, how).run()
+    warn_of_budget(problem, result)
     warn(algorithm, problem, result, local_steps)
     finish([result], throw)
     return replace(result, why_lr=why)

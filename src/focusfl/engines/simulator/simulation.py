@@ -12,6 +12,7 @@ import numpy as np
 
 from focusfl.engines.client_round import batch_stream
 from focusfl.engines.divergence import limit_of
+from focusfl.engines.private import accounted
 from focusfl.engines.result import Result
 from focusfl.engines.served import eval_data_of
 from focusfl.engines.simulator import compiled, placement
@@ -220,7 +221,8 @@ class Simulation:
                 if spec.metrics == "per_client" else {},
             )  # fmt: skip
             active = self.participants.active[s]
-            results.append(result_of(spec, (k, s), one(log), active, ended))
+            found = result_of(spec, (k, s), one(log), active, ended)
+            results.append(accounted(spec, found, spec.seeds[s]))
         return results
 
 

@@ -1,0 +1,242 @@
+"""What noise costs: where it is put, how much of it there is, and what it hides.
+
+    python benchmarks/privacy.py walks       # stored, fresh and correlated noise
+    python benchmarks/privacy.py accuracy    # FOCUS, SCAFFOLD and DP-FedAvg, by epsilon
+    python benchmarks/privacy.py members     # who can tell that a patient was there
+
+Delta is 1e-5, one local step, records are the unit; epsilons of `walks` are by RDP.
+Hospitals are those of heart
+disease, all patients, the third hospital online in one round of 20.
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import focusfl as ff
+from focusfl import privacy
+from focusfl.problems import Logistic, Private, heart_disease
+
+SEEDS = [0, 1, 2]
+RARE = np.array([0.9, 0.9, 0.05, 0.9])
+
+
+def normal_rows(clients=8, rows=100, dim=5):
+    """Logistic regression on rows of norm 1: a clip of 1 is never active."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(clients, rows, dim)) + rng.normal(size=(clients, 1, dim))
+    A /= np.linalg.norm(A, axis=2, keepdims=True)
+    b = np.sign(A @ rng.normal(size=dim) * 3 + rng.normal(size=(clients, rows)))
+    return Logistic(A, b, penalty=0.1)
+
+
+def floor(problem, p, lr, scales):
+    """The first-order floor of E|x - x*|^2 for noise of these scales that is stored.
+
+    `ff.theory.noise_floor` with a scale for each client and the Hessian at x*.
+    """
+    trace = np.trace(np.linalg.inv(problem._hessian(problem.optimum)))
+    return lr / 2 * trace * np.mean(scales**2 * (2 / p - 1))
+
+
+def walked(kind, problem, p, lr, rounds, noise, clip, seed):
+    """Relative distances, root mean square over the last fifth of FOCUS's rounds.
+
+    `fresh` noise is on every push, a difference that a record changes by up to 2 s;
+    `sum` is on y, new in every round, and `tree` on the nodes of a binary tree over
+    rounds, both by a trusted server. All cost the most active client the same epsilon.
+    """
+    rng = np.random.default_rng(seed)
+    real = (problem.data["wb"] != 0).sum(1)
+    each, s = clip / real, clip / real.min()
+    here = rng.random((rounds, problem.num_clients)) < p
+    # Of all that the most active client does, as if it were one gradient.
+    one = noise / np.sqrt(here.sum(0).max())
+    drawn = rng.normal(size=(rounds, problem.A.shape[2]))
+    if kind == "fresh":  # the noise of a round's pushes, added up ever after
+        own = 2 * noise * np.sqrt((here * each**2).sum(1))
+        walk = np.cumsum(own[:, None] * drawn, 0)
+    elif kind == "sum":
+        walk = one * s * np.sqrt(rounds) * drawn
+    else:
+        walk = one * 2 * s * np.sqrt(most_nodes(here)) * on_tree(drawn)
+    with jax.enable_x64(True):
+        end = np.asarray(followed(problem, here, walk, lr, clip))[-rounds // 5 :]
+    error = end - problem.optimum
+    return np.sqrt((error**2).sum(1).mean()) / np.linalg.norm(problem.optimum)
+
+
+def followed(problem, here, walk, lr, clip):
+    """The models of FOCUS whose sum of clipped gradients is off by `walk`."""
+    cut = ff.problems.clipping.clipped
+
+    def one(state, row):
+        x, memory = state
+        there, off = row
+        grads, _ = jax.vmap(
+            lambda data: cut(problem.objective, "record", clip, x, data, None)
+        )(problem.data)
+        memory = jnp.where(there[:, None], grads, memory)
+        x = x - lr * (memory.sum(0) + off)
+        return (x, memory), x
+
+    start = problem.x0, np.zeros((here.shape[1], walk.shape[1]))
+    return jax.jit(lambda *rows: jax.lax.scan(one, start, rows)[1])(here, walk)
+
+
+def on_tree(drawn):
+    """Tree aggregation: after round t, the noise of the nodes that t is made of."""
+    nodes, sums = {}, np.empty_like(drawn)
+    for t, own in enumerate(drawn, 1):
+        level = (t & -t).bit_length()
+        nodes = {k: v for k, v in nodes.items() if k > level} | {level: own}
+        sums[t - 1] = sum(nodes.values())
+    return sums
+
+
+def most_nodes(here):
+    """The most nodes of the tree that one client's visits touch."""
+    count = np.zeros(here.shape[1], int)
+    while True:
+        count += here.sum(0)
+        if len(here) == 1:
+            return int(count.max())
+        here = here[: len(here) // 2 * 2]  # what is not complete is no node
+        here = here[0::2] | here[1::2]
+
+
+def stored(problem, p, lr, rounds, noise, clip, seed):
+    """The same of what focusfl runs, and the worst client's epsilon."""
+    private = Private(problem, clip=clip, noise=noise, accountant="rdp")
+    run = ff.simulate(
+        ff.Focus(), private, ff.participation.Bernoulli(p), rounds=rounds, lr=lr,
+        seed=seed, every=max(1, rounds // 500), throw=None,
+    )  # fmt: skip
+    error = run.metrics["distance"][run.evaluated]
+    end = error[-len(error) // 5 :]
+    return np.sqrt((end**2).mean()), run.metrics["epsilon"][-1]
+
+
+def walks():
+    plain, hearts = normal_rows(), heart_disease(missing="mean", penalty=0.1)
+    for name, problem, p, lr, clip, epsilon in (
+        ("rows", plain, np.linspace(0.1, 0.9, 8), 0.02, 1.0, 8.0),
+        ("hospitals", hearts, RARE, 0.01, 8.0, 8.0),
+    ):
+        noise = privacy.noise_for(epsilon, 500)
+        counts = (problem.data["wb"] != 0).sum(1)
+        expected = np.sqrt(floor(problem, p, lr, noise * clip / counts))
+        expected /= np.linalg.norm(problem.optimum)
+        print(f"{name}: noise {noise:.1f}, clip {clip:g}; floor {expected:.3g}")
+        for rounds in (500, 5_000, 50_000):
+            same = problem, p, lr, rounds, noise, clip
+            found = [stored(*same, seed) for seed in SEEDS]
+            line = f"{rounds:6} epsilon {found[0][1]:7.3f}"
+            line += f"  stored {np.mean([e for e, _ in found]):.3g}"
+            for kind in ("fresh", "sum", "tree"):
+                own = [walked(kind, *same, seed) for seed in SEEDS[:2]]
+                line += f"  {kind} {np.mean(own):.3g}"
+            print(line, flush=True)
+
+
+def accuracy(rounds=100, clip=2.0):
+    """Accuracy on patients held out, of all and of the rare hospital.
+
+    Each at its best of a grid of steps, by the accuracy itself: the search is not
+    counted in epsilon.
+    """
+    lrs = np.geomspace(5e-4, 0.3, 8)
+    who = ff.participation.Bernoulli(RARE)
+    algorithms = {"FOCUS": ff.Focus(), "SCAFFOLD": ff.Scaffold(), "FedAvg": ff.FedAvg()}
+    print(f"{rounds} rounds, clip {clip:g}: accuracy of all / of the rare hospital")
+    for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0, np.inf):
+        noise = 0.0 if epsilon == np.inf else privacy.noise_for(epsilon, rounds)
+        line = f"epsilon {epsilon:4g}, noise {noise:6.2f}"
+        for name, algorithm in algorithms.items():
+            found = []
+            for seed in SEEDS:
+                train, test = (
+                    heart_disease(missing="mean", part=part, seed=seed)
+                    for part in ("train", "test")
+                )
+                runs = ff.sweep(
+                    algorithm, Private(train, clip=clip, noise=noise, accountant="rdp"),
+                    who, rounds=rounds, lrs=lrs, seed=seed, every=rounds, throw=None,
+                )  # fmt: skip
+                found.append([right(test, run.x) for run in runs])
+            mean = np.mean(found, 0)  # (steps, 2)
+            best = mean[:, 0].argmax()
+            line += f"  {name} {mean[best, 0]:.3f} / {mean[best, 1]:.3f}"
+            line += f" (lr {lrs[best]:.3g})"
+        print(line, flush=True)
+
+
+def right(test, x):
+    """The share of patients that are told apart, of all and of the rare hospital."""
+    good, real = np.sign(test.A @ x) == test.b, test.b != 0
+    return good[real].mean(), good[2][real[2]].mean()
+
+
+def members(rounds=100, clip=2.0, trials=300):
+    """Was one patient, as odd as clipping allows, in a hospital that is often there?
+
+    Two federations differ in that patient; seeds do the rest. Who sees the model of
+    every round scores it along the patient's features. Beside it the usual attack: the
+    loss of patients in training against those held out.
+    """
+    train = heart_disease(missing="mean", part="train")
+    test = heart_disease(missing="mean", part="test")
+    A, b = train.A.copy(), train.b.copy()
+    direction = np.linalg.eigh(np.einsum("nri,nrj->ij", A, A))[1][:, 0]
+    smallest = min((0, 1, 3), key=lambda i: (b[i] != 0).sum())
+    A[smallest, 0], b[smallest, 0] = 20 * direction, 1.0
+    there = Logistic(A, b, train.penalty, b != 0)
+    gone = b.copy()
+    gone[smallest, 0] = 0.0
+    # The number of patients is public: the mean is over as many.
+    count = (b[smallest] != 0).sum()
+    without = Logistic(A, gone, train.penalty, gone != 0)
+    without.data["wb"][smallest] *= (count - 1) / count
+    who = ff.participation.Bernoulli(RARE)
+    for epsilon in (1.0, np.inf):
+        noise = 0.0 if epsilon == np.inf else privacy.noise_for(epsilon, rounds)
+        scores = []
+        for k, problem in enumerate((there, without)):
+            runs = ff.sweep(
+                ff.Focus(), Private(problem, clip=clip, noise=noise, accountant="rdp"),
+                who, rounds=rounds, lrs=[0.05], record="model", every=rounds,
+                seed=[1000 * k + trial for trial in range(trials)], throw=None,
+            )  # fmt: skip
+            scores.append([run.trajectory.mean(0) @ direction for run in runs])
+        usual = auc(losses(train, runs[0].x), losses(test, runs[0].x))
+        bound = np.tanh(epsilon / 2)
+        found = auc(scores[1], scores[0])
+        print(f"epsilon {epsilon:4g}: that patient AUC {found:.3f}, advantage "
+              f"{advantage(*scores):.2f} (at most {bound:.2f} by epsilon); "
+              f"loss of patients AUC {usual:.3f}", flush=True)  # fmt: skip
+
+
+def losses(problem, x):
+    margin = (problem.b * (problem.A @ x))[problem.b != 0]
+    return np.logaddexp(0, -margin)
+
+
+def auc(low, high):
+    """The chance that one of the second is above one of the first."""
+    above = np.subtract.outer(np.asarray(high), np.asarray(low))
+    return ((above > 0) + (above == 0) / 2).mean()
+
+
+def advantage(one, other):
+    """The largest difference of true and false positives over thresholds."""
+    cuts = np.concatenate([one, other])
+    shares = [np.mean(np.asarray(a)[:, None] > cuts, 0) for a in (one, other)]
+    return abs(shares[0] - shares[1]).max()
+
+
+if __name__ == "__main__":
+    asked = sys.argv[1:] or ["walks", "accuracy", "members"]
+    for what in asked:
+        {"walks": walks, "accuracy": accuracy, "members": members}[what]()
