@@ -20,6 +20,7 @@ CODECS = [
     LowRank(1),
     LowRank(2, passes=1),
     FixedPoint(16, 10),
+    FixedPoint(50, 44),
     Chain(TopK(0.25), Integers(4)),
     Chain(RandomK(0.25), Integers(4, "stochastic")),
 ]

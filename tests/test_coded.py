@@ -188,7 +188,7 @@ def test_a_codec_that_does_not_fit_the_model_is_refused(run, codec, words):
         (lambda: RandomK(1.5), "k must be a share"),
         (lambda: Integers(9), "bits must be a whole number from 2 to 8; got 9"),
         (lambda: Integers(1), "bits must be a whole number from 2 to 8; got 1"),
-        (lambda: FixedPoint(33), "bits must be a whole number from 2 to 32"),
+        (lambda: FixedPoint(54), "bits must be a whole number from 2 to 53"),
         (lambda: FixedPoint(8, 65), "fraction must be a whole number from 0 to 64"),
         (lambda: Chain(Integers(), TopK()), "first must be a TopK or a RandomK"),
         (lambda: Chain(TopK(), LowRank()), "then must be an Integers or a FixedPoint"),

@@ -72,7 +72,7 @@ BUGS = [
          "memory = self._settled(request, trees, acked); acked = acked._replace("
          "memory=memory)"),
     ]),
-    Bug("stale requests are answered", 1, [
+    Bug("stale requests are answered", 2, [
         (Site._reply, "if state and request.place <= state.place:", "if False:"),
     ]),
     Bug("the last answer is repeated to any later request", 0, [
@@ -108,7 +108,7 @@ BUGS = [
         (Entries.block, "np.fromiter(which,", "np.fromiter([*which][1:],"),
         (Entries.block, "len(which)", "max(0, len(which) - 1)"),
     ]),
-    Bug("what the open round has counted is not in the books", 1, [
+    Bug("what the open round has counted is not in the books", 5, [
         (ledger.decode_ledger, "counted=counted,", "counted=(),"),
     ]),
     Bug("an answer counts that was given up", 32, [
@@ -134,7 +134,7 @@ BUGS = [
     Bug("the copy of an earlier push is kept", 0, [
         (Rules.count, "copies=copies | (", "copies=ledger.copies or copies | ("),
     ]),
-    Bug("copies do not outlive the server", 1, [
+    Bug("copies do not outlive the server", 15, [
         (ledger.decode_ledger, 'trees.get("copies", {})', "{}"),
     ]),
     Bug("a goodbye is not weighed", 226, [

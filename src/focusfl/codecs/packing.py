@@ -59,7 +59,8 @@ def from_raw(blob: bytes, dtype: Any) -> np.ndarray:
 
 def _kind(bits: int) -> np.dtype:
     """The narrowest of numpy's numbers, with its first bit first."""
-    return np.dtype(">u1" if bits <= 8 else ">u2" if bits <= 16 else ">u4")
+    widths = (">u1", 8), (">u2", 16), (">u4", 32), (">u8", 64)
+    return np.dtype(next(kind for kind, width in widths if bits <= width))
 
 
 def _little(dtype: Any) -> np.dtype:

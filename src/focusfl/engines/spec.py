@@ -156,6 +156,9 @@ def choose_lr(
     if isinstance(lr, str) and lr == "auto":
         from focusfl.theory.auto import auto_lr
 
+        check_is("algorithm", algorithm, Algorithm)
+        check_is("problem", problem, Problem)
+        check_is("participation", participation, Participation)
         participation = participation.fitted(algorithm, problem.x0, local_steps)
         return auto_lr(algorithm, problem, participation, local_steps)
     several = " Use sweep() for several." if _several(lr) else ""

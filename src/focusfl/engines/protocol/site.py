@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Site:
     folder: str | Path
     job: str
     site: str
+    packs: ClassVar[bool] = True  # pushes of a codec travel as its bytes
 
     def __post_init__(self):
         check_name("job", self.job)
@@ -111,7 +112,7 @@ class Site:
             if acked is None:
                 return self._encode(request, "lost", request.grads_done)
             memory = self._settled(request, trees, acked)
-            algorithm, codec = noted(self.algorithm)
+            algorithm, codec = noted(self.algorithm, self.packs)
             if grad_fn is None:
                 kind, done = "goodbye", request.grads_done
                 memory, up = retract(

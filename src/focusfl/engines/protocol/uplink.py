@@ -52,10 +52,10 @@ class Noted(Codec):
         return tree.map(one, up)
 
 
-def noted(algorithm: Algorithm) -> tuple[Algorithm, Noted | None]:
-    """The algorithm with a codec that keeps what it sends; None if it has no codec."""
+def noted(algorithm: Algorithm, packs: bool) -> tuple[Algorithm, Noted | None]:
+    """The algorithm with a codec that keeps what it sends, if it has one and packs."""
     coded = coded_in(algorithm)
-    if coded is None:
+    if coded is None or not packs:
         return algorithm, None
     codec = Noted(coded.codec)
     return with_codec(algorithm, codec), codec

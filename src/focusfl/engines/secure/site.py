@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class SecureSite(Site):
     """
 
     secure: Secure = Secure()
+    packs: ClassVar[bool] = False  # what is masked are numbers
 
     def __post_init__(self):
         Site.__post_init__(self)
