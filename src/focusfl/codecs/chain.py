@@ -36,6 +36,10 @@ class Chain(Codec):
             )
 
     @property
+    def sends_all(self):
+        return self.first.sends_all
+
+    @property
     def vanishes(self):
         return self.then.vanishes
 

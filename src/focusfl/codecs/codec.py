@@ -64,6 +64,11 @@ class Codec(abc.ABC):
         return shape != ()
 
     @property
+    def sends_all(self) -> bool:
+        """Whether something of all coordinates is sent each time."""
+        return True
+
+    @property
     def vanishes(self) -> bool:
         """Whether what is left unsent does, if one and the same is sent again and
         again."""

@@ -21,6 +21,10 @@ class Sparse(Codec):
     def __post_init__(self):
         check_kept(self.k)
 
+    @property
+    def sends_all(self):
+        return False
+
     def check(self, shape):
         check_enough(self.k, shape, math.prod(shape))
 

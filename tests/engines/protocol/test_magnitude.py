@@ -91,6 +91,17 @@ def test_a_job_may_begin_where_a_site_is_at_rest(warm, dtype, resting, begun):
     assert norm(job.gradient(job.protocol.x)) < (1e-5 if dtype == "float32" else 1e-10)
 
 
+@pytest.mark.parametrize("codec", [ff.RandomK(0.25), ff.TopK(0.25)], ids=repr)
+def test_some_coordinates_may_be_far_larger_than_those_that_were_sent_first(
+    codec, begun
+):
+    """They are sent in a later round: by then they would be taken for a spike."""
+    job = begun(ff.Coded(ff.Focus(), codec), lr=0.02)
+    job.shift[:, 2] = [1e9, 3e9, -2e9]
+    assert {receipt.status for receipt in job.play(60)} == {"applied"}
+    assert job.protocol.epoch <= 2 and not job.protocol.barred
+
+
 def test_a_model_that_only_came_nearer_has_not_strayed():
     ones = np.ones(4)
     assert not strayed(Reach(start=2e8, far=2e8), ones)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from focusfl import tree
+from focusfl.algorithms.coded import coded_in
 from focusfl.core import Algorithm, Message, Round
 from focusfl.engines.client_round import client_round
 from focusfl.engines.protocol.format import leaves
@@ -24,6 +25,7 @@ class Requirements(NamedTuple):
     settle: tuple[str, ...]  # what `settle` reads of the broadcast
     start: bool  # whether a newcomer must know the model its epoch began with
     late: bool  # whether a push may count in a later round than it was made for
+    whole: bool  # whether pushes can be compared by size: each is of all coordinates
 
 
 def requirements(
@@ -42,13 +44,14 @@ def requirements(
             f"{algorithm!r} cannot be deployed: a participant asks how many take part "
             "(rd.num_active), which nobody knows before the round is over."
         )
-    zeros = tree.zeros(params)
+    zeros, coded = tree.zeros(params), coded_in(algorithm)
     return Requirements(
         up,
         read_by_settle(algorithm, memory, down, rd),
         "x" not in down
         or not _same(newcomer(algorithm, zeros).memory, snapshot.memory),
         _takes_late(algorithm, snapshot, down, rd),
+        coded is None or coded.codec.sends_all,
     )
 
 

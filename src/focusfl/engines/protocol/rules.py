@@ -219,9 +219,9 @@ class Rules:
             losses=before.losses if forgets else 0,
             pushes=before.pushes + 1,
         )
-        reach, spiked = counted(
-            ledger.reach, reply.site, size, before.pushes, ledger.server.x
-        )
+        size = size if self.requirements.whole else 0.0
+        pushes, x = before.pushes, ledger.server.x
+        reach, spiked = counted(ledger.reach, reply.site, size, pushes, x)
         return ledger._replace(
             reach=reach,
             spiked=ledger.spiked or spiked,
