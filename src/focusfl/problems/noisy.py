@@ -1,51 +1,26 @@
 """Any problem with noise on its gradients: where SG-FOCUS lives."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
-
-from focusfl import keys
 from focusfl.checks import check_not_negative, shown
-from focusfl.problems.problem import Objective, Problem
+from focusfl.problems.around import ObjectiveAround, ProblemAround, with_noise
+from focusfl.problems.problem import Problem
 
 
 @dataclass(frozen=True)
-class NoisyObjective(Objective):
+class NoisyObjective(ObjectiveAround):
     """Another objective, whose gradients carry noise that is new in every step."""
 
-    exact: Objective
     scale: float
 
-    stochastic: ClassVar[bool] = True
-
     def grad(self, x, data, batch):
-        import jax
-
-        grad = self.exact.grad(x, data, None)
-        leaves, structure = jax.tree.flatten(grad)
-        noisy = []
-        for number, leaf in enumerate(leaves):
-            with jax.enable_x64(leaf.dtype == "float64"):
-                key = keys.fold(batch.key, batch.number, number)
-                noise = jax.random.normal(key, leaf.shape, leaf.dtype)
-            # Stay in the library of the model.
-            own = np.asarray(noise) if isinstance(leaf, np.ndarray) else noise
-            noisy.append(leaf + self.scale * own)
-        return jax.tree.unflatten(structure, noisy)
-
-    def evaluate(self, x, eval_data):
-        return self.exact.evaluate(x, eval_data)
-
-    def evaluate_clients(self, x, client_eval_data):
-        return self.exact.evaluate_clients(x, client_eval_data)
+        return with_noise(self.exact.grad(x, data, None), self.scale, batch)
 
 
 @dataclass(frozen=True, eq=False)
-class Noisy(Problem):
+class Noisy(ProblemAround):
     """A problem whose clients see their gradients plus scale times normal noise."""
 
-    exact: Problem  # the problem itself
     scale: float  # standard deviation in every entry
 
     def __post_init__(self):
@@ -61,29 +36,5 @@ class Noisy(Problem):
         check_not_negative("scale", self.scale)
 
     @property
-    def num_clients(self):
-        return self.exact.num_clients
-
-    @property
-    def weights(self):
-        return self.exact.weights
-
-    @property
     def objective(self):
         return NoisyObjective(self.exact.objective, self.scale)
-
-    @property
-    def data(self):
-        return self.exact.data
-
-    @property
-    def eval_data(self):
-        return self.exact.eval_data
-
-    @property
-    def client_eval_data(self):
-        return self.exact.client_eval_data
-
-    @property
-    def x0(self):
-        return self.exact.x0

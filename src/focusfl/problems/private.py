@@ -7,55 +7,36 @@ is there once, however many rounds there were. See docs/privacy.md.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from focusfl import keys, privacy
+from focusfl import privacy
 from focusfl.checks import check_is, check_not_negative, check_one_of, check_positive
+from focusfl.problems.around import ObjectiveAround, ProblemAround, with_noise
 from focusfl.problems.clipping import LEVELS, check_level, clipped
 from focusfl.problems.noisy import Noisy
-from focusfl.problems.problem import Objective, Problem
+from focusfl.problems.problem import Problem
 
 STREAM = 0x6470  # of the noise, beside those that batches are drawn from
 
 
 @dataclass(frozen=True)
-class PrivateObjective(Objective):
+class PrivateObjective(ObjectiveAround):
     """Another objective, whose gradients are clipped and carry noise, new each time."""
 
-    exact: Objective
     level: str
     clip: float
     noise: float
 
-    stochastic: ClassVar[bool] = True
-
     def grad(self, x, data, batch):
-        import jax
-
         own = batch if self.exact.stochastic else None
         grad, most = clipped(self.exact, self.level, self.clip, x, data, own)
-        leaves, structure = jax.tree.flatten(grad)
-        noisy = []
-        for number, leaf in enumerate(leaves):
-            with jax.enable_x64(leaf.dtype == "float64"):
-                key = keys.fold(batch.key, batch.number, STREAM, number)
-                drawn: Any = jax.random.normal(key, leaf.shape, leaf.dtype)
-            # Stay in the library of the model.
-            drawn = np.asarray(drawn) if isinstance(leaf, np.ndarray) else drawn
-            noisy.append((leaf + self.noise * most * drawn).astype(leaf.dtype))
-        return jax.tree.unflatten(structure, noisy)
-
-    def evaluate(self, x, eval_data):
-        return self.exact.evaluate(x, eval_data)
-
-    def evaluate_clients(self, x, client_eval_data):
-        return self.exact.evaluate_clients(x, client_eval_data)
+        return with_noise(grad, self.noise * most, batch, STREAM)
 
 
 @dataclass(frozen=True, eq=False)
-class Private(Problem):
+class Private(ProblemAround):
     """A problem whose clients clip their gradients and add Gaussian noise to them.
 
     Every gradient is one Gaussian mechanism; a run composes those of each client and
@@ -70,7 +51,6 @@ class Private(Problem):
     protects nobody from one who knows the seed. Metrics look at the data as they are.
     """
 
-    exact: Problem  # the problem itself
     clip: float | None = None  # the largest norm of a unit's gradient; must be given
     noise: float = 1.0  # standard deviation over what a unit can change; 0: none
     level: str = "record"  # whom it protects: a "record", or all that a "client" has
@@ -135,33 +115,9 @@ class Private(Problem):
         return getattr(self.exact, "why_not", "")
 
     @property
-    def num_clients(self):
-        return self.exact.num_clients
-
-    @property
-    def weights(self):
-        return self.exact.weights
-
-    @property
     def objective(self):
         clip, noise = float(self.clip or 0), float(self.noise)  # checked: none is None
         return PrivateObjective(self.exact.objective, self.level, clip, noise)
-
-    @property
-    def data(self):
-        return self.exact.data
-
-    @property
-    def eval_data(self):
-        return self.exact.eval_data
-
-    @property
-    def client_eval_data(self):
-        return self.exact.client_eval_data
-
-    @property
-    def x0(self):
-        return self.exact.x0
 
     @property
     def disagreement(self):

@@ -16,9 +16,8 @@ from focusfl.engines.protocol.format import (
     pack,
     unpack,
 )
+from focusfl.engines.protocol.site_state import REPLY
 from focusfl.engines.secure.crypto import Keys
-
-REPLY = "reply "  # before the names of the reply's parts in the file
 
 log = logging.getLogger(__name__)
 

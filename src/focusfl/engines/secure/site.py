@@ -73,6 +73,7 @@ class SecureSite(Site):
         with files.lock(self.path, wait=True):
             held = load(self.path)
             if held and held.request == said.digest:
+                files.sync(self.path.parent)  # its writer may have died before that
                 return held.reply  # one of the two did not get through
             self._check_turn(stage, held)
 
