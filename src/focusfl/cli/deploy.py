@@ -56,6 +56,14 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--deadline", type=float, metavar="SECONDS",
         help="after which a round closes without who is missing (60)",
     )  # fmt: skip
+    local.add_argument(
+        "--target", type=int, metavar="REPLIES",
+        help="after which a round closes, and later ones count in the next (all)",
+    )  # fmt: skip
+    local.add_argument(
+        "--clock", action="store_true",
+        help="delay replies until they are as old as the study's [clock] says",
+    )  # fmt: skip
     local.add_argument("--out", type=Path, help="folder for it all (runs/deploy-NAME)")
     init = command(
         "init", _init, "write a Flower app, ready for several hosts",
@@ -93,22 +101,28 @@ def _local(options: argparse.Namespace) -> int:
     spec = chaos.parse(options.chaos)
     how = {"chaos": spec, "tls": options.tls, "warm": options.warm}
     if options.what.is_dir():
-        own = options.set, options.algorithm, options.clients, options.deadline
+        names = ("set", "algorithm", "clients", "deadline", "target", "clock")
+        own = [getattr(options, name) for name in names]
         if any(own) or options.secure is not None:
             raise ValueError("an app has its settings in its pyproject.toml; set them.")
         place = folder(options, f"deploy-{options.what.resolve().name}")
         outcome = local_app(options.what, place, _watch, **how)
     else:
         deployed = study.load(
-            options.what, options.set, options.algorithm, options.clients
+            options.what,
+            options.set,
+            options.algorithm,
+            options.clients,
+            options.clock,
         ).summed_in_secret(options.secure)
         place = folder(options, f"deploy-{deployed.study.name}")
-        more = {} if options.deadline is None else {"deadline": options.deadline}
+        given = {"deadline": options.deadline, "target": options.target}
+        more = {name: value for name, value in given.items() if value is not None}
         outcome = local_study(deployed, place, _watch, settings=more, **how)
     found, files = _summary(outcome), _draw(place)
     if options.json:
-        names = {"folder": str(place), "files": [str(file) for file in files]}
-        print(json.dumps({**found, **names}, indent=2))
+        where = {"folder": str(place), "files": [str(file) for file in files]}
+        print(json.dumps({**found, **where}, indent=2))
     else:
         print(events.packed(_words(found)))
         print(events.packed(["written:", *map(str, files)]))
@@ -129,9 +143,11 @@ def _watch(event: Mapping[str, Any]) -> None:
 def _summary(outcome: "Outcome") -> dict[str, Any]:
     share = outcome.masks.mean(0).round(3).tolist()
     gap = {} if outcome.gap is None else {"tracking_error": outcome.gap}
+    timed = {"seconds_of_rounds": outcome.played, "seconds_by_clock": outcome.clock}
+    timed = {name: round(s, 1) for name, s in timed.items() if s is not None}
     return {
         "rounds": len(outcome.masks), "epochs": outcome.epochs, "late": outcome.late,
-        "seconds": round(outcome.seconds, 1), **outcome.metrics,
+        "seconds": round(outcome.seconds, 1), **timed, **outcome.metrics,
         "grad_norm_of": outcome.of, **gap, "participation": share,
         "counted": outcome.counted, "warnings": outcome.warnings,
         "healthy": not outcome.why, "why": list(outcome.why),

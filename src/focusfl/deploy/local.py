@@ -40,6 +40,8 @@ class Outcome(NamedTuple):
     x: Any = None  # the last model of a study
     gap: float | None = None  # between what it tracks and what its sites remember
     why: Sequence[str] = ()  # this is no healthy end; nothing: it is one
+    played: float | None = None  # seconds of the rounds alone
+    clock: float | None = None  # what they take by the study's clock
 
 
 def local_app(
@@ -82,16 +84,21 @@ def local_study(
     """Run a study likewise; `settings` are those of a Job."""
     study = deployed.study
     plan = chaos.plan(study.rounds, len(deployed.sites))
-    deployed.job("").configured(settings or {})  # raises before anything is begun
+    job = deployed.job("").configured(settings or {})  # raises before it is begun
+    deployed.check_deadline(job.deadline)
     size = sum(np.asarray(leaf).nbytes for leaf in leaves(deployed.problem.x0))
     largest = max(LARGEST, ANSWER * size / 2**20)
     fleet = prepare(folder, deployed.sites, tls, warm, largest)
     more = {**(settings or {}), "folder": "", "keys": ""}
-    if chaos.within:
+    if chaos.within or deployed.clock:
         more["chaos"] = chaos.spec
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
+    if deployed.clock:
+        outcome = outcome._replace(
+            played=_played(events), clock=deployed.seconds_by_clock(job.target)
+        )
     job = deployed.job(fleet.folder / "server").configured(settings or {})
     with job.open_protocol() as protocol:
         counted = {site: seq for site, seq in protocol.applied.items() if seq}
@@ -108,6 +115,12 @@ def local_study(
         known["weights"] = weights
         record.keep(job, protocol.x, events, fleet.folder, **known)
         return outcome._replace(x=protocol.x, gap=gap)
+
+
+def _played(events: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds from the first round's beginning to the last one's end."""
+    times = [e["time"] for e in events if e["event"] in ("open", "round")]
+    return times[-1] - times[0]
 
 
 def _stacked(memories: list[Any]) -> Any:

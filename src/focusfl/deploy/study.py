@@ -19,7 +19,8 @@ from focusfl.engines.spec import choose_lr
 from focusfl.engines.step_sizes import in_words
 from focusfl.experiment import config
 from focusfl.experiment.toml import Source
-from focusfl.participation import Full
+from focusfl.participation import Async, Full, Sync
+from focusfl.participation.timed import Timed
 from focusfl.problems import PROBLEMS, Noisy, Problem
 from focusfl.problems.private import check_not_deployed
 
@@ -75,6 +76,38 @@ class Deployed(NamedTuple):
         words = in_words(self.study.lr_of(self.name, self.lr))
         return f"lr {self.lr:.3g}" if words is None else f"lr {words}"
 
+    @property
+    def clock(self) -> Any:
+        """The Clock by which replies are delayed; None: they are not."""
+        law = self.study.participation[SCENARIO].participation
+        return law.clock if isinstance(law, Timed) else None
+
+    def seconds_by_clock(self, target: int | None) -> float:
+        """What the simulator says that all rounds take, with so many replies each."""
+        many = len(self.sites)
+        law = self._law(
+            Async(self.clock, replies=target) if target else Sync(self.clock)
+        )
+        spent = law.spent(self.algorithm, many, self.study.rounds, self.seed)
+        return float(spent["seconds"].sum())
+
+    def check_deadline(self, deadline: float) -> None:
+        """Raise if the clock has a reply take longer than a round may last."""
+        if self.clock is None:
+            return
+        pace = self._law(Sync(self.clock)).pace(len(self.sites))
+        takes = pace.travel + pace.compute
+        if takes.max() > deadline:
+            raise ValueError(
+                f"by the clock {self.sites[takes.argmax()]} takes {takes.max():.3g} s "
+                f"for a reply, and a round closes without it after {deadline:g} s. Use "
+                "a longer --deadline, or a faster clock."
+            )
+
+    def _law(self, law: Timed) -> Timed:
+        """A law by the clock, for the replies of this algorithm."""
+        return law.fitted(self.algorithm, self.problem.x0, self.local_steps)
+
     def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
         from focusfl.engines.flower import Job
@@ -103,6 +136,11 @@ class Deployed(NamedTuple):
         """
         if minimum is None:
             return self
+        if self.clock:
+            raise ValueError(
+                "--clock is of rounds that are one request and one reply; those of "
+                "--secure are four. Leave one of them out."
+            )
         from focusfl.engines.secure import Secure
 
         coded = self.algorithm
@@ -124,9 +162,13 @@ class Deployed(NamedTuple):
 
 
 def load(
-    path: Path, changes: Collection[str], algorithm: str | None, clients: int | None
+    path: Path,
+    changes: Collection[str],
+    algorithm: str | None,
+    clients: int | None,
+    timed: bool = False,
 ) -> Deployed:
-    """Read a study from TOML, for so many clients.
+    """Read a study from TOML, for so many clients; `timed`: that its clock delays.
 
     Who takes part is who is there: of the study's participation models only the step
     size of the first counts, and of its seeds the first.
@@ -137,6 +179,7 @@ def load(
         if clients > MOST:
             _too_many(clients)  # before their data are made
         _set_clients(source, clients)
+    _set_clock(source.table, timed)
     _set_participation(source.table)
     study = config.made(source, path.stem)
     if study.problem.num_clients > MOST:
@@ -172,9 +215,21 @@ def _set_clients(source: Source, clients: int) -> None:
         )
 
 
+def _set_clock(table: dict[str, Any], timed: bool) -> None:
+    """Keep the clock if it is to delay sites; else it takes as long as it takes."""
+    if not timed:
+        table.pop("clock", None)
+    elif "clock" not in table:
+        raise ValueError("--clock needs a [clock] in the study; there is none.")
+    elif isinstance(table["clock"], dict) and "trace" in table["clock"]:
+        raise ValueError(
+            "--clock takes no trace: who is away is not asked, and a deployment asks "
+            "everybody. Leave trace out of [clock]."
+        )
+
+
 def _set_participation(table: dict[str, Any]) -> None:
-    """Let everybody take part: who does is found out, and how long it takes."""
-    table.pop("clock", None)
+    """Let everybody take part: who does is found out."""
     scenarios = table.get("participation")
     first = (
         next(iter(scenarios.values()), None) if isinstance(scenarios, dict) else None

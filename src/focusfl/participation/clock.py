@@ -105,6 +105,10 @@ class Clock:
         travel = latency + work.bytes_down / (MBIT * down) + work.bytes_up / (MBIT * up)
         return Pace(travel, work.local_steps * compute, self._presence(num_clients))
 
+    def factor(self, normal: Any) -> Any:
+        """Factors of the compute of replies, by standard normal numbers."""
+        return np.exp(self.jitter * normal)
+
     def _presence(self, num_clients: int) -> "Presence | None":
         """When each client is there, and how fast; None: always, at full speed."""
         if self.trace is None:

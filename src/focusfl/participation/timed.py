@@ -103,7 +103,7 @@ class Timed(Participation):
         """Factors of the compute of so many replies; they have a median of 1."""
         if not self.clock.jitter:
             return np.ones(count)
-        return np.exp(self.clock.jitter * rng.standard_normal(count))
+        return self.clock.factor(rng.standard_normal(count))
 
     @property
     def known(self) -> Work:

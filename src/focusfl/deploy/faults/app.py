@@ -1,4 +1,4 @@
-"""The apps of a study as `deploy local --chaos` has them go wrong."""
+"""The apps of a study as `deploy local --chaos` and `--clock` have them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from focusfl import tree
 from focusfl.core import GradFn
 from focusfl.deploy import study
 from focusfl.deploy.faults.chaos import parse, spike_file
+from focusfl.deploy.faults.delays import Delays
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower.client import Work, client_app, work_of
 from focusfl.engines.flower.identity import identify
@@ -34,15 +35,18 @@ def study_server(folder: Path, secure: int | None = None) -> ServerApp:
 
 
 def study_client(folder: Path, secure: int | None = None) -> ClientApp:
-    """The study's own client app, whose next gradient is wrong if it is told so."""
+    """The study's own client app, whose next gradient is wrong if it is told so, and
+    whose replies take as long as the study's clock says, if it has one."""
     mine = study.read(folder / study.FILE).summed_in_secret(secure)
+    params, sites = mine.problem.x0, len(mine.sites)
+    mods = [Delays(mine.clock, mine.algorithm, params, sites)] if mine.clock else []
 
     def work(context: Context) -> Work:
         plain = work_of(mine.problem, context, mine.seed)
         told = spike_file(identify(context).folder)
         return replace(plain, grad_fn=_spiked(plain.grad_fn, told))
 
-    return client_app(work, mine.algorithm, secure=mine.secure)
+    return client_app(work, mine.algorithm, secure=mine.secure, mods=mods)
 
 
 def _spiked(grad_fn: GradFn, told: Path) -> GradFn:

@@ -1,12 +1,13 @@
 """The client app: any gradient, as a participant of any algorithm."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 
 from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.engines.flower import evaluation
@@ -48,6 +49,7 @@ def client_app(
     job: str | None = None,
     seed: int = 0,
     secure: Secure | None = None,
+    mods: Sequence[Mod] = (),
 ) -> ClientApp:
     """Make a Flower client app.
 
@@ -64,8 +66,9 @@ def client_app(
         seed: of the batches, where `work` is a problem that draws some.
         secure: that of the server, where pushes are summed in secret. Then the site
             gives no gradient when it evaluates, either: metrics alone.
+        mods: Flower's, around all that the site does.
     """
-    app = ClientApp()
+    app = ClientApp(mods=list(mods))
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

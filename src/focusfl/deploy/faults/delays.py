@@ -1,0 +1,53 @@
+"""Replies that take as long as a clock says."""
+
+import time
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp.typing import ClientAppCallable
+
+from focusfl import keys, tree
+from focusfl.core import Algorithm
+from focusfl.engines.flower.identity import identify
+from focusfl.engines.flower.records import unpack
+from focusfl.engines.protocol import Refused, header
+from focusfl.participation import Clock
+from focusfl.participation.clock import Work
+from focusfl.tree import Tree
+
+
+class Delays:
+    """A mod of Flower's: a reply leaves when its request is as old as the clock says.
+
+    What the work and the way here have really taken is part of it; only where that is
+    longer already is the reply later than the clock.
+    """
+
+    def __init__(
+        self, clock: Clock, algorithm: Algorithm, params: Tree, num_clients: int
+    ):
+        self._clock, self._num_clients = clock, num_clients
+        self._bytes = [n * tree.nbytes(params) for n in algorithm.traffic(params)]
+
+    def __call__(
+        self, message: Message, context: Context, call_next: ClientAppCallable
+    ) -> Message:
+        reply = call_next(message, context)
+        site = identify(context).number
+        if message.metadata.message_type == "train" and site is not None:
+            due = message.metadata.created_at + self._seconds(message, site)
+            time.sleep(max(0.0, due - time.time()))
+        return reply
+
+    def _seconds(self, message: Message, site: int) -> float:
+        """What this reply takes, by the number of local steps that are asked for."""
+        try:
+            asked: dict[str, Any] = header(unpack(message.content)).fields
+            which = asked["epoch"], asked["round"]
+            work = Work(int(asked["local_steps"]), *self._bytes)
+        except (Refused, KeyError):  # not of the protocol
+            return 0.0
+        clock = self._clock
+        pace = clock.pace(self._num_clients, work)
+        normal = keys.rng(clock.seed, "delay", site, *which).standard_normal()
+        return float(pace.travel[site] + pace.compute[site] * clock.factor(normal))
