@@ -64,9 +64,17 @@ def _study(index: int, found: Results, name: str) -> str:
         table=_table(groups),
         served=section(groups),
         meanings=escape(_meanings(groups)),
+        seconds=_seconds(found),
         study=_pretty(manifest["study"]),
         environment=_pretty({**manifest["environment"], **about}),
     )
+
+
+def _seconds(found: Results) -> str:
+    """What the seconds of a study are."""
+    if any("simulated_seconds" in run.row for run in found.runs):
+        return "simulated, by the study's clock"
+    return "those of the rounds, without compiling"
 
 
 def _lead(found: Results, groups: list[Group]) -> str:
