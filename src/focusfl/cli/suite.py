@@ -11,6 +11,7 @@ from focusfl.checks import check_count, check_positive
 from focusfl.cli.options import folder, words
 
 if TYPE_CHECKING:
+    from focusfl.suite.board import Board
     from focusfl.suite.store import Row
 
 
@@ -44,8 +45,14 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     run.add_argument(
         "--quick", action="store_true", help="three cells alone, in some two minutes"
     )
-    show.add_argument("folder", type=Path, metavar="DIR", help="folder of results")
-    show.add_argument("-o", "--out", type=Path, help="the page (DIR/suite.html)")
+    show.add_argument(
+        "folders", type=Path, nargs="+", metavar="DIR",
+        help="folders of results; of studies, too",
+    )  # fmt: skip
+    show.add_argument(
+        "-o", "--out", type=Path,
+        help="the page (DIR/suite.html; of several leaderboard.html)",
+    )  # fmt: skip
     for sub in (run, show):
         sub.add_argument(
             "--alone", action="store_true",
@@ -91,16 +98,22 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from focusfl.suite.store import Store
+    from focusfl.suite.board import gathered
 
-    rows = Store(options.folder).rows()
-    if not rows:
-        raise ValueError(f"there are no results of the suite in {options.folder}.")
-    return _tell(options, rows, options.out or options.folder / "suite.html")
+    board, first = gathered(options.folders), options.folders[0]
+    alone = len(options.folders) == 1
+    file = options.out or (first / "suite.html" if alone else Path("leaderboard.html"))
+    return _tell(options, board.rows, file, board)
 
 
-def _tell(options: argparse.Namespace, rows: Sequence["Row"], file: Path) -> int:
-    """Print how methods compare, and write the page."""
+def _tell(
+    options: argparse.Namespace,
+    rows: Sequence["Row"],
+    file: Path,
+    board: "Board | None" = None,
+) -> int:
+    """Print how methods compare, and write the page; of several folders, who sent
+    what."""
     from focusfl.files import write
     from focusfl.report import terminal
     from focusfl.suite.page import page
@@ -109,7 +122,8 @@ def _tell(options: argparse.Namespace, rows: Sequence["Row"], file: Path) -> int
 
     everybody = list(rows) if options.alone else compared(rows)
     found = halves(everybody)
-    write(file, page(everybody))
+    more = [board.sent, board.doubts] if board and len(board.sent.rows) > 1 else []
+    write(file, page(everybody, board.studies if board else (), more))
     if options.json:
         told = {
             "results": [row.as_dict() for row in rows],
@@ -117,6 +131,7 @@ def _tell(options: argparse.Namespace, rows: Sequence["Row"], file: Path) -> int
                 half: [table._asdict() for table in tables(own)]
                 for half, own in found.items()
             },
+            "folders": [table._asdict() for table in more],
             "files": [str(file)],
         }
         print(json.dumps(told, indent=2, allow_nan=False))
@@ -125,6 +140,9 @@ def _tell(options: argparse.Namespace, rows: Sequence["Row"], file: Path) -> int
         for table in tables(own):
             terminal.print_table(f"{half}: {table.title}", table.heads, table.rows)
         terminal.print_text(sentence(own))
+    for table in more:
+        if table.rows:
+            terminal.print_table(table.title, table.heads, table.rows)
     print(f"written: {file}")
     return 0
 

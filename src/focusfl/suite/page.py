@@ -5,9 +5,14 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from focusfl.report import html
+import numpy as np
+
+from focusfl.experiment.results import Results
+from focusfl.report import html, plots
 from focusfl.report.figure import NoMatplotlib, render
+from focusfl.report.groups import bests, grouped, study_names
 from focusfl.report.html import unbroken
+from focusfl.report.rows import columns
 from focusfl.suite.cells import ROUNDS
 from focusfl.suite.figure import profiles
 from focusfl.suite.store import Row
@@ -18,16 +23,30 @@ MEANING = {
     "reporting": "Cells that nothing may be tuned on: what is to be told of a method.",
     "tuning": "Cells that ideas may be tuned on: not what is to be told of a method.",
 }
+PANELS = ("rounds", "bytes", "seconds")
+TOLD = ("participation", "algorithm", "lr", "accuracy", "error")  # of a study
 
 
-def page(rows: Sequence[Row]) -> str:
-    """Write the page: what is reported first, then what ideas may be tuned on."""
-    found = halves(rows)
-    sections = [_half(half, own) for half, own in found.items()]
-    links = "".join(f'<a href="#{half}">{half}</a>' for half in found)
+def page(
+    rows: Sequence[Row], studies: Sequence[Results] = (), more: Sequence[Table] = ()
+) -> str:
+    """Write the page: what is reported first, then what ideas may be tuned on, then
+    studies, and tables about all of it."""
+    parts = [(half, _half(half, own)) for half, own in halves(rows).items()]
+    for name, study in zip(study_names(list(studies)), studies, strict=True):
+        parts.append((name, _study(name, study)))
+    if told := "".join(_table(table, set()) for table in more if table.rows):
+        parts.append(("about", f"<h2>About</h2>{told}"))
+    links = "".join(
+        f'<a href="#part-{k}">{escape(name)}</a>' for k, (name, _) in enumerate(parts)
+    )
+    sections = [
+        f'<section class="study" id="part-{k}">{text}</section>'
+        for k, (_, text) in enumerate(parts)
+    ]
     return Template((HERE / "page.html").read_text("utf-8")).substitute(
         style=(html.HERE / "style.css").read_text("utf-8"),
-        links=f'<nav aria-label="halves">{links}</nav>' if len(found) > 1 else "",
+        links=f'<nav aria-label="parts">{links}</nav>' if len(parts) > 1 else "",
         sections="\n".join(sections),
     )
 
@@ -40,29 +59,59 @@ def _half(half: str, rows: Sequence[Row]) -> str:
         f"{sum(row.runs for row in rows):,} runs"
     )
     parts = [
-        f'<section class="study" id="{half}"><h2>{half.capitalize()}</h2>',
+        f"<h2>{half.capitalize()}</h2>",
         f'<p class="lead">{lead}. {MEANING[half]}</p>',
         f'<p class="finding">{unbroken(sentence(rows))}</p>',
         _profiles([row for row in rows if row.measure == ROUNDS]),
         *(_table(table, ours) for table in tables(rows)),
         f"<details><summary>Every cell</summary>{_table(every_cell(rows), ours)}"
         "</details>",
-        "</section>",
     ]
     return "\n".join(parts)
 
 
+def _study(name: str, study: Results) -> str:
+    """What a study has found, against rounds and whatever else it counts."""
+    groups = bests(grouped(study))
+    own = [c for c in columns(groups) if c.name in TOLD or "/" in c.name]
+    lines = [
+        tuple(column.text(column.cells[row]) for column in own)
+        for row in range(len(groups))
+    ]
+    note = "Medians over seeds in the end, each at the best step of its grid."
+    table = Table(name, tuple(column.title for column in own), lines, note)
+    problem = study.manifest["problem"]
+    lead = f"{problem['kind']}, {problem['num_clients']:,} clients"
+    drawn = "".join(_drawn(study, axis) for axis in plots.AXES)
+    return (
+        f"<h2>{escape(name)}</h2>"
+        f'<p class="lead">{escape(lead)}</p>{drawn}{_table(table, set())}'
+    )
+
+
+def _drawn(study: Results, axis: str) -> str:
+    try:
+        return _figure(render(plots.plot([study], axis), "svg"))
+    except NoMatplotlib as error:
+        return f'<p class="note">{escape(str(error))}</p>'
+
+
+def _figure(drawn: bytes) -> str:
+    text = drawn.decode()
+    return f'<figure class="profiles">{text[text.index("<svg") :]}</figure>'
+
+
 def _profiles(rows: Sequence[Row]) -> str:
     """The figure, as a part of the page; nothing where it cannot be drawn."""
-    if not rows:
+    if not any(np.isfinite(row.value) for row in rows):
         return ""
     try:
-        drawn = render(profiles(rows, ("rounds", "vectors")), "svg").decode()
+        drawn = _figure(render(profiles(rows, PANELS), "svg"))
     except NoMatplotlib as error:
         return f'<p class="note">{escape(str(error))}</p>'
     return (
         "<h3>Performance profiles</h3>"
-        f'<figure class="profiles">{drawn[drawn.index("<svg") :]}</figure>'
+        f"{drawn}"
         '<p class="note">How often a method takes at most so many times what the best '
         "takes in the same cell: at the left, how often it is the best; where a curve "
         "ends, how much it solves at all. Ours are thick.</p>"

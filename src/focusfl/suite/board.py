@@ -1,0 +1,79 @@
+"""Results that several people have sent, put together: of the suite, and of studies."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from focusfl.experiment import results
+from focusfl.experiment.results import Results
+from focusfl.suite.store import Row, Store, in_order
+from focusfl.suite.tables import Table
+
+APART = 0.02  # by which two measurements of one thing may differ: machines round
+
+
+class Board(NamedTuple):
+    """What was sent."""
+
+    rows: list[Row]  # of the suite
+    studies: list[Results]
+    sent: Table  # who sent what
+    doubts: Table  # of what was measured twice: where it is not the same
+
+
+def gathered(folders: Sequence[Path]) -> Board:
+    """Read folders of `focusfl suite run` and of `focusfl run`.
+
+    What two folders have of the same code in the same cell is counted once. A method
+    that has the name of another one and is not the same is called by its folder too.
+
+    Raises:
+        ValueError: If a folder has neither, or its files are damaged.
+    """
+    rows: dict[tuple[str, str], tuple[Row, Path]] = {}
+    studies, sent, doubts = [], [], []
+    for folder in dict.fromkeys(folders):
+        if (folder / results.MANIFEST).is_file():
+            studies.append(study := results.read(folder))
+            algorithms = len({run.row["algorithm"] for run in study.runs})
+            sent.append((str(folder), "a study", str(len(study.runs)), str(algorithms)))
+            continue
+        own = Store(folder).rows()
+        if not own:
+            raise ValueError(
+                f"there are no results of the suite in {folder}, nor of a study."
+            )
+        methods = len({row.entrant for row in own})
+        sent.append((str(folder), "the suite", str(len(own)), str(methods)))
+        for row in own:
+            before = rows.get((row.cell, row.entrant))
+            if before is None:
+                rows[row.cell, row.entrant] = row, folder
+            elif before[0].key != row.key:
+                row = row._replace(entrant=f"{row.entrant} · {folder.name}")
+                rows[row.cell, row.entrant] = row, folder
+            elif _differ(before[0].value, row.value):
+                doubts.append(
+                    (row.cell, row.entrant, f"{before[0].value:.5g}", str(before[1]),
+                     f"{row.value:.5g}", str(folder))
+                )  # fmt: skip
+    return Board(
+        in_order(row for row, _ in rows.values()),
+        studies,
+        Table("Who sent what", ("folder", "of", "results", "methods"), sent, ""),
+        Table(
+            "Measured twice, and not the same",
+            ("cell", "method", "counted", "of", "not counted", "of"),
+            doubts,
+            f"The same code in the same cell, more than {APART:.0%} apart: one of them "
+            "was not measured by this rule, or not with this code.",
+        ),
+    )
+
+
+def _differ(one: float, other: float) -> bool:
+    if not (np.isfinite(one) and np.isfinite(other)):
+        return one != other
+    return abs(one - other) > APART * max(abs(one), abs(other))
