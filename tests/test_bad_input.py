@@ -147,6 +147,13 @@ STREAM_KINDS = {
     "client": "whole",
 }  # fmt: skip
 
+WRITERS = {"who": ["a", "b"] * 5, "x": np.ones((10, 2)), "y": [0, 1] * 5}
+IMAGES = {"x": np.ones((2, 4, 4)), "y": np.array([0, 1])}
+DRAWERS = data.Federation([IMAGES], [IMAGES], ("a",), ("0", "1"))
+CNN = {
+    "channels": "widths", **each("count", "hidden", "batch_size"), "stream": "word",
+    "seed": "seed",
+}  # fmt: skip
 TEN_ROUNDS = {"lr": 0.1, "rounds": 10}
 ADAPTIVE = {
     "server_lr": "positive", "tau": "not negative", "bias_correction": "flag",
@@ -242,6 +249,19 @@ MADE = {
         "augment": "flag", "stream": "word", "compute_dtype": "compute dtype",
         "seed": "seed", "data_dir": "place",
     }, {"data_dir": "data"}),
+    "spoken_digits": Made(
+        problems.spoken_digits, {}, {**CNN, "data_dir": "place"}, {"data_dir": "data"}),
+    "omniglot": Made(problems.omniglot, {}, {
+        **CNN, "task": "word", "test_share": "below one", "data_dir": "place",
+    }, {"data_dir": "data"}),
+    "shakespeare": Made(problems.shakespeare, {}, {
+        **each("count", "num_clients", "length", "width", "batch_size"),
+        "test_share": "below one", "stream": "word", "seed": "seed",
+        "data_dir": "place",
+    }, {"data_dir": "data"}),
+    "cnn_on": Made(
+        problems.cnn_on, {"federation": DRAWERS, "batch_size": 1},
+        {**CNN, "federation": "table"}),
     "uniform": Made(participation.Uniform, {"m": 2}, {"m": "count"}),
     "bernoulli": Made(participation.Bernoulli, {"p": 0.5}, {"p": "chances"}),
     "weighted": Made(
@@ -324,6 +344,21 @@ MADE = {
     "per_epoch": Made(
         data.per_epoch, {"length": 9, "batch": 2}, each("count", "length", "batch")),
     "arrays_of": Made(data.arrays_of, {"dataset": None}, {"dataset": "table"}),
+    "from_datasets": Made(
+        data.from_datasets, {"dataset": WRITERS, "by": "who"},
+        {"dataset": "table", **each("word", "by", "x", "y"), "tests": "below one",
+         "least": "count", "seed": "seed"},
+        {"by": "column", "x": "column", "y": "column"}),
+    "data.spoken_digits": Made(
+        data.spoken_digits, {}, {"data_dir": "place"}, {"data_dir": "data"}),
+    "data.omniglot": Made(
+        data.omniglot, {},
+        {"task": "word", "test_share": "below one", "seed": "seed",
+         "data_dir": "place"}, {"data_dir": "data"}),
+    "data.shakespeare": Made(
+        data.shakespeare, {},
+        {**each("count", "num_clients", "length"), "test_share": "below one",
+         "data_dir": "place"}, {"data_dir": "data"}),
     "data.libsvm": Made(
         data.libsvm, {"name": "mushrooms"}, {"name": "word", "data_dir": "place"},
         {"data_dir": "data"}),

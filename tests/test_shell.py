@@ -78,7 +78,7 @@ def test_the_doctor_looks_for_the_files_that_are_read(name, tmp_path):
     def load():
         if name in data.tables.SETS:
             return data.libsvm(name, tmp_path)
-        return getattr(data, name)(tmp_path)
+        return getattr(data, name)(data_dir=tmp_path)
 
     with pytest.raises(ValueError) as theirs:
         load()

@@ -50,6 +50,9 @@ LOADERS = {
     "a9a": lambda data_dir=None: data.libsvm("a9a", data_dir),
     "heart_disease": data.heart_disease,
     "tcga_brca": data.tcga_brca,
+    "spoken_digits": data.spoken_digits,
+    "omniglot": lambda data_dir=None: data.omniglot(data_dir=data_dir),
+    "shakespeare": lambda data_dir=None: data.shakespeare(data_dir=data_dir),
 }
 
 

@@ -119,7 +119,9 @@ def _run() -> Section:
 
 def data_sets() -> dict[str, list[list[str]]]:
     """By data set, the choices of files that it may come in."""
-    from focusfl.data import cifar, hospitals, tables
+    from focusfl.data import cifar, hospitals, speech, tables
+    from focusfl.data.omniglot import FILES as OMNIGLOT
+    from focusfl.data.shakespeare import FILE as SHAKESPEARE
 
     heart = [f"fed_heart_disease/processed.{name}.data" for name in hospitals.CENTERS]
     brca = [f"fed_tcga_brca/{name}.csv" for name in ("brca", "train_test_split")]
@@ -127,6 +129,9 @@ def data_sets() -> dict[str, list[list[str]]]:
         "heart_disease": [heart],
         "tcga_brca": [brca],
         **{name: [[tables.FILE], [own.file]] for name, own in tables.SETS.items()},
+        "spoken_digits": [[speech.FILE]],
+        "omniglot": [OMNIGLOT],
+        "shakespeare": [[SHAKESPEARE]],
         "cifar10": [cifar.PARTS, [cifar.BINARY], [cifar.PYTHON]],
     }
 

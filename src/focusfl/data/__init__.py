@@ -4,6 +4,7 @@ from focusfl.data.archives import read_samples
 from focusfl.data.arrays import arrays_of
 from focusfl.data.cifar import Images, cifar10, download_cifar10
 from focusfl.data.digits import Samples, digits
+from focusfl.data.federations import Federation, from_datasets
 from focusfl.data.hospitals import (
     Hospitals,
     Survival,
@@ -11,6 +12,7 @@ from focusfl.data.hospitals import (
     standardise,
     tcga_brca,
 )
+from focusfl.data.omniglot import omniglot
 from focusfl.data.partition import (
     SPLITS,
     by_label,
@@ -24,6 +26,8 @@ from focusfl.data.partition import (
     shards,
 )
 from focusfl.data.places import folder
+from focusfl.data.shakespeare import shakespeare
+from focusfl.data.speech import spoken_digits
 from focusfl.data.stacked import Stacked, stack
 from focusfl.data.streams import (
     STREAMS,
@@ -37,6 +41,7 @@ from focusfl.data.tables import Table, libsvm, read_libsvm_text
 __all__ = [
     "SPLITS",
     "STREAMS",
+    "Federation",
     "Hospitals",
     "Images",
     "Samples",
@@ -55,15 +60,19 @@ __all__ = [
     "epochs",
     "fixed_order",
     "folder",
+    "from_datasets",
     "heart_disease",
     "hold_out",
     "iid",
     "libsvm",
     "natural",
+    "omniglot",
     "per_epoch",
     "read_libsvm_text",
     "read_samples",
     "shards",
+    "shakespeare",
+    "spoken_digits",
     "stack",
     "standardise",
     "tcga_brca",

@@ -8,6 +8,7 @@ from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
+from focusfl.problems.natural import cnn_on, omniglot, spoken_digits
 from focusfl.problems.networks import cnn, digits, mlp_on
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.private import Private
@@ -18,6 +19,7 @@ from focusfl.problems.robust import Robust, robust
 from focusfl.problems.sets import PerSample
 from focusfl.problems.synthetic import random_quadratic, ridge
 from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
+from focusfl.problems.text import shakespeare
 from focusfl.problems.vision import cifar10
 from focusfl.problems.wavy import Wavy, wavy
 
@@ -39,6 +41,9 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "mlp": mlp_on,
     "cnn": cnn,
     "cifar10": cifar10,
+    "spoken_digits": spoken_digits,
+    "omniglot": omniglot,
+    "shakespeare": shakespeare,
 }
 
 __all__ = [
@@ -60,6 +65,7 @@ __all__ = [
     "accuracy",
     "cifar10",
     "cnn",
+    "cnn_on",
     "cross_entropy",
     "digits",
     "from_equinox",
@@ -70,11 +76,14 @@ __all__ = [
     "libsvm",
     "mlp",
     "mlp_on",
+    "omniglot",
     "random_quadratic",
     "rebuilt",
     "ridge",
     "robust",
+    "shakespeare",
     "softmax",
+    "spoken_digits",
     "tcga_brca",
     "wavy",
 ]

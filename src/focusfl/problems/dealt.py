@@ -40,7 +40,7 @@ def dealt(name: str, deal: Deal, data_dir: str | None) -> Dealt:
     """Load a data set and deal it out; ValueError says what does not fit."""
     check_count("seed", deal.seed, least=0)
     train, test = _sets(name, deal, data_dir)
-    mean, std = (MEAN, STD) if name == "cifar10" else _standard(train.x)
+    mean, std = (MEAN, STD) if name == "cifar10" else standard(train.x)
     unit = 255.0 if name == "cifar10" else 1.0
     return Dealt(
         [{"x": train.x[part], "y": train.y[part]} for part in _parts(train, deal)],
@@ -97,7 +97,7 @@ def _parts(train: Samples, deal: Deal) -> list[np.ndarray]:
     return parts
 
 
-def _standard(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def standard(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each channel; 1 where it does not vary but by rounding."""
     channels = x.reshape(-1, x.shape[-1])
     mean, std = channels.mean(0, dtype=float), channels.std(0, dtype=float)

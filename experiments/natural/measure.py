@@ -1,0 +1,73 @@
+"""Tune and run the studies of this folder, and draw what comes out.
+
+python experiments/natural/measure.py [--out runs/natural] [--only spoken-digits]
+
+Steps are those of `focusfl tune`, for one seed and half the rounds: doubled or halved
+as long as the accuracy gains by it. FedAdam has FedAvg's step, and a server step that
+is found likewise, by factors of three. What is finished is not run again.
+"""
+
+import argparse
+from pathlib import Path
+
+from draw import draw
+
+from focusfl.experiment import config
+from focusfl.experiment.folder import run_in_folder
+from focusfl.experiment.tune import merit, tune
+from focusfl.report import terminal
+
+HERE = Path(__file__).parent
+STUDIES = ("spoken-digits", "omniglot", "shakespeare")
+ADAM = "fedadam"
+SERVER = f"algorithms.{ADAM}.server_lr"
+SERVER_STEPS, FACTOR = (0.01, 0.03, 0.1), 3  # tried first; from one to the next
+
+
+def tuned(file: Path, folder: Path) -> dict[str, float]:
+    """Changes of a study: the best steps of all algorithms."""
+    short = [f"rounds={config.load(file).rounds // 2}", "seeds=[0]"]
+    plan = config.load(file, short)
+    others = [name for name in plan.algorithms if name != ADAM]
+    plan = config.load(file, short, others)
+    with terminal.study_progress(plan, []) as (watch, _):
+        found = {one.algorithm: one.lr for one in tune(plan, folder, watch)}
+    best = {f"algorithms.{name}.lr": lr for name, lr in found.items()}
+    best[f"algorithms.{ADAM}.lr"] = found["fedavg"]
+
+    def judged(server_lr: float) -> float:
+        own = {**best, SERVER: server_lr}
+        plan = config.load(file, [*short, *said(own)], [ADAM])
+        return merit(run_in_folder(plan, folder / f"server-{server_lr:g}").runs[0])
+
+    tried = {lr: judged(lr) for lr in SERVER_STEPS}
+    while (top := min(tried, key=tried.__getitem__)) in (min(tried), max(tried)):
+        lr = round(top / FACTOR if top == min(tried) else top * FACTOR, 6)
+        tried[lr] = judged(lr)
+    return {**best, SERVER: top}
+
+
+def said(changes: dict[str, float]) -> list[str]:
+    return [f"{key}={value}" for key, value in changes.items()]
+
+
+def measure(name: str, out: Path) -> None:
+    """Everything of one federation."""
+    file, folder = HERE / f"{name}.toml", out / name
+    plan = config.load(file, said(tuned(file, folder / "tuning")))
+    with terminal.study_progress(plan, []) as (watch, _):
+        run_in_folder(plan, folder, watch)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("runs/natural"))
+    parser.add_argument("--only", choices=STUDIES)
+    options = parser.parse_args()
+    for name in [options.only] if options.only else STUDIES:
+        measure(name, options.out)
+        draw([options.out / name])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Federations as they are found: who has which samples, for training and for tests."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Shaped
+
+from focusfl.checks import check_count, check_share, is_number, shown, unknown
+from focusfl.data.archives import samples_of
+from focusfl.data.digits import Samples
+from focusfl.data.partition import hold_out
+
+Own = dict[str, Shaped[np.ndarray, "_ ..."]]  # a client's x and y
+Raw = dict[str, np.ndarray]
+
+
+class Federation(NamedTuple):
+    """Clients' samples, dicts of x and y, in the order of their names."""
+
+    train: list[Own]
+    test: list[Own]  # of the same clients
+    names: tuple[str, ...]  # of the clients
+    classes: tuple[str, ...]  # what the labels 0, 1, ... stand for
+
+    @property
+    def tests(self) -> Own:
+        """All clients' samples for tests, in one set."""
+        return {k: np.concatenate([own[k] for own in self.test]) for k in self.test[0]}
+
+
+def federation(
+    samples: Samples,
+    held: Bool[np.ndarray, " samples"],
+    names: Sequence[str],
+    classes: Sequence[str],
+    advice: str = "Fetch the data again.",
+) -> Federation:
+    """Give clients, numbered in `samples.client`, what is theirs; `held` is for tests.
+
+    Raises:
+        ValueError: If a client has no samples for training, or none for tests.
+    """
+    train: list[Own] = []
+    test: list[Own] = []
+    for i, name in enumerate(names):
+        own = samples.client == i
+        for sets, mine in ((train, own & ~held), (test, own & held)):
+            sets.append({"x": samples.x[mine], "y": samples.y[mine]})
+        many = len(train[-1]["y"]), len(test[-1]["y"])
+        if 0 in many:
+            raise ValueError(
+                f"every client must have samples for training and for tests; client "
+                f"{shown(name)} has {many[0]} and {many[1]}. {advice}"
+            )
+    return Federation(train, test, tuple(names), tuple(classes))
+
+
+def from_datasets(
+    dataset: Any,
+    by: str,
+    x: str = "x",
+    y: str = "y",
+    *,
+    tests: Any = 0.2,
+    least: int = 1,
+    seed: int = 0,
+) -> Federation:
+    """Make one client of each value in a column, such as who wrote a text.
+
+    Of anything whose columns have names: a `datasets.Dataset`, as Hugging Face and
+    flwr-datasets give them, a pandas table, or a dict of arrays. None of these packages
+    is needed here.
+
+    Args:
+        dataset: one split, such as "train".
+        by: the column that says whose a sample is, by numbers or words.
+        x: the column of features: numbers, of one shape for all samples.
+        y: the column of labels: whole numbers from 0, or words.
+        tests: the share of every client's samples that is for tests, at random; or
+            another split, with the same columns and clients.
+        least: leave out clients with fewer samples in `dataset`.
+        seed: of which samples are for tests.
+
+    Raises:
+        ValueError: If a column is missing or of another kind, or a client would have no
+            samples for training or for tests.
+    """
+    check_count("least", least)
+    check_count("seed", seed, least=0)
+    columns = {"client": by, "x": x, "y": y}
+    found = _columns("dataset", dataset, columns)
+    names, counts = np.unique(found["client"], return_counts=True)
+    if is_number(tests):
+        check_share("tests", tests, whole=False)
+        held = hold_out(found["client"], tests, seed)
+        advice = "Use another share for tests, or `least` to leave it out."
+    else:
+        other = _columns("tests", tests, columns)
+        held, advice = _beside(found, other), "Use `least` to leave it out."
+        found = {k: np.concatenate([found[k], other[k]]) for k in found}
+    labels, classes = _labels(dataset, y, found["y"])
+    if not (counts >= least).any():
+        raise ValueError(
+            f"least must leave some clients; got {least}, and the largest of "
+            f"{len(names)} has {counts.max()} samples."
+        )
+    kept = names[counts >= least]
+    number = {name: i for i, name in enumerate(kept.tolist())}
+    client = np.array([number.get(name, -1) for name in found["client"].tolist()])
+    samples = samples_of("dataset", found["x"], labels, client)
+    return federation(samples, held, [str(name) for name in kept], classes, advice)
+
+
+def _columns(what: str, given: Any, columns: dict[str, str]) -> Raw:
+    """Three columns of a table, as arrays by our names for them."""
+    known = getattr(given, "column_names", None)  # of `datasets`
+    if known is None:
+        known = getattr(given, "columns", None)  # of pandas
+    if known is None and isinstance(given, Mapping):
+        known = list(given)
+    if known is None or isinstance(known, Mapping):  # all splits of `datasets`
+        splits = f": one of {', '.join(known)}" if known else ""
+        raise ValueError(
+            f"{what} must be one table with named columns{splits}; got "
+            f"{type(given).__name__}."
+        )
+    for name in columns.values():
+        if name not in list(known):
+            raise ValueError(unknown(f"column of {what}", name, [*map(str, known)]))
+    found = {ours: _array(given, name) for ours, name in columns.items()}
+    if len({len(array) for array in found.values()}) > 1:
+        got = ", ".join(f"{len(found[k])} in {columns[k]!r}" for k in found)
+        raise ValueError(f"columns of {what} must have equally many rows; got {got}.")
+    if not len(found["y"]):
+        raise ValueError(f"{what} must have samples; got none.")
+    if found["client"].ndim != 1 or found["client"].dtype.kind not in "biuUS":
+        raise ValueError(
+            f"column {columns['client']!r} of {what} must say whose a sample is, by "
+            f"whole numbers or words; got {shown(found['client'])} of "
+            f"{found['client'].dtype}."
+        )
+    return found
+
+
+def _array(given: Any, name: str) -> np.ndarray:
+    """A column; of objects, where it is neither all numbers nor all words."""
+    if hasattr(given, "with_format"):
+        column = given.with_format("numpy", columns=[name])[:][name]
+    else:
+        column = given[name]
+    if isinstance(column, np.ndarray) and column.dtype.kind != "O":
+        return column
+    values = list(column)
+    words = [isinstance(value, str) for value in values]
+    try:
+        if all(words) or not any(words):  # else numpy would make words of holes
+            return np.asarray(values)
+    except ValueError:  # of differing lengths
+        pass
+    return np.empty(len(values), object)
+
+
+def _beside(found: Raw, other: Raw) -> Bool[np.ndarray, " samples"]:
+    """Which samples are for tests, of one table and then another like it."""
+    shape, got = found["x"].shape[1:], other["x"].shape[1:]
+    if shape != got:
+        raise ValueError(
+            f"tests must have samples like those of dataset, of shape {shape}; got "
+            f"{got}."
+        )
+    strangers = set(other["client"].tolist()) - set(found["client"].tolist())
+    if strangers:
+        raise ValueError(
+            "tests must be of clients that have samples for training; got client "
+            f"{shown(min(strangers))}, and {len(strangers)} such clients in all."
+        )
+    return np.repeat([False, True], [len(found["y"]), len(other["y"])])
+
+
+def _labels(dataset: Any, name: str, y: np.ndarray) -> tuple[Any, list[str]]:
+    """Labels as whole numbers from 0, and what they stand for."""
+    if y.dtype.kind in "US":
+        words, labels = np.unique(y, return_inverse=True)
+        return labels, words.tolist()
+    features = getattr(dataset, "features", None) or {}
+    named = getattr(features.get(name), "names", None)
+    many = int(y.max()) + 1 if y.dtype.kind in "iu" else 0
+    return y, named or [str(k) for k in range(many)]

@@ -1,0 +1,85 @@
+"""Plays of Shakespeare, by who speaks."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from focusfl.checks import check_count, check_share
+from focusfl.data.digits import Samples
+from focusfl.data.federations import Federation, federation
+from focusfl.data.places import Place, find
+
+HOME = "https://github.com/karpathy/char-rnn, data/tinyshakespeare"
+FILE = "shakespeare/input.txt"
+NAME = re.compile(r"([^\n:]+):(?:\n|$)")  # before a turn
+
+
+def shakespeare(
+    num_clients: int = 30,
+    length: int = 40,
+    test_share: float | int = 0.2,
+    data_dir: Place = None,
+) -> Federation:
+    """Load what the speakers with the longest parts say, one client each.
+
+    What somebody says, turn after turn, is cut into pieces: x is `length` characters in
+    a row and y, for each of them, the next one. The last pieces are for tests. The file
+    does not say where a play ends, so that all who are called First Citizen are one.
+
+    Args:
+        num_clients: how many speakers, those with most characters first.
+        length: characters of a piece.
+        test_share: of every speaker's pieces, for tests.
+        data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+
+    Raises:
+        ValueError: If the data are not there, or there are not so many speakers with
+            two pieces or more.
+    """
+    check_count("num_clients", num_clients)
+    check_count("length", length)
+    check_share("test_share", test_share, whole=False)
+    how = f"The text is at {HOME}."
+    (path,) = find("shakespeare", [[FILE]], how, data_dir)
+    text, parts = _read(path)
+    signs = sorted(set(text))
+    if num_clients > len(parts):
+        raise ValueError(
+            f"num_clients must not exceed the speakers there are, {len(parts)}; got "
+            f"{num_clients}."
+        )
+    names = sorted(parts, key=lambda name: (-len(parts[name]), name))[:num_clients]
+    pieces, client, held = [], [], []
+    for i, name in enumerate(names):
+        codes = np.searchsorted(signs, list(parts[name]))
+        many = max(0, len(codes) - 1) // length
+        starts = np.arange(many)[:, None] * length
+        pieces.append(codes[starts + np.arange(length + 1)])
+        client.append(np.full(many, i))
+        held.append(np.arange(many) >= many - round(test_share * many))
+    whole = np.concatenate(pieces).astype(np.int32)
+    samples = Samples(whole[:, :-1], whole[:, 1:], np.concatenate(client))
+    advice = "Use fewer clients, a shorter length or another test_share."
+    return federation(samples, np.concatenate(held), names, signs, advice)
+
+
+def _read(path: Path) -> tuple[str, dict[str, str]]:
+    """The text, and what everybody says in it, turn after turn."""
+    try:
+        text = path.read_text("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {path} as plain text: {error}.") from None
+    turns: dict[str, list[str]] = defaultdict(list)
+    for block in text.split("\n\n"):
+        block = block.strip("\n")
+        begin = NAME.match(block)
+        if begin and (said := block[begin.end() :]):
+            turns[begin[1]].append(said)
+    if not turns:
+        raise ValueError(
+            f"{path} must hold turns, each after a line with its speaker's name and a "
+            "colon; got none."
+        )
+    return text, {name: "\n".join(own) + "\n" for name, own in turns.items()}
