@@ -81,6 +81,7 @@ def local_study(
 ) -> Outcome:  # fmt: skip
     """Run a study likewise; `settings` are those of a Job."""
     study = deployed.study
+    chaos.check_stages(deployed.secure is not None)
     plan = chaos.plan(study.rounds, len(deployed.sites))
     deployed.job("").configured(settings or {})  # raises before anything is begun
     size = sum(np.asarray(leaf).nbytes for leaf in leaves(deployed.problem.x0))

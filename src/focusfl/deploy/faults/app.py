@@ -1,20 +1,24 @@
 """The apps of a study as `deploy local --chaos` has them go wrong."""
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Context
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from focusfl import tree
 from focusfl.core import GradFn
 from focusfl.deploy import study
-from focusfl.deploy.faults.chaos import parse, spike_file
+from focusfl.deploy.faults.chaos import parse, told_file
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower.client import Work, client_app, work_of
 from focusfl.engines.flower.identity import identify
+from focusfl.engines.flower.records import unpack
+from focusfl.engines.protocol import header
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.tree import Tree
 
@@ -34,15 +38,35 @@ def study_server(folder: Path, secure: int | None = None) -> ServerApp:
 
 
 def study_client(folder: Path, secure: int | None = None) -> ClientApp:
-    """The study's own client app, whose next gradient is wrong if it is told so."""
+    """The study's own client app, whose next gradient is wrong if it is told so, or
+    whose SuperNode dies in a stage of a secure sum."""
     mine = study.read(folder / study.FILE).summed_in_secret(secure)
 
     def work(context: Context) -> Work:
         plain = work_of(mine.problem, context, mine.seed)
-        told = spike_file(identify(context).folder)
+        told = told_file(identify(context).folder, "spike")
         return replace(plain, grad_fn=_spiked(plain.grad_fn, told))
 
-    return client_app(work, mine.algorithm, secure=mine.secure)
+    app = ClientApp()
+    plain = client_app(work, mine.algorithm, secure=mine.secure)
+
+    def mortal(message: Message, context: Context) -> Message:
+        reply = plain(message, context)  # on disk by now
+        stage = header(unpack(reply.content)).fields.get("stage")
+        _die_if_told(told_file(identify(context).folder, str(stage)))
+        return reply
+
+    app.train()(mortal)
+    app.query()(plain)
+    app.evaluate()(plain)
+    return app
+
+
+def _die_if_told(told: Path) -> None:
+    """End this app and its SuperNode, a process group, as a power cut would."""
+    if told.exists():
+        told.unlink()
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _spiked(grad_fn: GradFn, told: Path) -> GradFn:
