@@ -20,6 +20,7 @@ from focusfl import privacy
 from focusfl.problems import Logistic, Private, heart_disease
 
 SEEDS = [0, 1, 2]
+SPLITS = range(5)  # of patients into those trained on and those held out
 RARE = np.array([0.9, 0.9, 0.05, 0.9])
 
 
@@ -119,24 +120,27 @@ def stored(problem, p, lr, rounds, noise, clip, seed):
     return np.sqrt((end**2).mean()), run.metrics["epsilon"][-1]
 
 
-def walks():
-    plain, hearts = normal_rows(), heart_disease(missing="mean", penalty=0.1)
+def walks(rounds=(500, 5_000, 50_000)):
+    """Three federations; the noise is what costs an epsilon in the first rounds."""
+    hearts = heart_disease(missing="mean", penalty=0.1)
+    coins = np.linspace(0.1, 0.9, 8)
     for name, problem, p, lr, clip, epsilon in (
-        ("rows", plain, np.linspace(0.1, 0.9, 8), 0.02, 1.0, 8.0),
-        ("hospitals", hearts, RARE, 0.01, 8.0, 8.0),
+        ("8 x 100 rows", normal_rows(), coins, 0.02, 1.0, 8.0),
+        ("8 x 1,000 rows", normal_rows(rows=1000), coins, 0.02, 1.0, 1.0),
+        ("hospitals", hearts, RARE, 0.01, 8.0, 1.0),
     ):
-        noise = privacy.noise_for(epsilon, 500)
+        noise = privacy.noise_for(epsilon, rounds[0])
         counts = (problem.data["wb"] != 0).sum(1)
         expected = np.sqrt(floor(problem, p, lr, noise * clip / counts))
         expected /= np.linalg.norm(problem.optimum)
         print(f"{name}: noise {noise:.1f}, clip {clip:g}; floor {expected:.3g}")
-        for rounds in (500, 5_000, 50_000):
-            same = problem, p, lr, rounds, noise, clip
+        for total in rounds:
+            same = problem, p, lr, total, noise, clip
             found = [stored(*same, seed) for seed in SEEDS]
-            line = f"{rounds:6} epsilon {found[0][1]:7.3f}"
+            line = f"{total:6} epsilon {found[0][1]:7.3f}"
             line += f"  stored {np.mean([e for e, _ in found]):.3g}"
             for kind in ("fresh", "sum", "tree"):
-                own = [walked(kind, *same, seed) for seed in SEEDS[:2]]
+                own = [walked(kind, *same, seed) for seed in SEEDS]
                 line += f"  {kind} {np.mean(own):.3g}"
             print(line, flush=True)
 
@@ -144,33 +148,54 @@ def walks():
 def accuracy(rounds=100, clip=2.0):
     """Accuracy on patients held out, of all and of the rare hospital.
 
-    Each at its best of a grid of steps, by the accuracy itself: the search is not
-    counted in epsilon.
+    Each at its best step by the loss of those patients, of a grid of powers of 2 that
+    grows until the best is within: the search is not counted in epsilon.
     """
-    lrs = np.geomspace(5e-4, 0.3, 8)
-    who = ff.participation.Bernoulli(RARE)
     algorithms = {"FOCUS": ff.Focus(), "SCAFFOLD": ff.Scaffold(), "FedAvg": ff.FedAvg()}
     print(f"{rounds} rounds, clip {clip:g}: accuracy of all / of the rare hospital")
     for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0, np.inf):
         noise = 0.0 if epsilon == np.inf else privacy.noise_for(epsilon, rounds)
-        line = f"epsilon {epsilon:4g}, noise {noise:6.2f}"
+        print(f"epsilon {epsilon:4g}, noise {noise:6.2f}")
         for name, algorithm in algorithms.items():
-            found = []
-            for seed in SEEDS:
-                train, test = (
-                    heart_disease(missing="mean", part=part, seed=seed)
-                    for part in ("train", "test")
-                )
-                runs = ff.sweep(
-                    algorithm, Private(train, clip=clip, noise=noise, accountant="rdp"),
-                    who, rounds=rounds, lrs=lrs, seed=seed, every=rounds, throw=None,
-                )  # fmt: skip
-                found.append([right(test, run.x) for run in runs])
-            mean = np.mean(found, 0)  # (steps, 2)
-            best = mean[:, 0].argmax()
-            line += f"  {name} {mean[best, 0]:.3f} / {mean[best, 1]:.3f}"
-            line += f" (lr {lrs[best]:.3g})"
-        print(line, flush=True)
+            power, found = best(algorithm, noise, rounds, clip)
+            mean, spread = found.mean(0), found.std(0)
+            print(
+                f"    {name:8} {mean[0]:.3f} / {mean[1]:.3f}, deviations of splits "
+                f"{spread[0]:.3f} / {spread[1]:.3f}, loss {mean[2]:.3f}, lr 2^{power}",
+                flush=True,
+            )
+
+
+def best(algorithm, noise, rounds, clip, low=-11, high=-2):
+    """The power of 2 that is the best step, and what it comes to in each split."""
+    found = {}
+    while True:
+        powers = [k for k in range(low, high + 1) if k not in found]
+        each = [scores(algorithm, noise, rounds, clip, powers, s) for s in SPLITS]
+        found |= dict(zip(powers, np.array(each).swapaxes(0, 1), strict=True))
+        least = min(found, key=lambda k: found[k][:, 2].mean())
+        if low < least < high:
+            return least, found[least]
+        low, high = low - 3 * (least == low), high + 3 * (least == high)
+
+
+def scores(algorithm, noise, rounds, clip, powers, seed):
+    """Of each step, in a split: accuracy of all, of the rare hospital, and the loss."""
+    train, test = (
+        heart_disease(missing="mean", part=part, seed=seed)
+        for part in ("train", "test")
+    )
+    runs = ff.sweep(
+        algorithm, Private(train, clip=clip, noise=noise, accountant="rdp"),
+        ff.participation.Bernoulli(RARE), rounds=rounds, lrs=2.0 ** np.array(powers),
+        seed=seed, every=rounds, throw=None,
+    )  # fmt: skip
+    return [
+        (*right(test, run.x), losses(test, run.x).mean())
+        if run.diverged_at is None
+        else (0.0, 0.0, np.inf)
+        for run in runs
+    ]
 
 
 def right(test, x):

@@ -14,6 +14,8 @@ CODECS = [
     Integers(4, "stochastic"),
     Integers(2),
     Integers(2, "stochastic"),
+    Integers(4, block=16),
+    Integers(4, "stochastic", block=33),
     TopK(0.25),
     TopK(3),
     RandomK(0.25),
@@ -108,12 +110,14 @@ def test_a_message_takes_the_bits_that_are_counted(codec):
             assert load.numbers == codec.rank * (9 + 11)
         else:
             assert np.count_nonzero(read) <= load.numbers
-            assert len(np.unique(read[read != 0])) < 2**load.width
+            kinds = 2**load.width * getattr(codec, "_blocks", lambda size: 1)(99)
+            assert len(np.unique(read[read != 0])) < kinds
 
 
 def test_bits_are_those_of_the_books():
     plain = ff.codecs.Load(1000, 32)
     assert Integers(4).load((1000,), plain).bits == 4 * 1000 + 32
+    assert Integers(4, block=64).load((1000,), plain).bits == 4 * 1000 + 16 * 32
     assert TopK(10).load((1000,), plain).bits == 10 * (32 + 10)
     assert TopK(0.5).load((1000,), plain).bits == 500 * 32 + 1000  # a bit each
     assert RandomK(10).load((1000,), plain).bits == 10 * 32
@@ -138,6 +142,25 @@ def test_bytes_are_read_as_what_was_sent_and_are_as_many_as_counted(codec, dtype
     zero = codec.encode(0 * a, 3, 7)
     assert len(zero) == len(blob)
     assert not codec.decode(zero, SHAPE, a.dtype, 3, 7).any()
+
+
+def test_a_block_is_sent_as_if_it_were_alone():
+    a, whole, codec = heavy(2).reshape(-1), Integers(4), Integers(4, block=16)
+    read = codec.approximate(a, 0, 7)
+    for start in range(0, 99, 16):
+        own = slice(start, start + 16)
+        alone = whole.approximate(a[own], 0, 7)
+        np.testing.assert_allclose(read[own], alone, rtol=1e-14)
+    errors = [np.linalg.norm(a - c.approximate(a, 0, 7)) for c in (codec, whole)]
+    assert errors[0] < 0.8 * errors[1]
+    one = Integers(4, block=1000).approximate(a, 0, 7)
+    np.testing.assert_allclose(one, whole.approximate(a, 0, 7), rtol=1e-14)
+
+
+def test_without_blocks_it_is_called_as_states_on_disk_call_it():
+    assert repr(Integers(4)) == "Integers(bits=4, rounding='nearest')"
+    assert repr(Integers(4, block=64)).endswith("rounding='nearest', block=64)")
+    assert eval(repr(Integers(4, block=64))) == Integers(4, block=64)
 
 
 def test_the_largest_number_of_fixed_point_fits_its_bits_in_float32():
@@ -167,6 +190,7 @@ def test_packed_numbers_come_back(bits, count):
         (Integers(4), bytes(8) + b"\xff" * 49 + b"\xf0", "a number is 15, above 14"),
         (Integers(4), bytes(8) + b"\x77" * 49 + b"\x71", "behind the last number"),
         (Integers(4), bytes(9), "it has 1 bytes, not 50"),
+        (Integers(4, block=50), bytes(8 + 50), "it has 42 bytes, not 50"),
         (TopK(3), bytes(27), "places are not in order"),
         (TopK(3), b"\xff" * 27, "a number is 127, above 98|behind the last"),
         (TopK(0.5), bytes(13 + 400), "it has 0 numbers, not 50"),

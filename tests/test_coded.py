@@ -62,7 +62,13 @@ def test_the_next_push_is_the_gradient_less_what_the_server_has():
 
 
 @pytest.mark.parametrize(
-    "codec", [Integers(4, "stochastic"), TopK(2), Chain(RandomK(2), Integers(4))]
+    "codec",
+    [
+        Integers(4, "stochastic"),
+        Integers(4, block=2),
+        TopK(2),
+        Chain(RandomK(2), Integers(4)),
+    ],
 )
 def test_engines_agree_where_they_would_turn_axes(codec):
     """With three local steps a small quadratic is run in every client's eigenbasis: not
@@ -79,7 +85,7 @@ def test_engines_agree_where_they_would_turn_axes(codec):
 def test_engines_agree_on_nested_models_and_on_torch():
     torch = pytest.importorskip("torch")
     who = ff.participation.Replay(some_masks(rounds=8, num_clients=5, p=0.7))
-    for codec in (LowRank(1), Integers(3, "stochastic")):
+    for codec in (LowRank(1), Integers(3, "stochastic"), Integers(3, block=4)):
         alg = Coded(ff.Scaffold(option=1), codec)
         how = {"rounds": 8, "lr": 0.05, "local_steps": 2}
         a, b = (run(alg, Nested(), who, **how) for run in (ff.loop, ff.simulate))
@@ -188,6 +194,9 @@ def test_a_codec_that_does_not_fit_the_model_is_refused(run, codec, words):
         (lambda: RandomK(1.5), "k must be a share"),
         (lambda: Integers(9), "bits must be a whole number from 2 to 8; got 9"),
         (lambda: Integers(1), "bits must be a whole number from 2 to 8; got 1"),
+        (lambda: Integers(4, block=0), "block must be a whole number of at least 1"),
+        (lambda: Integers(4, block=True), "block must be a whole number of at least 1"),
+        (lambda: Chain(TopK(), Integers(block=8)), "one scale .* no block; got Integ"),
         (lambda: FixedPoint(54), "bits must be a whole number from 2 to 53"),
         (lambda: FixedPoint(8, 65), "fraction must be a whole number from 0 to 64"),
         (lambda: Chain(Integers(), TopK()), "first must be a TopK or a RandomK"),
@@ -211,12 +220,14 @@ STUDY = {
 def test_a_study_says_codecs_as_tables():
     first, then = {"kind": "top_k", "k": 2}, {"kind": "integers", "bits": 4}
     chain = {"kind": "chain", "first": first, "then": then}
+    then = {**then, "block": 64}
     own = {"kind": "coded", "inner": {"kind": "scaffold", "option": 1}}
     told = {"a": {**own, "codec": then}, "b": {**own, "codec": chain}, "coded": {}}
     study = config.parse({**STUDY, "algorithms": told}, "study")
     inner = ff.Scaffold(option=1)
     assert [spec.algorithm for spec in study.algorithms.values()] == [
-        Coded(inner, Integers(4)), Coded(inner, Chain(TopK(2), Integers(4))), Coded(),
+        Coded(inner, Integers(4, block=64)),
+        Coded(inner, Chain(TopK(2), Integers(4))), Coded(),
     ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def test_the_same_seed_gives_the_same_plan_which_is_itself_a_spec():
         ("node=1.5", "must be like"),
         ("drop@3", "must be like"),
         ("spike@3", "must be like"),
+        ("unmask@3", "must be like"),
     ],
 )
 def test_a_wrong_spec_is_one_clear_line(spec, message):
@@ -50,3 +51,12 @@ def test_nothing_can_be_put_back_that_was_not_copied():
 def test_a_site_that_does_not_exist_cannot_be_hit():
     with pytest.raises(ValueError, match="4 sites"):
         parse("node:4@3").plan(10, 4)
+
+
+def test_a_site_dies_within_a_stage_of_secure_sums_and_of_no_others():
+    chaos = parse("unmask:3@9,keys=2")
+    assert chaos.within and Event(9, "unmask", 3) in chaos.plan(30, 4)
+    chaos.check_stages(secure=True)
+    parse("node=1,drop=0.1").check_stages(secure=False)
+    with pytest.raises(ValueError, match="keys is a stage of secure sums; add --sec"):
+        chaos.check_stages(secure=False)

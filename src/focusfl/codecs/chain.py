@@ -34,6 +34,11 @@ class Chain(Codec):
             raise ValueError(
                 f"then must be an Integers or a FixedPoint; got {shown(self.then)}."
             )
+        if getattr(self.then, "block", None) is not None:
+            raise ValueError(
+                "then must have one scale for all that is chosen, and so no block; got "
+                f"{self.then!r}."
+            )
 
     @property
     def sends_all(self):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl.deploy import status
-from focusfl.deploy.faults.chaos import Event, spike_file
+from focusfl.deploy.faults.chaos import STAGES, Event, told_file
 from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed
 from focusfl.engines.flower.events import FILE
@@ -83,8 +83,8 @@ class Driver:
                 case "pause":
                     node.pause()
                     self._later.append((soon, node.resume))
-                case "spike":
-                    spike_file(fleet.state(site)).touch()
+                case told if told in ("spike", *STAGES):
+                    told_file(fleet.state(site), told).touch()
                 case "superlink":
                     fleet.superlink.kill()
                     fleet.start_superlink()

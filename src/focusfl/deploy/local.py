@@ -83,6 +83,7 @@ def local_study(
 ) -> Outcome:  # fmt: skip
     """Run a study likewise; `settings` are those of a Job."""
     study = deployed.study
+    chaos.check_stages(deployed.secure is not None)
     plan = chaos.plan(study.rounds, len(deployed.sites))
     job = deployed.job("").configured(settings or {})  # raises before it is begun
     deployed.check_deadline(job.deadline)

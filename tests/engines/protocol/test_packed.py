@@ -14,6 +14,7 @@ from focusfl.engines.protocol import ProtocolServer, Refused, Site, tracking_err
 CODECS = [
     Integers(4),
     Integers(3, "stochastic"),
+    Integers(4, block=4),
     TopK(2),
     TopK(0.9),
     RandomK(2),
@@ -151,7 +152,7 @@ def test_late_doubled_and_replayed_packed_replies_count_once(folder):
 
 def test_sites_and_server_must_agree_on_the_codec(folder):
     job = Job(Coded(ff.Focus(), Integers(4)), folder)
-    for other in (Coded(ff.Focus(), Integers(8)), ff.Focus()):
+    for other in (Coded(ff.Focus(), Integers(4, block=4)), ff.Focus()):
         site = Site(other, folder / "other", "job", NAMES[0])
         with pytest.raises(Refused, match=r"it is for algorithm .*bits=4") as refused:
             site.answer(job.protocol.request(NAMES[0]), job.grad(0))

@@ -1,21 +1,26 @@
 """The apps of a study as `deploy local --chaos` and `--clock` have them."""
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Context
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid, ServerApp
 
 from focusfl import tree
 from focusfl.core import GradFn
 from focusfl.deploy import study
-from focusfl.deploy.faults.chaos import parse, spike_file
+from focusfl.deploy.faults.chaos import parse, told_file
 from focusfl.deploy.faults.delays import Delays
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower.client import Work, client_app, work_of
 from focusfl.engines.flower.identity import identify
+from focusfl.engines.flower.records import unpack
+from focusfl.engines.protocol import header
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.tree import Tree
 
@@ -35,18 +40,36 @@ def study_server(folder: Path, secure: int | None = None) -> ServerApp:
 
 
 def study_client(folder: Path, secure: int | None = None) -> ClientApp:
-    """The study's own client app, whose next gradient is wrong if it is told so, and
-    whose replies take as long as the study's clock says, if it has one."""
+    """The study's own client app, whose next gradient is wrong if it is told so, whose
+    SuperNode dies in a stage of a secure sum, and whose replies take as long as the
+    study's clock says, if it has one."""
     mine = study.read(folder / study.FILE).summed_in_secret(secure)
-    params, sites = mine.problem.x0, len(mine.sites)
-    mods = [Delays(mine.clock, mine.algorithm, params, sites)] if mine.clock else []
+    mods: list[Mod] = [_mortal]
+    if mine.clock:
+        params, sites = mine.problem.x0, len(mine.sites)
+        mods.append(Delays(mine.clock, mine.algorithm, params, sites))
 
     def work(context: Context) -> Work:
         plain = work_of(mine.problem, context, mine.seed)
-        told = spike_file(identify(context).folder)
+        told = told_file(identify(context).folder, "spike")
         return replace(plain, grad_fn=_spiked(plain.grad_fn, told))
 
     return client_app(work, mine.algorithm, secure=mine.secure, mods=mods)
+
+
+def _mortal(
+    message: Message, context: Context, call_next: ClientAppCallable
+) -> Message:
+    """End this app and its SuperNode, a process group, as a power cut would: once, if
+    it is told so, with the reply of a stage on disk and not sent."""
+    reply = call_next(message, context)
+    if message.metadata.message_type == "train":
+        stage = header(unpack(reply.content)).fields.get("stage")
+        told = told_file(identify(context).folder, str(stage))
+        if told.exists():
+            told.unlink()
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+    return reply
 
 
 def _spiked(grad_fn: GradFn, told: Path) -> GradFn:

@@ -13,6 +13,10 @@ random, or one in the round named, where need be at a site:
     node=3,superlink=1,server@11,disk:2@14,full:0@20,pause=2,spike=1,
     backup@9,restore@40
 
+With secure sums a SuperNode also dies within a stage, its reply written and not sent:
+
+    keys:0@3,shares:1@5,push:2@7,unmask:3@9
+
 And seed=7. SuperNodes, SuperLink and server app are killed without warning (-9) and
 started again.
 """
@@ -24,13 +28,14 @@ from typing import NamedTuple
 
 from focusfl import keys
 from focusfl.checks import unknown
+from focusfl.engines.secure.messages import STAGES
 
 SHARES = ("drop", "delay", "duplicate")
 EVENTS = (
     "node", "superlink", "server", "disk", "full", "pause", "spike", "backup",
-    "restore",
+    "restore", *STAGES,
 )  # fmt: skip
-AT_A_SITE = ("node", "disk", "full", "pause", "spike")
+AT_A_SITE = ("node", "disk", "full", "pause", "spike", *STAGES)
 ITEM = re.compile(r"([a-z]+)(?:=([0-9.]+)|(?::([0-9]+))?@([0-9]+))")
 
 
@@ -59,8 +64,21 @@ class Chaos:
     @property
     def within(self) -> bool:
         """Whether apps must be such as go wrong by themselves."""
-        kinds = {event.what for event in self.events} | {what for what, _ in self.drawn}
-        return self.drop + self.delay + self.duplicate > 0 or "spike" in kinds
+        shares = self.drop + self.delay + self.duplicate
+        return shares > 0 or bool({"spike", *STAGES} & self._kinds)
+
+    def check_stages(self, secure: bool) -> None:
+        """Raise ValueError if stages are named where sums are not secure."""
+        named = sorted(self._kinds & {*STAGES})
+        if named and not secure:
+            raise ValueError(
+                f"chaos: {named[0]} is a stage of secure sums; add --secure, or have "
+                "a SuperNode killed by node=1."
+            )
+
+    @property
+    def _kinds(self) -> set[str]:
+        return {event.what for event in self.events} | {what for what, _ in self.drawn}
 
     def plan(self, rounds: int, clients: int) -> list[Event]:
         """Draw what is left to chance; in order.
@@ -87,9 +105,10 @@ class Chaos:
         return found
 
 
-def spike_file(state: Path) -> Path:
-    """What tells the site that keeps its state there to be wrong, once."""
-    return state.parent / "spike"
+def told_file(state: Path, what: str) -> Path:
+    """What tells the site that keeps its state there to do this, once: to be wrong
+    ("spike"), or to die in a stage."""
+    return state.parent / what
 
 
 def parse(spec: str) -> Chaos:

@@ -1,0 +1,120 @@
+"""Secure sums on real SuperNodes: exact through all that goes wrong, and in secret."""
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from focusfl.deploy import study
+from focusfl.deploy.faults import chaos
+from focusfl.deploy.faults.chaos import STAGES, told_file
+from focusfl.deploy.local import local_study
+from focusfl.engines.protocol import Refused, header
+from focusfl.engines.protocol.format import unpack
+from focusfl.engines.protocol.site_state import SiteFile
+
+QUADRATIC = """
+rounds = 26
+lr = 0.22
+[problem]
+kind = "random_quadratic"
+dim = 6
+L = 1.02
+[participation.full]
+[algorithms.focus]
+"""
+FRACTION = 2.0**44  # of the codec: a push is whole numbers of this
+LEAST = 1e-6  # of a number that is looked for: smaller ones are much like each other
+
+
+class Search:
+    """Knows what sites push, out of their own files, and looks for it elsewhere."""
+
+    def __init__(self, folder, this):
+        self.folder, self.known, self.found = folder, {}, set()
+        self.files = {
+            site: SiteFile(
+                this.algorithm, folder / "sites" / site / "state", this.study.name, site
+            )
+            for site in this.sites
+        }
+
+    def __call__(self, event):
+        """Learn the pushes of now, and look for them while they may still be there."""
+        now = {}
+        for site, file in self.files.items():
+            with contextlib.suppress(OSError, Refused, KeyError):  # none yet
+                reply = file.last_reply()
+                up = unpack(reply, header(reply))["up"]["y"]
+                if np.abs(up[:2]).min() > LEAST:
+                    now[site, up.tobytes()] = up
+        self.known |= now
+        self.look(now if event["event"] != "end" else self.known)
+
+    def look(self, pushes):
+        """Note where a push is, among all that the server's machine writes."""
+        for file in self.folder.rglob("*"):
+            inside = file.relative_to(self.folder).parts
+            own = inside[0] == "sites" or inside[:2] in self._logs
+            if own or not file.is_file():
+                continue
+            with contextlib.suppress(FileNotFoundError):  # it is gone by now
+                text = file.read_bytes()
+                for which, up in pushes.items():
+                    if any(form in text for form in forms(up)):
+                        self.found.add((which[0], inside))
+
+    @property
+    def _logs(self):
+        return {("logs", f"{site}.log") for site in self.files}
+
+
+def forms(up):
+    """The first two numbers of a push as somebody may write them."""
+    first = np.asarray(up[:2])
+    whole = np.rint(first * FRACTION).astype("<i8")
+    binary = [first.astype(kind).tobytes() for kind in ("<f8", ">f8", "<f4", ">f4")]
+    binary += [whole.tobytes(), whole.astype(">i8").tobytes()]
+    return binary + [f"{first[0]:.9g}".encode(), str(whole[0]).encode()]
+
+
+def run(folder, secure, rounds, spec="", **how):
+    file = folder / "study.toml"
+    file.write_text(QUADRATIC)
+    this = study.load(file, [f"rounds={rounds}"], None, 4).summed_in_secret(secure)
+    said, search = [], Search(folder / "run", this)
+
+    def watch(event):
+        said.append(event)
+        search(event)
+
+    done = local_study(
+        this, folder / "run", watch, chaos=chaos.parse(spec), warm=True, tls=True,
+        settings={"deadline": 15.0, "patience": 30.0}, **how,
+    )  # fmt: skip
+    return said, search, done
+
+
+@pytest.mark.slow
+def test_a_site_killed_in_each_stage_and_the_server_leave_it_exact_and_secret(tmp_path):
+    """4 SuperNodes with TLS, a fifth of all replies lost, the server killed: to 1e-10.
+
+    The search is one that finds pushes where they are: in a plain deployment, it does.
+    """
+    kills = "keys:0@2,shares:1@5,push:2@8,server@11,unmask:3@14"
+    said, search, done = run(tmp_path, 3, 26, f"drop=0.2,{kills},seed=3")
+    kinds = [event["event"] for event in said]
+    assert kinds.count("begin") == 2 and kinds.count("chaos") == 5
+    for site, file in search.files.items():
+        told = [told_file(file.folder, stage) for stage in STAGES]
+        assert not any(map(Path.exists, told)), f"{site} did not die"
+    assert done.metrics["distance"] <= 1e-10 and done.gap <= 1e-12 and not done.why
+    assert (done.masks.sum(1) >= 3).all() and (done.masks.sum(0) < 26).all()
+    counted = {site for site, _ in search.known}
+    assert counted == {*search.files} and len(search.known) > 20
+    assert not search.found
+
+    (tmp_path / "plain").mkdir()
+    _, plain, _ = run(tmp_path / "plain", None, 3)
+    assert {site for site, _ in plain.found} == {*plain.files}
