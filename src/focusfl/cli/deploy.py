@@ -100,8 +100,9 @@ def _local(options: argparse.Namespace) -> int:
         outcome = local_app(options.what, place, _watch, **how)
     else:
         deployed = study.load(
-            options.what, options.set, options.algorithm, options.clients
-        ).summed_in_secret(options.secure)
+            options.what, options.set, options.algorithm, options.clients,
+            options.secure,
+        )  # fmt: skip
         place = folder(options, f"deploy-{deployed.study.name}")
         more = {} if options.deadline is None else {"deadline": options.deadline}
         outcome = local_study(deployed, place, _watch, settings=more, **how)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from focusfl.algorithms.coded import Coded
+from focusfl.algorithms.coded import Coded, coded_in
 from focusfl.checks import check_count
 from focusfl.codecs import FixedPoint
 from focusfl.core import Algorithm
@@ -18,6 +18,7 @@ from focusfl.engines.served import eval_data_of, evaluate
 from focusfl.engines.spec import choose_lr
 from focusfl.engines.step_sizes import in_words
 from focusfl.experiment import config
+from focusfl.experiment.fit import keep_codec
 from focusfl.experiment.toml import Source
 from focusfl.participation import Full
 from focusfl.problems import PROBLEMS, Noisy, Problem
@@ -96,19 +97,25 @@ class Deployed(NamedTuple):
             },
         )  # fmt: skip
 
-    def summed_in_secret(self, minimum: int | None) -> "Deployed":
-        """The same with secure sums of so many sites at least; None: without.
+    @property
+    def summed_in_secret(self) -> "Deployed":
+        """The same with secure sums, if the study has them.
 
         What is not sent as whole numbers yet is from now on, in steps of 2^-44.
         """
-        if minimum is None:
+        if self.study.secure is None:
             return self
         from focusfl.engines.secure import Secure
 
         coded = self.algorithm
-        if not isinstance(coded, Coded):
+        if coded_in(coded) is None:
             coded = Coded(coded, FixedPoint(*WHOLE))
-        return self._replace(algorithm=coded, secure=Secure(minimum))
+        elif not isinstance(coded, Coded) or not isinstance(coded.codec, FixedPoint):
+            raise ValueError(
+                "secure sums are of whole numbers: the codec must be of kind "
+                f'"fixed_point", around all else, or left out; got {coded!r}.'
+            )
+        return self._replace(algorithm=coded, secure=Secure(**self.study.secure))
 
     @property
     def source(self) -> dict[str, Any]:
@@ -116,6 +123,7 @@ class Deployed(NamedTuple):
         whole, own = dict(self.study.source), ("lr", "local_steps")
         one = {k: v for k, v in whole["algorithms"][self.name].items() if k not in own}
         whole.pop("seeds", None)
+        keep_codec(whole, [self.name])
         return {
             **whole, "name": self.study.name, "lr": self.lr, "seed": self.seed,
             "local_steps": self.local_steps, "algorithms": {self.name: one},
@@ -124,9 +132,10 @@ class Deployed(NamedTuple):
 
 
 def load(
-    path: Path, changes: Collection[str], algorithm: str | None, clients: int | None
-) -> Deployed:
-    """Read a study from TOML, for so many clients.
+    path: Path, changes: Collection[str], algorithm: str | None, clients: int | None,
+    secure: int | None = None,
+) -> Deployed:  # fmt: skip
+    """Read a study from TOML, for so many clients, with secure sums of so many of them.
 
     Who takes part is who is there: of the study's participation models only the step
     size of the first counts, and of its seeds the first.
@@ -138,6 +147,10 @@ def load(
             _too_many(clients)  # before their data are made
         _set_clients(source, clients)
     _set_participation(source.table)
+    if secure is not None:
+        own = source.table.get("secure")
+        more = own if isinstance(own, dict) else {}
+        source.table["secure"] = {**more, "minimum": secure}
     study = config.made(source, path.stem)
     if study.problem.num_clients > MOST:
         _too_many(study.problem.num_clients)
@@ -210,7 +223,8 @@ def _deployed(study: config.Study) -> Deployed:
     steps = _only("local_steps", study.steps_of(name), name)
     step_size = _only("lr", study.step_sizes(SCENARIO, name), name)
     lr, why = choose_lr(step_size, algorithm, problem, Full(), steps)
-    return Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
+    plain = Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
+    return plain.summed_in_secret
 
 
 def _only(what: str, choices: tuple, name: str) -> Any:
@@ -223,22 +237,19 @@ def _only(what: str, choices: tuple, name: str) -> Any:
     return choices[0]
 
 
-def study_server(
-    folder: Path, own: Collection[str] = (), secure: int | None = None
-) -> "ServerApp":
+def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
     """Make the server app of the study in a folder; `own` settings are left alone."""
     from focusfl.engines.flower import server_app
 
     def job(context: "Context") -> "Job":
-        mine = read(folder / FILE).summed_in_secret(secure)
-        return mine.job(str(context.run_config["folder"]))
+        return read(folder / FILE).job(str(context.run_config["folder"]))
 
     return server_app(job, own=own)
 
 
-def study_client(folder: Path, secure: int | None = None) -> "ClientApp":
+def study_client(folder: Path) -> "ClientApp":
     """Make the client app of the study in a folder."""
     from focusfl.engines.flower import client_app
 
-    mine = read(folder / FILE).summed_in_secret(secure)
+    mine = read(folder / FILE)
     return client_app(mine.problem, mine.algorithm, seed=mine.seed, secure=mine.secure)

@@ -21,9 +21,9 @@ from focusfl.tree import Tree
 SPIKE = 1e16  # the norm of a gradient that is wrong
 
 
-def study_server(folder: Path, secure: int | None = None) -> ServerApp:
+def study_server(folder: Path) -> ServerApp:
     """The study's own server app, on a lossy grid as its setting `chaos` says."""
-    app, plain = ServerApp(), study.study_server(folder, ["chaos"], secure)
+    app, plain = ServerApp(), study.study_server(folder, ["chaos"])
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
@@ -33,9 +33,9 @@ def study_server(folder: Path, secure: int | None = None) -> ServerApp:
     return app
 
 
-def study_client(folder: Path, secure: int | None = None) -> ClientApp:
+def study_client(folder: Path) -> ClientApp:
     """The study's own client app, whose next gradient is wrong if it is told so."""
-    mine = study.read(folder / study.FILE).summed_in_secret(secure)
+    mine = study.read(folder / study.FILE)
 
     def work(context: Context) -> Work:
         plain = work_of(mine.problem, context, mine.seed)
