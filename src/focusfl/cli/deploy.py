@@ -239,9 +239,13 @@ def _print_health(job: Mapping[str, Any]) -> None:
          *(str(one[what]) for what in names), f"{one['error']:.60}")
         for name, one in order[:MOST]
     ]  # fmt: skip
-    terminal.print_table(
-        "", ("site", "state", "age in rounds", *names, "last error"), rows
-    )
+    titles = ["site", "state", "age in rounds", *names, "last error"]
+    if any(one["epsilon"] is not None for _, one in order):
+        titles.insert(-1, "epsilon")
+        given = (one["epsilon"] for _, one in order)
+        words = ["–" if epsilon is None else short(epsilon) for epsilon in given]
+        rows = [(*r[:-1], e, r[-1]) for r, e in zip(rows, words, strict=False)]
+    terminal.print_table("", titles, rows)
     size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
     ago = f"heard {clock(time.time() - job['heard'])} ago,"
     words = [f"{job['state']},", f"epoch {job['epoch']},", ago]

@@ -148,7 +148,8 @@ def _run(
     end = found[-1]
     epochs = max(event["epoch"] for event in found if event["event"] == "open")
     outcome = Outcome(
-        masks, late, metrics(end), end["counted"], end.get("of", "nobody"),
-        end["warnings"], epochs, time.monotonic() - began, why=end["why"],
+        masks[: end["round"]], late, metrics(end), end["counted"],
+        end.get("of", "nobody"), end["warnings"], epochs,
+        time.monotonic() - began, why=end["why"],
     )  # fmt: skip
     return outcome, found

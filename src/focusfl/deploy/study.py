@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from focusfl.algorithms.coded import Coded, coded_in
 from focusfl.checks import check_count
 from focusfl.codecs import FixedPoint
@@ -21,8 +23,7 @@ from focusfl.experiment import config
 from focusfl.experiment.fit import keep_codec
 from focusfl.experiment.toml import Source
 from focusfl.participation import Full
-from focusfl.problems import PROBLEMS, Noisy, Problem
-from focusfl.problems.private import check_not_deployed
+from focusfl.problems import PROBLEMS, Noisy, Private, Problem
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -93,7 +94,7 @@ class Deployed(NamedTuple):
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
                 "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,
-                "lr": self.lr,
+                "lr": self.lr, "noisy": problem.objective.stochastic,
             },
         )  # fmt: skip
 
@@ -158,7 +159,10 @@ def load(
         files.check_name("name", study.name)
     except ValueError as error:
         raise ValueError(f"{error} Choose one with --set name=NAME.") from None
-    return _deployed(study)
+    deployed = _deployed(study)
+    if isinstance(study.problem, Private):
+        _check_private(study.problem, deployed.algorithm)
+    return deployed
 
 
 def _too_many(clients: int) -> NoReturn:
@@ -200,7 +204,7 @@ def _set_participation(table: dict[str, Any]) -> None:
 def read(path: Path) -> Deployed:
     """Read what `write` wrote."""
     source = json.loads(path.read_text())
-    return _deployed(config.parse(source, source["name"], path.parent))
+    return _deployed(config.parse(source, source["name"], path.parent, True))
 
 
 def write(deployed: Deployed, path: Path) -> None:
@@ -216,7 +220,6 @@ def write(deployed: Deployed, path: Path) -> None:
 def _deployed(study: config.Study) -> Deployed:
     name, spec = next(iter(study.algorithms.items()))
     problem = study.problem
-    check_not_deployed(problem)
     if spec.noise > 0:
         problem = Noisy(problem, spec.noise)
     algorithm = spec.algorithm
@@ -225,6 +228,14 @@ def _deployed(study: config.Study) -> Deployed:
     lr, why = choose_lr(step_size, algorithm, problem, Full(), steps)
     plain = Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
     return plain.summed_in_secret
+
+
+def _check_private(problem: Private, algorithm: Algorithm) -> None:
+    """Raise unless sites can keep account of what they give away."""
+    from focusfl.engines.private import check_one_gradient
+
+    check_one_gradient(algorithm, problem.x0)
+    problem.epsilons(np.ones(1, int))  # needs an accountant
 
 
 def _only(what: str, choices: tuple, name: str) -> Any:

@@ -150,15 +150,20 @@ def made(source: Source, name: str, simulated: bool = False) -> Study:
         raise ValueError(source.place(wrong.path) + wrong.words) from None
 
 
-def parse(source: dict, name: str, folder: Path | None = None) -> Study:
+def parse(
+    source: dict, name: str, folder: Path | None = None, known: bool = False
+) -> Study:
     """Turn parsed TOML into a study; ValueError says which key is wrong and why.
 
-    Parts of the user's own are looked for in the folder.
+    Parts of the user's own are looked for in the folder. Of a study that is `known` to
+    fit it is not asked again whether it does, which may take seconds.
     """
-    return _parsed(Source(source, name, {}, {}), name, folder)
+    return _parsed(Source(source, name, {}, {}), name, folder, known)
 
 
-def _parsed(source: Source, name: str, folder: Path | None) -> Study:
+def _parsed(
+    source: Source, name: str, folder: Path | None, known: bool = False
+) -> Study:
     table, sections = source.table, Sections(folder, {})
     said: Settings = validate(Settings, table, ())
     if said.seed is not None and said.seeds is not None:
@@ -202,7 +207,8 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
         folder=folder,
         parts=sections.parts,
     )  # fmt: skip
-    check_fit(study.algorithms, problem, study.local_steps)
+    if not known:
+        check_fit(study.algorithms, problem, study.local_steps)
     check_auto(study)
     sections.check_clocks(study.participation)
     if study.metrics == "per_client":
