@@ -23,7 +23,10 @@ from focusfl.schedules import SCHEDULES
 
 MARK = re.compile(r"<!-- reference: (\w+) -->")
 # Those that have tables of their own.
-TABLES = {"problem", "participation", "algorithms", "schedule", "stop", "privacy"}
+TABLES = {
+    "problem", "participation", "algorithms", "schedule", "stop", "privacy", "codec",
+    "secure",
+}  # fmt: skip
 # Keys that sections have beside what their constructors take.
 COMMON = {
     "lr": "step sizes of its own",

@@ -1,6 +1,5 @@
 """Clipped gradients with noise: what they are, what they cost, and who is stopped."""
 
-import json
 import math
 
 import dp_accounting
@@ -13,8 +12,7 @@ from helpers import quadratic
 import focusfl as ff
 from focusfl import privacy
 from focusfl.core import Batch
-from focusfl.deploy import study as deploy
-from focusfl.engines.private import Limited, _check_one_gradient
+from focusfl.engines.private import Limited, check_one_gradient
 from focusfl.experiment import study as studies
 from focusfl.experiment.config import parse
 from focusfl.participation import schedule
@@ -153,7 +151,7 @@ def test_a_limited_law_is_the_law_until_its_clients_are_spent():
 def test_every_algorithm_asks_for_one_gradient_in_a_step():
     """Two in one step would carry the same noise, and their difference none."""
     for kind in ff.ALGORITHMS.values():
-        _check_one_gradient(kind(), np.zeros(3))
+        check_one_gradient(kind(), np.zeros(3))
 
 
 def test_many_numbers_of_gradients_are_rounded_up():
@@ -209,13 +207,6 @@ def test_a_study_says_what_is_wrong_with_its_privacy(privacy, own, words):
     }
     with pytest.raises(ValueError, match=words):
         parse(said, "private")
-
-
-def test_a_deployment_refuses_noise_that_its_server_knows(tmp_path):
-    file = tmp_path / "study.json"
-    file.write_text(json.dumps(STUDY | {"name": "private"}))
-    with pytest.raises(ValueError, match="its noise comes from the study's seed"):
-        deploy.read(file)
 
 
 @pytest.mark.parametrize(

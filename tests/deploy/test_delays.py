@@ -5,7 +5,7 @@ import pytest
 from flwr.app import Message
 from loopback import Node
 
-from focusfl.deploy import apps, study
+from focusfl.deploy import apps, study, timed_by
 from focusfl.deploy.faults import chaos, delays
 from focusfl.deploy.faults.app import study_client
 from focusfl.deploy.local import local_study
@@ -80,7 +80,9 @@ def test_what_the_simulator_says_of_it_is_what_a_run_by_that_clock_takes(tmp_pat
         run = ff.simulate(
             ff.Focus(), this.problem, law, rounds=12, lr=1e-3, local_steps=3
         )
-        assert this.seconds_by_clock(target) == run.metrics["seconds"].sum() > 12
+        assert (
+            timed_by.seconds_by_clock(this, target) == run.metrics["seconds"].sum() > 12
+        )
     assert study.load(tmp_path / "study.toml", [], None, None).clock is None
 
 

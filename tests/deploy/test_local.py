@@ -264,3 +264,22 @@ def test_no_process_connects_to_anywhere_but_this_machine(tmp_path):
     there = [where for kind, where in connected if kind in ("AF_INET", "AF_INET6")]
     assert len(there) > 20
     assert all('inet_addr("127.0.0.1")' in where for where in there)
+
+
+@pytest.mark.slow
+def test_coded_private_and_secure_at_once_until_budgets_are_spent(tmp_path):
+    three = QUADRATIC + (
+        '[codec]\nkind = "fixed_point"\nbits = 40\nfraction = 30\n[secure]\n'
+        '[privacy]\nclip = 1\nnoise = 20\nlevel = "client"\nbudget = 0.3\n'
+    )
+    this = deployed(tmp_path, three, 3, "lr=0.01")
+    visits = this.problem.visits(1)
+    said, kinds, outcome = run(tmp_path, this, warm=True)
+    assert kinds.count("round") == visits == len(outcome.masks) < this.study.rounds
+    assert outcome.masks.all() and outcome.gap < 1e-8
+    assert "3 of 3 sites have spent their privacy budgets" in outcome.why[0]
+    spent = ff.privacy.epsilon(20.0, visits)
+    told = [event for event in said if event["event"] == "round"][-1]["epsilon"]
+    assert told == {site: pytest.approx(spent) for site in this.sites}
+    (row,) = results.read(tmp_path / "run").runs
+    assert spent <= 0.3 and row.curves["epsilon"][-1] == pytest.approx(spent)

@@ -7,7 +7,7 @@ import pytest
 
 from focusfl.cli import main
 from focusfl.experiment import config, toml
-from focusfl.experiment.schema import json_schema
+from focusfl.experiment.json_schema import json_schema
 
 GOOD = """\
 name = "good"

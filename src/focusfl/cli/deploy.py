@@ -109,12 +109,9 @@ def _local(options: argparse.Namespace) -> int:
         outcome = local_app(options.what, place, _watch, **how)
     else:
         deployed = study.load(
-            options.what,
-            options.set,
-            options.algorithm,
-            options.clients,
-            options.clock,
-        ).summed_in_secret(options.secure)
+            options.what, options.set, options.algorithm, options.clients,
+            options.secure, options.clock,
+        )  # fmt: skip
         place = folder(options, f"deploy-{deployed.study.name}")
         given = {"deadline": options.deadline, "target": options.target}
         more = {name: value for name, value in given.items() if value is not None}
@@ -254,9 +251,13 @@ def _print_health(job: Mapping[str, Any]) -> None:
          *(str(one[what]) for what in names), f"{one['error']:.60}")
         for name, one in order[:MOST]
     ]  # fmt: skip
-    terminal.print_table(
-        "", ("site", "state", "age in rounds", *names, "last error"), rows
-    )
+    titles = ["site", "state", "age in rounds", *names, "last error"]
+    if any(one["epsilon"] is not None for _, one in order):
+        titles.insert(-1, "epsilon")
+        given = (one["epsilon"] for _, one in order)
+        words = ["–" if epsilon is None else short(epsilon) for epsilon in given]
+        rows = [(*r[:-1], e, r[-1]) for r, e in zip(rows, words, strict=False)]
+    terminal.print_table("", titles, rows)
     size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
     ago = f"heard {clock(time.time() - job['heard'])} ago,"
     words = [f"{job['state']},", f"epoch {job['epoch']},", ago]

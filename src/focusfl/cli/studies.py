@@ -220,7 +220,7 @@ def _theory(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from focusfl.experiment.schema import json_schema
+    from focusfl.experiment.json_schema import json_schema
 
     del options
     print(json.dumps(json_schema(), indent=2))

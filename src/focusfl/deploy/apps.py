@@ -57,13 +57,11 @@ def write_study(deployed: Deployed, folder: Path, more: Mapping[str, Any]) -> Pa
     (folder / "pyproject.toml").write_text(head + "\n".join(lines) + "\n")
     (package / "__init__.py").write_text("")
     module = "focusfl.deploy.faults.app" if "chaos" in more else "focusfl.deploy.study"
-    sums = deployed.secure
-    secure = f", secure={sums.minimum}" if sums else ""
     for side in ("server", "client"):
         (package / f"{side}_app.py").write_text(
             "from pathlib import Path\n\n"
             f"from {module} import study_{side}\n\n"
-            f"app = study_{side}(Path(__file__).parent{secure})\n"
+            f"app = study_{side}(Path(__file__).parent)\n"
         )
     studies.write(deployed, package / studies.FILE)
     return folder

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl import tree
-from focusfl.deploy import apps, ours, record, status
+from focusfl.deploy import apps, ours, record, status, timed_by
 from focusfl.deploy.driver import Driver, Watch
 from focusfl.deploy.faults.chaos import Chaos, Event
 from focusfl.deploy.fleet import Fleet
@@ -86,7 +86,7 @@ def local_study(
     chaos.check_stages(deployed.secure is not None)
     plan = chaos.plan(study.rounds, len(deployed.sites))
     job = deployed.job("").configured(settings or {})  # raises before it is begun
-    deployed.check_deadline(job.deadline)
+    timed_by.check_deadline(deployed, job.deadline)
     size = sum(np.asarray(leaf).nbytes for leaf in leaves(deployed.problem.x0))
     largest = max(LARGEST, ANSWER * size / 2**20)
     fleet = prepare(folder, deployed.sites, tls, warm, largest)
@@ -98,7 +98,8 @@ def local_study(
     outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
     if deployed.clock:
         outcome = outcome._replace(
-            played=_played(events), clock=deployed.seconds_by_clock(job.target)
+            played=_played(events),
+            clock=timed_by.seconds_by_clock(deployed, job.target),
         )
     job = deployed.job(fleet.folder / "server").configured(settings or {})
     with job.open_protocol() as protocol:
@@ -162,7 +163,8 @@ def _run(
     end = found[-1]
     epochs = max(event["epoch"] for event in found if event["event"] == "open")
     outcome = Outcome(
-        masks, late, metrics(end), end["counted"], end.get("of", "nobody"),
-        end["warnings"], epochs, time.monotonic() - began, why=end["why"],
+        masks[: end["round"]], late, metrics(end), end["counted"],
+        end.get("of", "nobody"), end["warnings"], epochs,
+        time.monotonic() - began, why=end["why"],
     )  # fmt: skip
     return outcome, found

@@ -136,11 +136,23 @@ def _save(
         "gradients": np.cumsum(spent["gradients"])[rounds],
         "seconds": np.cumsum(seconds)[rounds],
         **metrics,
+        **_given_away(events, rounds),
     }
     found = {name: _spread(rounds, end, values) for name, values in metrics.items()}
     row = _row(job, end, {**spent, **found}, rounds, float(seconds.sum()), state)
     manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, clients)})
     results.save(folder, manifest, [results.Run(row, curves)], {SCENARIO: pairs})
+
+
+def _given_away(events: Events, rounds: np.ndarray) -> dict[str, np.ndarray]:
+    """The largest epsilon that a site has told of by each of these rounds, if any."""
+    whole = np.zeros(events[-1]["round"] + 1)
+    for event in events:
+        given = event.get("epsilon")
+        if given:
+            done = event["round"] + (event["event"] == "round")
+            whole[done] = max(whole[done], *given.values())
+    return {"epsilon": np.maximum.accumulate(whole)[rounds]} if whole.any() else {}
 
 
 def _row(
@@ -168,7 +180,8 @@ def _row(
         SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
         job.about.get("seed", 0),
     )  # fmt: skip
-    ahead = Expected(slowed=slows(job.lr, end["round"]))
+    noisy = bool(job.about.get("noisy"))
+    ahead = Expected(noisy=noisy, slowed=slows(job.lr, end["round"]))
     summary, took = summarise(result, ahead), Seconds(seconds)
     row = make_run(name, result, summary, Prediction(), job.total_weight, took).row
     if not known:

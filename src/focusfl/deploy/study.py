@@ -8,21 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from focusfl.algorithms.coded import Coded
+import numpy as np
+
+from focusfl.algorithms.coded import Coded, coded_in
 from focusfl.checks import check_count
 from focusfl.codecs import FixedPoint
 from focusfl.core import Algorithm
-from focusfl.deploy import SCENARIO
+from focusfl.deploy import SCENARIO, timed_by
 from focusfl.engines.protocol import files
 from focusfl.engines.served import eval_data_of, evaluate
 from focusfl.engines.spec import choose_lr
 from focusfl.engines.step_sizes import in_words
 from focusfl.experiment import config
+from focusfl.experiment.fit import keep_codec
 from focusfl.experiment.toml import Source
-from focusfl.participation import Async, Full, Sync
+from focusfl.participation import Full
 from focusfl.participation.timed import Timed
-from focusfl.problems import PROBLEMS, Noisy, Problem
-from focusfl.problems.private import check_not_deployed
+from focusfl.problems import PROBLEMS, Noisy, Private, Problem
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -82,32 +84,6 @@ class Deployed(NamedTuple):
         law = self.study.participation[SCENARIO].participation
         return law.clock if isinstance(law, Timed) else None
 
-    def seconds_by_clock(self, target: int | None) -> float:
-        """What the simulator says that all rounds take, with so many replies each."""
-        many = len(self.sites)
-        law = self._law(
-            Async(self.clock, replies=target) if target else Sync(self.clock)
-        )
-        spent = law.spent(self.algorithm, many, self.study.rounds, self.seed)
-        return float(spent["seconds"].sum())
-
-    def check_deadline(self, deadline: float) -> None:
-        """Raise if the clock has a reply take longer than a round may last."""
-        if self.clock is None:
-            return
-        pace = self._law(Sync(self.clock)).pace(len(self.sites))
-        takes = pace.travel + pace.compute
-        if takes.max() > deadline:
-            raise ValueError(
-                f"by the clock {self.sites[takes.argmax()]} takes {takes.max():.3g} s "
-                f"for a reply, and a round closes without it after {deadline:g} s. Use "
-                "a longer --deadline, or a faster clock."
-            )
-
-    def _law(self, law: Timed) -> Timed:
-        """A law by the clock, for the replies of this algorithm."""
-        return law.fitted(self.algorithm, self.problem.x0, self.local_steps)
-
     def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
         from focusfl.engines.flower import Job
@@ -125,16 +101,17 @@ class Deployed(NamedTuple):
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
                 "problem": study.source["problem"]["kind"], "why_lr": self.why_lr,
-                "lr": self.lr,
+                "lr": self.lr, "noisy": problem.objective.stochastic,
             },
         )  # fmt: skip
 
-    def summed_in_secret(self, minimum: int | None) -> "Deployed":
-        """The same with secure sums of so many sites at least; None: without.
+    @property
+    def summed_in_secret(self) -> "Deployed":
+        """The same with secure sums, if the study has them.
 
         What is not sent as whole numbers yet is from now on, in steps of 2^-44.
         """
-        if minimum is None:
+        if self.study.secure is None:
             return self
         if self.clock:
             raise ValueError(
@@ -144,9 +121,14 @@ class Deployed(NamedTuple):
         from focusfl.engines.secure import Secure
 
         coded = self.algorithm
-        if not isinstance(coded, Coded):
+        if coded_in(coded) is None:
             coded = Coded(coded, FixedPoint(*WHOLE))
-        return self._replace(algorithm=coded, secure=Secure(minimum))
+        elif not isinstance(coded, Coded) or not isinstance(coded.codec, FixedPoint):
+            raise ValueError(
+                "secure sums are of whole numbers: the codec must be of kind "
+                f'"fixed_point", around all else, or left out; got {coded!r}.'
+            )
+        return self._replace(algorithm=coded, secure=Secure(**self.study.secure))
 
     @property
     def source(self) -> dict[str, Any]:
@@ -154,6 +136,7 @@ class Deployed(NamedTuple):
         whole, own = dict(self.study.source), ("lr", "local_steps")
         one = {k: v for k, v in whole["algorithms"][self.name].items() if k not in own}
         whole.pop("seeds", None)
+        keep_codec(whole, [self.name])
         return {
             **whole, "name": self.study.name, "lr": self.lr, "seed": self.seed,
             "local_steps": self.local_steps, "algorithms": {self.name: one},
@@ -162,13 +145,11 @@ class Deployed(NamedTuple):
 
 
 def load(
-    path: Path,
-    changes: Collection[str],
-    algorithm: str | None,
-    clients: int | None,
-    timed: bool = False,
-) -> Deployed:
-    """Read a study from TOML, for so many clients; `timed`: that its clock delays.
+    path: Path, changes: Collection[str], algorithm: str | None, clients: int | None,
+    secure: int | None = None, timed: bool = False,
+) -> Deployed:  # fmt: skip
+    """Read a study from TOML, for so many clients, with secure sums of so many of them;
+    `timed`: its clock delays them.
 
     Who takes part is who is there: of the study's participation models only the step
     size of the first counts, and of its seeds the first.
@@ -179,8 +160,12 @@ def load(
         if clients > MOST:
             _too_many(clients)  # before their data are made
         _set_clients(source, clients)
-    _set_clock(source.table, timed)
+    timed_by.set_clock(source.table, timed)
     _set_participation(source.table)
+    if secure is not None:
+        own = source.table.get("secure")
+        more = own if isinstance(own, dict) else {}
+        source.table["secure"] = {**more, "minimum": secure}
     study = config.made(source, path.stem)
     if study.problem.num_clients > MOST:
         _too_many(study.problem.num_clients)
@@ -188,7 +173,10 @@ def load(
         files.check_name("name", study.name)
     except ValueError as error:
         raise ValueError(f"{error} Choose one with --set name=NAME.") from None
-    return _deployed(study)
+    deployed = _deployed(study)
+    if isinstance(study.problem, Private):
+        _check_private(study.problem, deployed.algorithm)
+    return deployed
 
 
 def _too_many(clients: int) -> NoReturn:
@@ -215,19 +203,6 @@ def _set_clients(source: Source, clients: int) -> None:
         )
 
 
-def _set_clock(table: dict[str, Any], timed: bool) -> None:
-    """Keep the clock if it is to delay sites; else it takes as long as it takes."""
-    if not timed:
-        table.pop("clock", None)
-    elif "clock" not in table:
-        raise ValueError("--clock needs a [clock] in the study; there is none.")
-    elif isinstance(table["clock"], dict) and "trace" in table["clock"]:
-        raise ValueError(
-            "--clock takes no trace: who is away is not asked, and a deployment asks "
-            "everybody. Leave trace out of [clock]."
-        )
-
-
 def _set_participation(table: dict[str, Any]) -> None:
     """Let everybody take part: who does is found out."""
     scenarios = table.get("participation")
@@ -242,7 +217,7 @@ def _set_participation(table: dict[str, Any]) -> None:
 def read(path: Path) -> Deployed:
     """Read what `write` wrote."""
     source = json.loads(path.read_text())
-    return _deployed(config.parse(source, source["name"], path.parent))
+    return _deployed(config.parse(source, source["name"], path.parent, True))
 
 
 def write(deployed: Deployed, path: Path) -> None:
@@ -258,14 +233,22 @@ def write(deployed: Deployed, path: Path) -> None:
 def _deployed(study: config.Study) -> Deployed:
     name, spec = next(iter(study.algorithms.items()))
     problem = study.problem
-    check_not_deployed(problem)
     if spec.noise > 0:
         problem = Noisy(problem, spec.noise)
     algorithm = spec.algorithm
     steps = _only("local_steps", study.steps_of(name), name)
     step_size = _only("lr", study.step_sizes(SCENARIO, name), name)
     lr, why = choose_lr(step_size, algorithm, problem, Full(), steps)
-    return Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
+    plain = Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
+    return plain.summed_in_secret
+
+
+def _check_private(problem: Private, algorithm: Algorithm) -> None:
+    """Raise unless sites can keep account of what they give away."""
+    from focusfl.engines.private import check_one_gradient
+
+    check_one_gradient(algorithm, problem.x0)
+    problem.epsilons(np.ones(1, int))  # needs an accountant
 
 
 def _only(what: str, choices: tuple, name: str) -> Any:
@@ -278,22 +261,19 @@ def _only(what: str, choices: tuple, name: str) -> Any:
     return choices[0]
 
 
-def study_server(
-    folder: Path, own: Collection[str] = (), secure: int | None = None
-) -> "ServerApp":
+def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
     """Make the server app of the study in a folder; `own` settings are left alone."""
     from focusfl.engines.flower import server_app
 
     def job(context: "Context") -> "Job":
-        mine = read(folder / FILE).summed_in_secret(secure)
-        return mine.job(str(context.run_config["folder"]))
+        return read(folder / FILE).job(str(context.run_config["folder"]))
 
     return server_app(job, own=own)
 
 
-def study_client(folder: Path, secure: int | None = None) -> "ClientApp":
+def study_client(folder: Path) -> "ClientApp":
     """Make the client app of the study in a folder."""
     from focusfl.engines.flower import client_app
 
-    mine = read(folder / FILE).summed_in_secret(secure)
+    mine = read(folder / FILE)
     return client_app(mine.problem, mine.algorithm, seed=mine.seed, secure=mine.secure)

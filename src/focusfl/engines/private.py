@@ -63,7 +63,7 @@ def within_budget(spec: "RunSpec") -> Participation:
                 "a private problem has no clock: replies that come too late are not "
                 "counted as taking part, and what they give away would not be either."
             )
-        _check_one_gradient(spec.algorithm, spec.x0)
+        check_one_gradient(spec.algorithm, spec.x0)
     law, problem = spec.participation, spec.problem
     return budgeted(law, problem, spec.algorithm, spec.local_steps)
 
@@ -135,7 +135,7 @@ def _before(algorithm: Algorithm) -> int:
     return int(algorithm.starts_warm)
 
 
-def _check_one_gradient(algorithm: Algorithm, x: Any) -> None:
+def check_one_gradient(algorithm: Algorithm, x: Any) -> None:
     """Raise unless a local step asks for one gradient: two of them would carry the
     same noise, and their difference none."""
     asked = 0

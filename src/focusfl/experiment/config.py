@@ -5,16 +5,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from focusfl.algorithms import Focus
 from focusfl.checks import shown, unknown
 from focusfl.engines.served import check_served, eval_data_of, evaluate
 from focusfl.engines.spec import ClientState, Metrics, OnEmpty, StepSize
 from focusfl.engines.step_sizes import Schedule
 from focusfl.engines.stop import Stop
 from focusfl.experiment import toml
+from focusfl.experiment.fit import check_auto, check_fit, coded, keep_codec
 from focusfl.experiment.kinds import Part
-from focusfl.experiment.schema import Models, Settings, Wrong, validate
+from focusfl.experiment.schema import Models, SecureSums, Settings, Wrong, validate
 from focusfl.experiment.sections import (
     AlgorithmSpec,
     Grid,
@@ -26,7 +27,6 @@ from focusfl.experiment.sections import (
 )
 from focusfl.experiment.toml import Source
 from focusfl.problems import NotTranslated, Problem
-from focusfl.theory.constants import exact
 
 STUDIES = Path(__file__).parent / "studies"  # those that come with the package
 LONGEST = 100  # letters of a name
@@ -54,6 +54,7 @@ class Study:
     participation: dict[str, Scenario]
     algorithms: dict[str, AlgorithmSpec]
     source: dict = field(repr=False)  # the parsed TOML, saved with the results
+    secure: dict[str, Any] | None = None  # where it is deployed: of `Secure`
     folder: Path | None = None  # where it lies, and parts of the user's own beside it
     parts: dict[str, Part] = field(default_factory=dict)  # those, by their kind
 
@@ -133,6 +134,8 @@ def _keep(source: Source, section: str, what: str, only: Collection[str]) -> Non
             if name not in everybody:
                 raise ValueError(unknown(what, name, everybody))
         source.table[section] = {name: everybody[name] for name in only}
+        if section == "algorithms":
+            keep_codec(source.table, only)
 
 
 def made(source: Source, name: str, simulated: bool = False) -> Study:
@@ -147,15 +150,20 @@ def made(source: Source, name: str, simulated: bool = False) -> Study:
         raise ValueError(source.place(wrong.path) + wrong.words) from None
 
 
-def parse(source: dict, name: str, folder: Path | None = None) -> Study:
+def parse(
+    source: dict, name: str, folder: Path | None = None, known: bool = False
+) -> Study:
     """Turn parsed TOML into a study; ValueError says which key is wrong and why.
 
-    Parts of the user's own are looked for in the folder.
+    Parts of the user's own are looked for in the folder. Of a study that is `known` to
+    fit it is not asked again whether it does, which may take seconds.
     """
-    return _parsed(Source(source, name, {}, {}), name, folder)
+    return _parsed(Source(source, name, {}, {}), name, folder, known)
 
 
-def _parsed(source: Source, name: str, folder: Path | None) -> Study:
+def _parsed(
+    source: Source, name: str, folder: Path | None, known: bool = False
+) -> Study:
     table, sections = source.table, Sections(folder, {})
     said: Settings = validate(Settings, table, ())
     if said.seed is not None and said.seeds is not None:
@@ -165,6 +173,13 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
             _check_key(section, key)
     problem = sections.private(said.privacy, sections.problem(said.problem))
     seeds = said.seeds if said.seeds is not None else [said.seed or 0]
+    algorithms = {
+        key: sections.algorithm(("algorithms", key), own, said.rounds)
+        for key, own in said.algorithms.items()
+    }
+    secure = said.secure
+    if secure is not None:
+        secure = validate(SecureSums, secure, ("secure",)).model_dump()
     study = Study(
         name=_named(said.name if "name" in table else name),
         rounds=said.rounds,
@@ -186,16 +201,15 @@ def _parsed(source: Source, name: str, folder: Path | None) -> Study:
             key: sections.scenario(("participation", key), own, problem, said.clock)
             for key, own in said.participation.items()
         },
-        algorithms={
-            key: sections.algorithm(("algorithms", key), own, said.rounds)
-            for key, own in said.algorithms.items()
-        },
+        algorithms=coded(sections, said.codec, algorithms, problem),
+        secure=secure,
         source=table,
         folder=folder,
         parts=sections.parts,
     )  # fmt: skip
-    sections.check_fit(study.algorithms, problem, study.local_steps)
-    _check_auto(study)
+    if not known:
+        check_fit(study.algorithms, problem, study.local_steps)
+    check_auto(study)
     sections.check_clocks(study.participation)
     if study.metrics == "per_client":
         try:
@@ -223,41 +237,14 @@ def _check_key(section: str, key: str) -> None:
         raise Wrong((section, key), words)
 
 
-def _check_auto(study: Study) -> None:
-    """Raise if a step size is to be chosen where nobody knows how."""
-    known = "L" in dir(exact(study.problem))  # not asked for: that may take long
-    for scenario, own in study.participation.items():
-        for name, spec in study.algorithms.items():
-            ours = isinstance(spec.algorithm, Focus)
-            if "auto" not in study.step_sizes(scenario, name):
-                continue
-            if study.schedule_of(name):
-                at = ("algorithms", name) if spec.schedule else ()
-                words = "is one step for all rounds; with a schedule give a number."
-                raise Wrong((*at, "schedule"), f'lr = "auto" {words}')
-            if ours and known:
-                continue
-            above = (
-                (("algorithms", name), spec.lrs),
-                (("participation", scenario), own.lrs),
-            )
-            path = next(((*path, "lr") for path, lrs in above if lrs), ("lr",))
-            why = f"is for FOCUS alone; [algorithms.{name}] needs numbers of its own"
-            if ours:
-                kind = type(study.problem).__name__
-                why = f"needs a problem with a known smoothness L; {kind} has none"
-            raise Wrong(
-                path,
-                f'lr = "auto" {why}. Several are tried side by side: '
-                "lr = [1e-3, 1e-2]; focusfl tune finds one.",
-            )
-
-
 def _check_simulated(study: Study) -> None:
     """Raise if the simulator cannot run the problem, or its runs cannot be judged."""
     if why := getattr(study.problem, "why_not", ""):
         words = f"[problem]: {why}, which runs of a study need; ff.loop runs it."
         raise Wrong(("problem",), words)
+    if study.secure is not None:
+        words = "deploy local` alone: a simulation has no server that sees pushes"
+        raise Wrong(("secure",), f"[secure] is for `focusfl {words}. Leave it out.")
     known = _metrics(study)
     if not {"distance", "grad_norm", "loss"} & {*known}:
         words = "[problem] must measure a loss, a grad_norm or a distance"

@@ -22,6 +22,7 @@ GROUPS = {
     "participation": "focusfl.participation",
     "algorithms": "focusfl.algorithms",
     "schedule": "focusfl.schedules",
+    "codec": "focusfl.codecs",
 }
 
 

@@ -9,17 +9,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from focusfl.algorithms import ALGORITHMS
 from focusfl.checks import unknown
 from focusfl.codecs import Codec
 from focusfl.core import Algorithm
 from focusfl.engines.spec import ClientState, Metrics
 from focusfl.experiment.toml import Path_
-from focusfl.participation import PARTICIPATION, Clock, Participation, by_rarity
-from focusfl.problems import PROBLEMS, Private
-from focusfl.schedules import SCHEDULES
+from focusfl.participation import Clock, Participation, by_rarity
+from focusfl.problems import Private
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Several = Annotated[int, Field(ge=2, le=2**31 - 1)]
 Few = Annotated[int, Field(ge=1, le=100_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -59,6 +58,13 @@ class Stop(Strict):
     bytes_up: Positive | None = said(None, "bytes that clients send, packed")
 
 
+class SecureSums(Strict):
+    """How many sites a sum has that the server of a deployment may learn."""
+
+    minimum: Several = said(3, "sites in a sum, at least")
+    threshold: Several | None = said(None, "sites that open one; None: two thirds")
+
+
 class Settings(Strict):
     """Algorithms x participation models x step sizes x seeds on one problem."""
 
@@ -81,6 +87,8 @@ class Settings(Strict):
     stop: Stop = Field(default_factory=Stop)
     clock: dict[str, Any] | None = said(None, "how long everybody takes")
     privacy: dict[str, Any] | None = said(None, "what gradients may give away")
+    codec: dict[str, Any] | None = said(None, "how clients' messages are sent")
+    secure: dict[str, Any] | None = said(None, "sums alone are learned, deployed")
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)
     algorithms: dict[str, dict[str, Any]] = Field(min_length=1)
@@ -193,6 +201,12 @@ def algorithm(kind: str, made_by: Callable) -> type[Strict]:
 
 
 @cache
+def codec(kind: str, made_by: Callable) -> type[Strict]:
+    whose = Field(None, description="those that send by it; all if not said")
+    return _model(kind, made_by, {"algorithms": (list[str] | None, whose)})
+
+
+@cache
 def privacy() -> type[Strict]:
     return _model("privacy", Private, {}, without=("exact",))
 
@@ -261,41 +275,3 @@ def _or_none(allowed: Any) -> Any:
 
 def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (Union, UnionType)
-
-
-YOUR_OWN = {  # for editors: what it takes is known to its module alone
-    "type": "object",
-    "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:\w+$"}},
-    "required": ["kind"],
-}
-
-
-def json_schema() -> dict[str, Any]:
-    """The schema of a study, for editors."""
-    schema = Settings.model_json_schema()
-    defs = schema.setdefault("$defs", {})
-
-    def named(section: str, models: list[type[BaseModel]]) -> list[dict[str, str]]:
-        for model in models:
-            own = model.model_json_schema()
-            defs.update(own.pop("$defs", {}))
-            defs[f"{section}.{model.__name__}"] = own
-        return [{"$ref": f"#/$defs/{section}.{m.__name__}"} for m in models]
-
-    problems = named("problem", [problem(*one) for one in PROBLEMS.items()])
-    scenarios = named(
-        "participation", [scenario(*one) for one in PARTICIPATION.items()]
-    )
-    players = named("algorithms", [algorithm(*one) for one in ALGORITHMS.items()])
-    kinds = named("schedule", [schedule(*one) for one in SCHEDULES.items()])
-    schema["properties"]["problem"] = {"anyOf": [*problems, YOUR_OWN]}
-    schema["properties"]["privacy"] = named("study", [privacy()])[0]
-    schema["properties"]["schedule"] = {"anyOf": [*kinds, YOUR_OWN]}
-    for section, refs in (("participation", scenarios), ("algorithms", players)):
-        schema["properties"][section] = {
-            "type": "object",
-            "minProperties": 1,
-            "properties": {ref["$ref"].rsplit(".", 1)[1]: ref for ref in refs},
-            "additionalProperties": {"anyOf": [*refs, YOUR_OWN]},
-        }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -85,6 +85,20 @@ class Sections(NamedTuple):
         said = validate(schema.privacy(), table, ("privacy",))
         return made_of(("privacy",), Private, said, {"exact": problem})
 
+    def codec(
+        self, path: Path_, table: dict[str, Any]
+    ) -> tuple[Codec, list[str] | None]:
+        """How messages are sent in fewer bits, and whose; None: everybody's."""
+        if "kind" not in table:
+            known = next(iter(CODECS))
+            raise Wrong(path, f'{named(path)} needs a kind, as in kind = "{known}".')
+        said, made_by = self._said(path, table, CODECS, schema.codec)
+        made = made_of(path, made_by, said, self._inner(path, made_by, said))
+        if said.algorithms == []:
+            words = "codec.algorithms must name one at least, or be left out; got []."
+            raise Wrong((*path, "algorithms"), words)
+        return self._checked(path, made, Codec), said.algorithms
+
     def _beside(self, path: Path_, said: Any) -> dict[str, str]:
         """A file of data that the problem names: it lies beside the study, a part."""
         name = getattr(said, "data", None)
@@ -94,7 +108,7 @@ class Sections(NamedTuple):
             self.parts[name] = part_of(self.folder / name, self.folder)
         except OSError as error:
             words = f"cannot read {self.folder / name}: {error.strerror}."
-            raise Wrong((*path, "data"), f"{_name(path)}: {words}") from None
+            raise Wrong((*path, "data"), f"{named(path)}: {words}") from None
         return {"data": str(self.folder / name)}
 
     def schedule(self, path: Path_, table: Any, rounds: int) -> ScheduleSpec | None:
@@ -103,11 +117,11 @@ class Sections(NamedTuple):
             return None
         if "kind" not in table:
             known = ", ".join(sorted(SCHEDULES))
-            raise Wrong(path, f"{_name(path)} must name its kind: one of {known}.")
+            raise Wrong(path, f"{named(path)} must name its kind: one of {known}.")
         said, made_by = self._said(path, table, SCHEDULES, schema.schedule, "schedule")
         names = schema.parameters(made_by)
         if "lr" not in names:
-            words = f"{_name(path)}: {said.kind} must take lr, the step size."
+            words = f"{named(path)}: {said.kind} must take lr, the step size."
             raise Wrong(path, words)
         given = _given(said, names)
         if "rounds" in names:
@@ -118,7 +132,7 @@ class Sections(NamedTuple):
                 raise ValueError(f"it must make a function; got {shown(tried)}.")
             tabled(tried, rounds)
         except ValueError as error:
-            raise Wrong(path, f"{_name(path)}, for a step of 1: {error}") from None
+            raise Wrong(path, f"{named(path)}, for a step of 1: {error}") from None
         return ScheduleSpec(made_by, given)
 
     def algorithm(
@@ -137,37 +151,6 @@ class Sections(NamedTuple):
             self.schedule((*path, "schedule"), said.schedule, rounds),
         )
 
-    def _check_privacy(
-        self, algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps: Grid
-    ) -> None:
-        """Raise if not all that an algorithm does is counted, or fits the budget."""
-        for name, spec in algorithms.items():
-            if isinstance(problem, Private) and spec.noise > 0:
-                path = ("algorithms", name, "noise")
-                words = "cannot stand beside [privacy], whose noise is counted."
-                raise Wrong(path, f"{'.'.join(path)} {words}")
-            if isinstance(problem, Private) and problem.budget is not None:
-                try:
-                    for count in spec.local_steps or steps:
-                        problem.visits(int(count), int(spec.algorithm.starts_warm))
-                except ValueError as error:
-                    words = f"[privacy], for [algorithms.{name}]: {error}"
-                    raise Wrong(("privacy", "budget"), words) from None
-
-    def check_fit(
-        self, algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps: Grid
-    ) -> None:
-        """Raise if an algorithm sends in a way that does not fit the model, or costs
-        more than the privacy that there is."""
-        self._check_privacy(algorithms, problem, steps)
-        for name, spec in algorithms.items():
-            if spec.algorithm.knows_coordinates:
-                path = ("algorithms", name)
-                try:
-                    spec.algorithm.init(problem.x0)
-                except ValueError as error:
-                    raise Wrong(path, f"{_name(path)}: {error}") from None
-
     def _inner(self, path: Path_, made_by: Callable, said: Any) -> dict[str, Any]:
         """The algorithms and codecs that one is made of, by its names for them."""
         found = {}
@@ -179,7 +162,7 @@ class Sections(NamedTuple):
             if "kind" not in table:
                 known = next(iter(kinds))
                 raise Wrong(
-                    at, f'{_name(at)} needs a kind, as in {{kind = "{known}"}}.'
+                    at, f'{named(at)} needs a kind, as in {{kind = "{known}"}}.'
                 )
             own, inner = self._said(at, table, kinds, schema.problem)
             made = made_of(at, inner, own, self._inner(at, inner, own))
@@ -208,7 +191,7 @@ class Sections(NamedTuple):
                 model = Sync(clock, among=model)
             model.check(problem.num_clients)
         except ValueError as error:
-            raise Wrong(path, f"{_name(path)}: {error}") from None
+            raise Wrong(path, f"{named(path)}: {error}") from None
         return Scenario(model, grid((*path, "lr"), said.lr))
 
     def check_clocks(self, scenarios: Mapping[str, Scenario]) -> None:
@@ -221,7 +204,7 @@ class Sections(NamedTuple):
         if without and len(without) < len(scenarios):
             path = ("participation", without[0])
             words = "has no clock and others have; say [clock] for the whole study."
-            raise Wrong(path, f"{_name(path)} {words}")
+            raise Wrong(path, f"{named(path)} {words}")
 
     def _said(
         self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable,
@@ -231,11 +214,11 @@ class Sections(NamedTuple):
         kind = table.get("kind", path[-1])
         at = (*path, "kind") if "kind" in table else path
         if not isinstance(kind, str):
-            raise Wrong(at, unknown(f"kind in {_name(path)}", kind, ours))
+            raise Wrong(at, unknown(f"kind in {named(path)}", kind, ours))
         try:
             found = find(section or path[0], kind, ours, self.folder)
         except ValueError as error:
-            raise Wrong(at, f"{_name(path)}: {error}") from None
+            raise Wrong(at, f"{named(path)}: {error}") from None
         if found.part:
             self.parts[kind] = found.part
         return validate(model(kind, found.made_by), table, path), found.made_by
@@ -243,11 +226,12 @@ class Sections(NamedTuple):
     def _checked(self, path: Path_, made: Any, wanted: type) -> Any:
         if not isinstance(made, wanted):
             words = f"a focusfl {wanted.__name__}; got {type(made).__name__}."
-            raise Wrong(path, f"{_name(path)} must make {words}")
+            raise Wrong(path, f"{named(path)} must make {words}")
         return made
 
 
-def _name(path: Path_) -> str:
+def named(path: Path_) -> str:
+    """A section, as it stands in the file."""
     return f"[{'.'.join(path)}]"
 
 
@@ -256,7 +240,7 @@ def _chances(path: Path_, table: dict[str, Any], problem: Problem) -> Any:
     said = validate(schema.rarity(), table, path)
     scores = problem.disagreement
     if scores is None:
-        words = f"{_name(path)} needs a problem whose optimum is known exactly."
+        words = f"{named(path)} needs a problem whose optimum is known exactly."
         raise Wrong(path, words)
     return made_of(path, partial(by_rarity, scores), said)
 
@@ -274,18 +258,18 @@ def made_of(
     given = {**_given(said, parameters), **more}
     needed = [p.name for p in parameters.values() if p.default is p.empty]
     if missing := [name for name in needed if name not in given]:
-        raise Wrong(path, f"{_name(path)} needs {', '.join(missing)}.")
+        raise Wrong(path, f"{named(path)} needs {', '.join(missing)}.")
     try:
         return made_by(**given)
     except (ValueError, TypeError) as error:
-        raise Wrong(path, f"{_name(path)}: {error}") from None
+        raise Wrong(path, f"{named(path)}: {error}") from None
     except Exception as error:
         if made_by.__module__.startswith("focusfl."):
             raise
         words = f"{type(error).__name__}: {' '.join(str(error).split())}"
         at = traceback.extract_tb(error.__traceback__)[-1]
         where = f"({Path(at.filename).name}, line {at.lineno})"
-        raise Wrong(path, f"{_name(path)}: {words} {where}") from error
+        raise Wrong(path, f"{named(path)}: {words} {where}") from error
 
 
 def grid(path: Path_, value: Any) -> tuple:

@@ -7,12 +7,12 @@ is there once, however many rounds there were. See docs/privacy.md.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from focusfl import privacy
 from focusfl.checks import check_is, check_not_negative, check_one_of, check_positive
+from focusfl.core import Drawn
 from focusfl.problems.around import ObjectiveAround, ProblemAround, with_noise
 from focusfl.problems.clipping import LEVELS, check_level, clipped
 from focusfl.problems.noisy import Noisy
@@ -30,9 +30,11 @@ class PrivateObjective(ObjectiveAround):
     noise: float
 
     def grad(self, x, data, batch):
+        drawn = isinstance(batch, Drawn)
+        batch, noise = batch if drawn else (batch, batch)
         own = batch if self.exact.stochastic else None
         grad, most = clipped(self.exact, self.level, self.clip, x, data, own)
-        return with_noise(grad, self.noise * most, batch, STREAM)
+        return with_noise(grad, self.noise * most, noise, STREAM)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,14 +124,3 @@ class Private(ProblemAround):
     @property
     def disagreement(self):
         return self.exact.disagreement
-
-
-def check_not_deployed(problem: Any) -> None:
-    """Raise ValueError on a private problem: the noise of a simulation comes from a
-    seed that the server of a deployment knows, and could subtract."""
-    if isinstance(problem, Private):
-        raise ValueError(
-            "a private problem is for simulations: its noise comes from the study's "
-            "seed, which the server knows, and would protect nobody. Leave [privacy] "
-            "out, or simulate."
-        )

@@ -6,6 +6,7 @@ from typing import Any
 from focusfl.algorithms import ALGORITHMS
 
 PUBLISHED = "_as_published"
+BESIDE = ("kind", "algorithms")  # keys of a section that are said in other words
 NAMES = {name: kind.__name__ for name, kind in ALGORITHMS.items()} | {
     "focus": "FOCUS",
     "scaffold": "SCAFFOLD",
@@ -38,6 +39,21 @@ def label(name: str) -> str:
     if base != name and base in NAMES:
         return f"{NAMES[base]} (as published)"
     return NAMES.get(name, name)
+
+
+def conditions(study: Mapping[str, Any]) -> list[str]:
+    """What a study says of all its messages: their codec, privacy and secure sums."""
+    found = []
+    for section, word in (("codec", ""), ("privacy", "private"), ("secure", "secure")):
+        table = study.get(section)
+        if isinstance(table, Mapping):
+            own = [f"{k} {v}" for k, v in table.items() if k not in BESIDE]
+            words = filter(None, (word, str(table.get("kind", "")), *own))
+            whose = table.get("algorithms")
+            found.append(
+                " ".join(words) + (f" for {', '.join(whose)}" if whose else "")
+            )
+    return found
 
 
 def colour(name: str) -> str:

@@ -8,6 +8,7 @@ from focusfl.files import write
 from focusfl.report import figure, html, plots, terminal
 from focusfl.report.finding import condition, findings
 from focusfl.report.groups import bests, grouped
+from focusfl.report.names import conditions
 from focusfl.report.rows import columns
 
 COLUMNS = (  # of a table that fits in 80 columns; the page has them all
@@ -33,9 +34,9 @@ def print_report(found: Results) -> None:
     everything = grouped(found)
     groups = bests(everything)
     about, seeds = found.manifest["problem"], len({r.row["seed"] for r in found.runs})
-    title = f"{about['kind']}, {about['num_clients']} clients" + (
-        f", medians over {seeds} seeds" if seeds > 1 else ""
-    )
+    more = conditions(found.manifest["study"])
+    more += [f"medians over {seeds} seeds"] if seeds > 1 else []
+    title = ", ".join([about["kind"], f"{about['num_clients']} clients", *more])
     table = [column for column in columns(groups) if column.name in COLUMNS]
     table.sort(key=lambda column: column.name == "verdict")
     texts = [[column.text(cell) for cell in column.cells] for column in table]

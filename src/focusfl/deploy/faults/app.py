@@ -27,9 +27,9 @@ from focusfl.tree import Tree
 SPIKE = 1e16  # the norm of a gradient that is wrong
 
 
-def study_server(folder: Path, secure: int | None = None) -> ServerApp:
+def study_server(folder: Path) -> ServerApp:
     """The study's own server app, on a lossy grid as its setting `chaos` says."""
-    app, plain = ServerApp(), study.study_server(folder, ["chaos"], secure)
+    app, plain = ServerApp(), study.study_server(folder, ["chaos"])
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
@@ -39,11 +39,11 @@ def study_server(folder: Path, secure: int | None = None) -> ServerApp:
     return app
 
 
-def study_client(folder: Path, secure: int | None = None) -> ClientApp:
+def study_client(folder: Path) -> ClientApp:
     """The study's own client app, whose next gradient is wrong if it is told so, whose
     SuperNode dies in a stage of a secure sum, and whose replies take as long as the
     study's clock says, if it has one."""
-    mine = study.read(folder / study.FILE).summed_in_secret(secure)
+    mine = study.read(folder / study.FILE)
     mods: list[Mod] = [_mortal]
     if mine.clock:
         params, sites = mine.problem.x0, len(mine.sites)

@@ -31,6 +31,7 @@ SITE = (
     Family("site_late_total", "counter", "Answers to an earlier round.", "late"),
     Family("site_refused_total", "counter", "Answers that were refused.", "refused"),
     Family("site_lost_total", "counter", "Times it lost its memory.", "lost"),
+    Family("site_epsilon", "gauge", "What it says it has given away.", "epsilon"),
     Family(
         "site_unanswered_total", "counter", "Requests without an answer.", "unanswered"
     ),
@@ -52,7 +53,7 @@ def _lines(jobs: Jobs) -> Iterator[str]:
         yield from _head(one)
         for name, job in jobs.items():
             for site, own in job["sites"].items():
-                if own[one.key] is not None:  # no memory has no age
+                if own.get(one.key) is not None:  # no memory has no age
                     yield _line(one.name, own[one.key], job=name, site=site)
     yield from _head(Family("site_state", "gauge", "1 for the state it is in.", ""))
     for name, job in jobs.items():

@@ -53,6 +53,7 @@ function sites(parent, job) {
   const names = Object.keys(job.sites).sort((a, b) =>
     STATES.indexOf(job.sites[a].state) - STATES.indexOf(job.sites[b].state) || a.localeCompare(b, "en", { numeric: true }));
   const columns = [["age", "age of memory"], ["counted", "counted"], ["late", "late"], ["unanswered", "unanswered"], ["refused", "refused"], ["lost", "lost"]];
+  if (names.some((name) => (job.sites[name].epsilon ?? null) !== null)) columns.push(["epsilon", "epsilon"]);
   const table = add(add(parent, "div", { class: "wide" }), "table"), head = add(add(table, "thead"), "tr");
   for (const title of ["site", "state", "last rounds"]) add(head, "th", { scope: "col" }, title);
   for (const [, title] of columns) add(head, "th", { scope: "col", class: "number" }, title);
@@ -61,12 +62,12 @@ function sites(parent, job) {
   for (const name of names.slice(0, MOST)) {
     const site = job.sites[name], row = add(body, "tr");
     add(row, "td", { "data-title": "site" }, name);
-    const kind = site.state === "on time" ? "good" : ["late", "gone"].includes(site.state) ? "" : "bad";
+    const kind = site.state === "on time" ? "good" : ["late", "gone", "spent"].includes(site.state) ? "" : "bad";
     add(add(row, "td", { "data-title": "state" }), "span", { class: `word ${kind}` }, site.state);
     strip(add(row, "td", { "data-title": "last rounds" }), site.recent);
     for (const [key, title] of columns) {
       const quiet = site[key] === 0 && !["age", "counted"].includes(key);
-      add(row, "td", { class: quiet ? "number zero" : "number", "data-title": title }, `${site[key] ?? "–"}`);
+      add(row, "td", { class: quiet ? "number zero" : "number", "data-title": title }, key === "epsilon" && (site[key] ?? null) !== null ? site[key].toPrecision(3) : `${site[key] ?? "–"}`);
     }
     add(row, "td", { class: "words", "data-title": "last error" }, site.error);
   }

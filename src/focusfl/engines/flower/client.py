@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -12,8 +13,9 @@ from flwr.clientapp.typing import Mod
 from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.identity import Identity, identify
-from focusfl.engines.flower.records import pack, unpack
+from focusfl.engines.flower.records import beside, pack, unpack
 from focusfl.engines.protocol import Site
+from focusfl.engines.protocol.account import Terms
 from focusfl.engines.secure import Secure, SecureSite
 from focusfl.tree import Tree
 
@@ -33,11 +35,12 @@ class Work:
     batch_of: Callable[[int], Any] | None = None  # gradients computed before -> batch
     evaluate: Callable[[Tree], Mapping[str, float]] | None = None
     gradient: Callable[[Tree], Tree] | None = None  # of all data, at a model
+    private: Terms | None = None  # by which its gradients are private, and no other is
 
     @property
     def whole(self) -> Callable[[Tree], Tree] | None:
-        """The gradient of all data, if it is known."""
-        if self.gradient or self.batch_of:
+        """The gradient of all data, if it is known and may be."""
+        if self.gradient or self.batch_of or self.private:
             return self.gradient
         return lambda x: self.grad_fn(x, Batch(None, 0))
 
@@ -54,7 +57,8 @@ def client_app(
     """Make a Flower client app.
 
     `work` is a function (model, batch) -> gradient; or a Problem, of which the site
-    takes the part that its partition-id names; or `from_torch(...)`; or a function of
+    takes the part that its partition-id names, a `Private` one with noise that the
+    site alone knows and an account of its own; or `from_torch(...)`; or a function of
     Flower's context that gives one of these, which is called when there is work to
     do. `job` is the name of the training, by default that in the app's configuration.
     A SuperNode with `leave=true` in its configuration takes back all it contributed.
@@ -72,15 +76,16 @@ def client_app(
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        who = identify(context)
-        site = _site(algorithm, who, _job(job, context), secure)
-        request = unpack(message.content)
+        who, request = identify(context), unpack(message.content)
+        named = who, _job(job, context)
         if context.node_config.get("leave"):
-            reply = site.goodbye(request)
-        else:
-            mine = work_of(work, context, seed)
-            reply = site.answer(request, mine.grad_fn, mine.batch_of)
-        return Message(pack(reply), reply_to=message)
+            reply = _site(algorithm, *named, secure).goodbye(request)
+            return Message(pack(reply), reply_to=message)
+        mine = work_of(work, context, seed)
+        site = _site(algorithm, *named, secure, mine.private)
+        reply = site.answer(request, mine.grad_fn, mine.batch_of)
+        told = site.account.told if site.account else {}
+        return Message(beside(pack(reply), told), reply_to=message)
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:
@@ -99,10 +104,16 @@ def client_app(
     return app
 
 
-def _site(algorithm: Algorithm, who: Identity, job: str, secure: Secure | None) -> Site:
+def _site(
+    algorithm: Algorithm,
+    who: Identity,
+    job: str,
+    secure: Secure | None,
+    private: Terms | None = None,
+) -> Site:
     if secure is None:
-        return Site(algorithm, who.folder, job, who.site)
-    return SecureSite(algorithm, who.folder, job, who.site, secure)
+        return Site(algorithm, who.folder, job, who.site, private=private)
+    return SecureSite(algorithm, who.folder, job, who.site, secure, private=private)
 
 
 def _job(job: str | None, context: Context) -> str:
@@ -124,10 +135,10 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """One client's part of a problem, drawing the batches that simulate() draws."""
     from focusfl import tree
     from focusfl.engines.client_round import batch_stream, batches_of, grad_fn
-    from focusfl.problems.private import check_not_deployed
+    from focusfl.problems import Private
 
-    check_not_deployed(problem)
-
+    if isinstance(problem, Private) and not find_spec("jax"):
+        raise ValueError("a private site draws its noise by jax, which is missing.")
     i = who.number
     if i is None or not 0 <= i < problem.num_clients:
         raise ValueError(
@@ -139,6 +150,10 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
         tree.map(lambda leaf: leaf[i], problem.data),
     )
     grad, whole = grad_fn(objective, data), _whole(objective, data)
+    if isinstance(problem, Private):  # the seed draws batches, and no noise
+        own = problem.exact.objective
+        batch_of = batches_of(own, batch_stream(own, seed), i)
+        return Work(grad, batch_of=batch_of, private=Terms.of(problem))
     batch_of = batches_of(objective, batch_stream(objective, seed), i)
     return Work(grad, batch_of=batch_of, gradient=whole)
 

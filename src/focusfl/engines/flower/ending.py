@@ -14,6 +14,10 @@ from focusfl.engines.flower.job import Job
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.protocol.format import leaves
 
+LEFT_OUT = (
+    "what it gives cannot count, time and again: what it gave before is taken back, "
+    "and it is asked again when the server is next started."
+)
 ROUNDING = 1e4  # a gradient below so many units of rounding, of the largest, is zero
 
 
@@ -23,6 +27,19 @@ def who(sites: Collection[str], everybody: Sequence[str]) -> str:
         return f"all {len(everybody)} sites"
     names = f" ({', '.join(sorted(sites))})" if 0 < len(sites) <= events.NAMED else ""
     return f"{len(sites)} of {len(everybody)} sites{names}"
+
+
+def over(job: Job, protocol: ProtocolServer) -> str:
+    """Why no round can be closed any more; nothing as long as one can."""
+    away = {*protocol.gone, *protocol.spent}
+    left = len(job.sites) - len(away)
+    least = job.secure.needed(left) if job.secure else job.minimum
+    if not protocol.spent or left >= least or protocol.round >= job.rounds:
+        return ""
+    return (
+        f"{len(protocol.spent)} of {len(job.sites)} sites have spent their privacy "
+        f"budgets: round {protocol.round} of {job.rounds} needs {least} and has {left}."
+    )
 
 
 class Unhealthy(RuntimeError):
@@ -50,7 +67,8 @@ class Ending:
         health = Health(self._events)
         health.agree(protocol.applied)
         blown_up = f"the training diverged in round {protocol.round}; lower lr."
-        self.why = [blown_up] if diverged else health.amiss()
+        ended = over(job, protocol)
+        self.why = [blown_up] if diverged else [ended] * bool(ended) + health.amiss()
         others = [] if diverged else [health.stale(), self._false_rest()]
         self.warnings = [*self.why, *(words for words in others if words)]
         self.facts: dict[str, Any] = {

@@ -14,8 +14,8 @@ OFTEN = 10  # refusals in all, if they are most of a site's answers
 LOST = 3  # times that a site may lose its memory, or one in ten of its pushes
 OLD = 10  # rounds at least that a memory is old if it is half the training
 STATES = (  # worst first
-    "left out", "refused", "lost", "offline", "never counted", "late", "on time",
-    "gone",
+    "left out", "refused", "lost", "offline", "never counted", "late", "spent",
+    "on time", "gone",
 )  # fmt: skip
 AWAY = ("gone", "left out")  # by its own will, or by the server's
 NOTICES = 9  # that are told, and one more
@@ -37,6 +37,7 @@ class SiteHealth:
     error: str = ""  # what went wrong last
     recent: str = ""  # the last rounds: x counted, l late, . not
     refused_since: int = 0  # of these, since it was counted last
+    epsilon: float | None = None  # given away, as it says; None: it does not say
 
 
 class Health:
@@ -126,6 +127,9 @@ class Health:
         """Whoever was counted in a round, or before the first, is on time."""
         for way, size in event.get("bytes", {}).items():
             self.bytes[way] += size
+        for name, given in event.get("epsilon", {}).items():
+            if name in self.sites:
+                self.sites[name].epsilon = given
         for name in event["counted"]:
             one = self.sites[name]
             one.last, one.age, one.refused_since = round, 0, 0
@@ -140,7 +144,7 @@ class Health:
 
     def _trouble(self, kind: str, event: Mapping[str, Any]) -> None:
         one = self.sites[event["site"]]
-        if kind == "left out":  # what went wrong has been told
+        if kind in ("left out", "spent"):  # what went wrong has been told
             one.state = kind
             return
         one.error = f"{kind}: {event.get('why', '')}"
@@ -170,6 +174,8 @@ class Health:
                 continue
             if one.age is not None and one.last is not None:
                 one.age = max(0, self.round - one.last - 1)
+            if one.state == "spent":
+                continue
             if name not in self._online and self.state != "ended":
                 one.state = "offline"
             elif one.state in ("on time", "late", "offline", "never counted"):

@@ -1,5 +1,7 @@
 """Messages of the protocol inside Flower's."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -8,7 +10,7 @@ from focusfl.engines.protocol import Wired
 
 LARGE = 1 << 16  # bytes
 BYTES = "focusfl.bytes"  # says that an array's data are bytes, as the header has them
-SMALL, ARRAYS = "small", "arrays"
+SMALL, ARRAYS, PRIVACY = "small", "arrays", "privacy"
 
 
 def pack(message: Wired) -> RecordDict:
@@ -27,6 +29,21 @@ def pack(message: Wired) -> RecordDict:
     if large:
         records[ARRAYS] = ArrayRecord(large)
     return records
+
+
+def beside(records: RecordDict, told: Mapping[str, float]) -> RecordDict:
+    """The records, and what a site says of what it has given away."""
+    if told:
+        records[PRIVACY] = ConfigRecord(dict(told))
+    return records
+
+
+def epsilon(site: str, content: RecordDict) -> dict[str, float]:
+    """What a site says that it has given away, by its name; nothing if it says none."""
+    own: Any = content.config_records.get(PRIVACY) or {}
+    found = own.get("epsilon")
+    sound = isinstance(found, float) and math.isfinite(found) and found >= 0
+    return {site: found} if sound else {}
 
 
 def unpack(content: RecordDict) -> Wired:

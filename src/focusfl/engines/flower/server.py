@@ -11,20 +11,16 @@ from flwr.serverapp import Grid
 
 from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
-from focusfl.engines.flower.ending import Ending, who
+from focusfl.engines.flower.ending import LEFT_OUT, Ending, over, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
-from focusfl.engines.flower.records import size, unpack
+from focusfl.engines.flower.records import epsilon, size, unpack
 from focusfl.engines.flower.sessions import is_due, play_securely
 from focusfl.engines.protocol import ProtocolServer, Wired
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.engines.secure import SecureServer
 
 LOOK = 5  # polls between two looks at who is online
-LEFT_OUT = (
-    "what it gives cannot count, time and again: what it gave before is taken back, "
-    "and it is asked again when the server is next started."
-)
 LAST = 10  # rounds that say how long those to come will take
 LONGEST = 2000  # letters of a site's own words that are kept
 
@@ -45,6 +41,8 @@ def run(grid: Grid, job: Job) -> list[str]:
             server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
+            if over(job, protocol):
+                break
             if isinstance(protocol, SecureServer):
                 play_securely(server, protocol)
             else:
@@ -63,6 +61,7 @@ class Server:
         self._tested: evaluation.Evaluation | None = None  # the last that is over
         self._paces: deque[float] = deque(maxlen=LAST)  # seconds that rounds took
         self._bytes = {"down": 0, "up": 0}  # since the last round
+        self._given: dict[str, float] = {}  # away, as sites say: epsilon
         self._needed: list[str] = []  # whom a warm start was waiting for last
 
     def gather(self) -> None:
@@ -106,6 +105,8 @@ class Server:
                 )
             ):
                 break
+            if over(job, protocol):
+                return
             if protocol.restarts and not awaited:  # who is left cannot take part
                 protocol.new_epoch(protocol.restarts)
                 return
@@ -130,11 +131,12 @@ class Server:
     ) -> None:
         """Tell of a round that is over."""
         protocol, job = self.protocol, self.job
-        facts = {
+        facts: dict[str, Any] = {
             "counted": list(counted), "seconds": round(seconds, 3),
             "bytes": self._bytes, "epoch": protocol.epoch,
         }  # fmt: skip
-        self._bytes = {"down": 0, "up": 0}
+        facts |= {"epsilon": self._given} if self._given else {}
+        self._bytes, self._given = {"down": 0, "up": 0}, {}
         if protocol.round == number:  # that was the one before round 0
             why = "everybody was heard before the first round"
             self.say("warm", why=why, **facts)
@@ -252,6 +254,7 @@ class Server:
             else:
                 message = unpack(reply.content)
                 self._bytes["up"] += size(message)
+                self._given |= epsilon(reply.site, reply.content)
                 due = reply.last and is_due(self.protocol, reply)
                 receipt = self.protocol.receive(reply.site, message)
                 if receipt.status != "applied":

@@ -12,7 +12,7 @@ STRIKES = 5  # in a row, after which a site is left out
 class Receipt(NamedTuple):
     """What became of a reply."""
 
-    status: Literal["applied", "refused", "lost", "ahead"]
+    status: Literal["applied", "refused", "lost", "ahead", "spent"]
     why: str = ""
 
     @property
@@ -31,12 +31,17 @@ class Incidents:
 
     def __init__(self):
         self.lost: set[str] = set()
+        self.spent: set[str] = set()  # their budgets, in this server's life
         self._latest = 0  # the latest epoch that a site which is ahead knows of
         self._strikes: dict[str, int] = {}
 
     def report(self, ledger: Ledger, reply: Reply) -> Receipt:
-        """Note that a site is ahead, or has lost its memory."""
+        """Note that a site is ahead, has lost its memory, or spent its budget."""
         site = reply.site
+        if reply.kind == "spent":
+            self.spent.add(site)
+            words = "may give nothing away any more: what it gave stays in the model"
+            return Receipt("spent", f"{site} {words}, and it is asked no more.")
         if reply.kind == "ahead":
             self.strike(site)
             if site not in self.struck(ledger):

@@ -6,8 +6,10 @@ from focusfl.core import Round
 from focusfl.engines.protocol.format import Header, Refused, check_fields
 from focusfl.engines.protocol.snapshots import UNKNOWN
 
-# A push; the last of a site; no memory of `base`; asked later things by another server.
-KINDS = ("push", "goodbye", "lost", "ahead")
+# A push; the last of a site; no memory of `base`; asked later things by another server;
+# nothing may be given away any more.
+KINDS = ("push", "goodbye", "lost", "ahead", "spent")
+WORDS = ("lost", "ahead", "spent")  # with nothing to count
 
 
 class Request(NamedTuple):

@@ -28,7 +28,7 @@ from focusfl.engines.protocol.format import (
 from focusfl.engines.protocol.incidents import STRIKES, Incidents, Receipt
 from focusfl.engines.protocol.ledger import Ledger
 from focusfl.engines.protocol.magnitude import TooLarge, check_size, norm, strayed
-from focusfl.engines.protocol.messages import Request, read_reply
+from focusfl.engines.protocol.messages import WORDS, Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.protocol.rules import Rules
 from focusfl.engines.protocol.settings import (
@@ -125,8 +125,13 @@ class ProtocolServer(View):
     @property
     def free(self) -> tuple[str, ...]:
         """Who may be asked at no loss: owes nothing, was not counted, has not left."""
-        busy = {*self.counted, *self.gone, *self._requests}
+        busy = {*self.counted, *self.gone, *self._requests, *self.spent}
         return tuple(site for site in self.ledger.entries if site not in busy)
+
+    @property
+    def spent(self) -> tuple[str, ...]:
+        """Who said that it may give nothing away any more."""
+        return tuple(sorted(self._incidents.spent))
 
     @property
     def notice(self) -> str:
@@ -163,11 +168,13 @@ class ProtocolServer(View):
             validate_reply(
                 self._rules, self.ledger, self._requests.get(sender), sender, reply
             )
-            if reply.kind in ("lost", "ahead"):
+            if reply.kind in WORDS:
                 check_leaves(head.leaves, {})
                 receipt = self._incidents.report(self.ledger, reply)
                 log.warning(receipt.why)
                 del self._requests[sender]
+                if reply.kind == "spent" and self.ledger.current < 0:
+                    self.forget(sender)  # nobody could wait for it
                 return receipt
             like = {"up": self._uplink.like}
             if self._requests[sender].copies:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.core import Algorithm, Batch, Client, GradFn
 from focusfl.engines.client_round import client_round
+from focusfl.engines.protocol.account import Account, Spent, Terms, drawn, once
 from focusfl.engines.protocol.files import check_name
 from focusfl.engines.protocol.format import (
     Header,
@@ -51,6 +52,8 @@ class Site:
     folder: str | Path
     job: str
     site: str
+    # By which rule its gradients are private; then `grad_fn` gets batches `Drawn`.
+    private: Terms | None = field(default=None, kw_only=True)
     packs: ClassVar[bool] = True  # pushes of a codec travel as its bytes
 
     def __post_init__(self):
@@ -121,10 +124,17 @@ class Site:
             else:
                 kind, done = "push", request.grads_done + request.local_steps
                 numbers = range(request.grads_done, done)
+                batches: Any = map(batch_of or partial(Batch, None), numbers)
+                if self.account:
+                    try:
+                        self.account.spend(request.local_steps, request.grads_done)
+                    except Spent as why:
+                        log.warning("%s takes part no more: %s", self.site, why)
+                        return self._encode(request, "spent", request.grads_done)
+                    grad_fn, batches = once(grad_fn), drawn(batches)
                 memory, up = client_round(
                     algorithm, memory, trees["down"],
-                    lambda x, batch: alike(x, grad_fn(x, batch)),
-                    map(batch_of or partial(Batch, None), numbers), request.rd,
+                    partial(_gradient, grad_fn), batches, request.rd,
                 )  # fmt: skip
             check_alike(memory, new.memory)
             up = codec.packed(up) if codec else up
@@ -236,8 +246,19 @@ class Site:
         return encode(reply._asdict(), pack(sections or {}))
 
     @property
+    def account(self) -> Account | None:
+        """What it has given away, if anybody keeps account."""
+        if self.private is None:
+            return None
+        return Account(self.disk.path.with_suffix(".privacy"), self.private)
+
+    @property
     def disk(self) -> SiteFile:
         return SiteFile(self.algorithm, self.folder, self.job, self.site)
+
+
+def _gradient(grad_fn: GradFn, x: Tree, batch: Any) -> Tree:
+    return alike(x, grad_fn(x, batch))
 
 
 def alike(x: Tree, gradient: Tree) -> Tree:

@@ -45,6 +45,8 @@ def validate_reply(
     elif ahead:
         if reply.latest < ledger.epoch:
             raise Refused(f"it is not ahead: this is epoch {ledger.epoch}.")
+    elif reply.kind == "spent":
+        return  # also if it comes late
     elif request.round < ledger.current and not rules.requirements.late:
         raise Refused(
             f"it is late: the server of {rules.algorithm!r} works with what it knows "

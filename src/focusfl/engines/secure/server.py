@@ -12,7 +12,7 @@ from focusfl.core import Algorithm
 from focusfl.engines.protocol.format import Refused, Wired, check_leaves, header, leaves
 from focusfl.engines.protocol.incidents import STRIKES, Receipt
 from focusfl.engines.protocol.ledger import Ledger
-from focusfl.engines.protocol.messages import read_reply
+from focusfl.engines.protocol.messages import WORDS, read_reply
 from focusfl.engines.protocol.rules import LOSSES
 from focusfl.engines.protocol.server import ProtocolServer
 from focusfl.engines.protocol.validation import validate_reply
@@ -78,7 +78,8 @@ class SecureServer(ProtocolServer):
         if self.counted:
             return ()
         if self._session is None:
-            return tuple(s for s in self.ledger.entries if s not in self.gone)
+            away = {*self.gone, *self.spent}
+            return tuple(s for s in self.ledger.entries if s not in away)
         here = self._session.answered
         return tuple(site for site in self._session.members if site not in here)
 
@@ -139,12 +140,12 @@ class SecureServer(ProtocolServer):
         return Receipt("applied")
 
     def _take_push(self, session: Session, sender: str, said: Said) -> Receipt:
-        """A masked push; or a site that has lost its memory, or is ahead, says so."""
+        """A masked push; or what a site says that has none to give."""
         only(said, "reply", "masked", "digest")
         inner = {"header": blob(said, "reply")}
         head = header(inner)
         reply = read_reply(head)
-        if reply.kind in ("lost", "ahead"):
+        if reply.kind in WORDS:
             only(said, "reply")
             receipt = ProtocolServer.receive(self, sender, inner)
             if receipt.status == "refused":

@@ -15,6 +15,7 @@ from focusfl.report.finding import condition, findings
 from focusfl.report.groups import Group, grouped
 from focusfl.report.html.contents import contents
 from focusfl.report.html.served import section
+from focusfl.report.names import conditions
 from focusfl.report.numbers import NUMBERS, Spread, is_of_clients, number
 from focusfl.report.rows import Column, columns, settings
 from focusfl.report.verdicts import MEANING
@@ -87,6 +88,7 @@ def _lead(found: Results, groups: list[Group]) -> str:
         f"{problem['size']:,} parameters",
         f"{rounds:,} rounds",
         f"{seeds} seed{'s' * (seeds != 1)}",
+        *conditions(found.manifest["study"]),
     ]
     for what in ("lr", "local_steps"):
         values = {one.spread(what) for one in groups}

@@ -1,0 +1,49 @@
+"""A study's clock where it is deployed: what it says of rounds, and what it may be."""
+
+from typing import TYPE_CHECKING, Any
+
+from focusfl.participation import Async, Sync
+from focusfl.participation.timed import Timed
+
+if TYPE_CHECKING:
+    from focusfl.deploy.study import Deployed
+
+
+def set_clock(table: dict[str, Any], timed: bool) -> None:
+    """Keep the clock of a study if it is to delay sites; raise if it cannot."""
+    if not timed:
+        table.pop("clock", None)
+    elif "clock" not in table:
+        raise ValueError("--clock needs a [clock] in the study; there is none.")
+    elif isinstance(table["clock"], dict) and "trace" in table["clock"]:
+        raise ValueError(
+            "--clock takes no trace: who is away is not asked, and a deployment asks "
+            "everybody. Leave trace out of [clock]."
+        )
+
+
+def seconds_by_clock(deployed: "Deployed", target: int | None) -> float:
+    """What the simulator says that all rounds take, with so many replies each."""
+    clock, many = deployed.clock, len(deployed.sites)
+    law = _of(deployed, Async(clock, replies=target) if target else Sync(clock))
+    spent = law.spent(deployed.algorithm, many, deployed.study.rounds, deployed.seed)
+    return float(spent["seconds"].sum())
+
+
+def check_deadline(deployed: "Deployed", deadline: float) -> None:
+    """Raise if the clock has a reply take longer than a round may last."""
+    if deployed.clock is None:
+        return
+    pace = _of(deployed, Sync(deployed.clock)).pace(len(deployed.sites))
+    takes = pace.travel + pace.compute
+    if takes.max() > deadline:
+        raise ValueError(
+            f"by the clock {deployed.sites[takes.argmax()]} takes {takes.max():.3g} s "
+            f"for a reply, and a round closes without it after {deadline:g} s. Use a "
+            "longer --deadline, or a faster clock."
+        )
+
+
+def _of(deployed: "Deployed", law: Timed) -> Timed:
+    """A law by the clock, for the replies of what is deployed."""
+    return law.fitted(deployed.algorithm, deployed.problem.x0, deployed.local_steps)

@@ -1,0 +1,164 @@
+"""A site's account of its privacy: what it gives away is on its disk before it leaves.
+
+The site trusts nobody with it, its server least of all: the noise comes from the
+operating system, is new in every answer, and is forgotten.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl.core import Batch, Drawn, GradFn
+from focusfl.engines.protocol import files
+from focusfl.engines.protocol.format import Refused, check_fields, encode, header, pack
+
+AT_ONCE = 16  # visits whose epsilon is asked for together: the accountant starts slowly
+
+log = logging.getLogger(__name__)
+
+
+class Spent(Exception):
+    """The site may give nothing away any more."""
+
+
+class Terms(NamedTuple):
+    """By which rule a site's gradients are private: see `Private`."""
+
+    clip: float
+    noise: float
+    level: str
+    delta: float
+    budget: float | None
+    accountant: str
+
+    @classmethod
+    def of(cls, problem: Any) -> "Terms":
+        """Those of a `Private` problem."""
+        return cls(*(getattr(problem, name) for name in cls._fields))
+
+
+class Books(NamedTuple):
+    """What is on disk."""
+
+    gradients: int  # computed, or about to be
+    within: int | None  # as many as the budget allows; None: there is none
+    known: dict[str, float]  # epsilon by the number of gradients, as far as asked for
+    lost: bool  # it was here before and does not know how often
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one site has given away in one job: SITE.privacy, beside its state.
+
+    Gradients are counted before they are computed: a crash can only make a site give
+    away less than it has written down.
+    """
+
+    path: Path
+    terms: Terms
+
+    def spend(self, count: int, seen: int) -> None:
+        """Write down that so many gradients more are computed; the caller has a lock.
+
+        Args:
+            count: how many; all of them or none.
+            seen: as many as the server knows of. If that is more than there are in the
+                books, these were lost or are a backup.
+
+        Raises:
+            Spent: If that is more than the budget allows, or nobody knows.
+        """
+        books = self._read() or Books(0, self._within(), {}, False)
+        if seen > books.gradients and not books.lost:
+            books = books._replace(lost=True)
+            self._write(books)
+        if books.lost:
+            raise Spent("its books are lost, and with them what it has given away")
+        done = books.gradients + count
+        if books.within is not None and done > books.within:
+            raise Spent(
+                f"its privacy budget of epsilon {self.terms.budget:g} allows "
+                f"{books.within} gradients, and {books.gradients} are computed"
+            )
+        known = books.known
+        if str(done) not in known and self.terms.noise:
+            ahead = done + count * np.arange(AT_ONCE)
+            from focusfl.privacy import epsilons
+
+            terms = self.terms
+            found = epsilons(terms.noise, ahead, terms.delta, terms.accountant)
+            known = dict(zip(map(str, ahead.tolist()), found.tolist(), strict=True))
+        self._write(books._replace(gradients=done, known=known))
+
+    @property
+    def told(self) -> dict[str, float]:
+        """What may be known of it: gradients, and their epsilon if it is finite."""
+        books = self._read()
+        if books is None or books.lost:
+            return {}
+        epsilon = books.known.get(str(books.gradients))
+        found = {} if epsilon is None else {"epsilon": epsilon}
+        return {"gradients": float(books.gradients), **found}
+
+    def _within(self) -> int | None:
+        terms = self.terms
+        if terms.budget is None:
+            return None
+        from focusfl.privacy import gradients_within
+
+        return gradients_within(
+            terms.budget, terms.noise, terms.delta, terms.accountant
+        )
+
+    def _read(self) -> Books | None:
+        """What is on disk; nothing if there is none. What is damaged is lost."""
+        try:
+            own = files.load(self.path)
+            if own is None:
+                return None
+            head = header(own, own=True)
+            check_fields(head.fields, kind=str, terms=str, books=list)
+        except Refused as error:
+            log.warning("%s: %s It counts as lost.", self.path, error)
+            return Books(0, self._within(), {}, True)
+        if head.fields["terms"] != json.dumps(self.terms):
+            raise ValueError(
+                f"{self.path} is of {head.fields['terms']}; this site has "
+                f"{json.dumps(self.terms)}. Give the job another name."
+            )
+        return Books(*head.fields["books"])
+
+    def _write(self, books: Books) -> None:
+        fields = {"kind": "privacy", "terms": json.dumps(self.terms)}
+        files.save(self.path, encode({**fields, "books": list(books)}, pack({})))
+
+
+def drawn(batches: Iterator[Any]) -> Iterator[Drawn]:
+    """Batches with what their noise comes from: 64 bits of the operating system's."""
+    import jax
+
+    seed = jax.numpy.asarray(np.frombuffer(os.urandom(8), np.uint32))
+    key = jax.random.wrap_key_data(seed, impl="threefry2x32")
+    return (Drawn(batch, Batch(key, n)) for n, batch in enumerate(batches))
+
+
+def once(grad_fn: GradFn) -> Callable[[Any, Drawn], Any]:
+    """The same, and no two gradients with the same noise: their difference has none."""
+    used: set[int] = set()
+
+    def gradient(x: Any, batch: Drawn) -> Any:
+        if batch.noise.number in used:
+            raise ValueError(
+                "a private site needs an algorithm that asks for one gradient in a "
+                "local step."
+            )
+        used.add(batch.noise.number)
+        return grad_fn(x, batch)
+
+    return gradient
