@@ -57,7 +57,7 @@ def _profiles(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     try:
-        drawn = render(profiles(rows, ("rounds", "vectors")), "svg").decode()
+        drawn = render(profiles(rows, ("rounds", "vectors", "bytes")), "svg").decode()
     except NoMatplotlib as error:
         return f'<p class="note">{escape(str(error))}</p>'
     return (
