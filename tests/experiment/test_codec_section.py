@@ -7,6 +7,7 @@ import focusfl as ff
 from focusfl.deploy import study as deploy
 from focusfl.experiment import config
 from focusfl.experiment.cache import ResultCache
+from focusfl.experiment.kept import read_runs, write_runs
 from focusfl.experiment.study import run, run_groups
 from focusfl.report.names import conditions
 
@@ -74,6 +75,20 @@ def test_a_coded_study_runs_what_simulate_does_under_other_keys(as_a_user, tmp_p
     assert len(keys) == 2
     assert conditions(coded.source) == ["integers bits 4"]
     assert conditions(plain.source) == []
+
+
+def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(as_a_user, tmp_path):
+    own = {"algorithms": {"focus": {}, "own": STUDY["algorithms"]["own"]}}
+    runs = list(run(config.parse(STUDY | own, "study")))
+    write_runs(tmp_path / "runs.parquet", runs)
+    plain, coded = read_runs(tmp_path / "runs.parquet")
+    for before, after in zip(runs, (plain, coded), strict=True):
+        for axis in ("vectors_sent", "bytes_up"):
+            assert np.array_equal(before.curves[axis], after.curves[axis])
+            assert after.row[axis] == after.curves[axis][-1]
+    # Of five numbers two and their places, of 64 and 3 bits, or a bit for every place.
+    share = (2 * 64 + min(2 * 3, 5)) / (5 * 64)
+    assert coded.row["bytes_up"] / plain.row["bytes_up"] == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from focusfl.experiment import results
 
 def make_run(scenario, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.0,
              diverged_at=None, why_lr=None, accuracy=False, distance=True, every=1,
-             **told):  # fmt: skip
+             width=10, **told):  # fmt: skip
     """A run that falls at a rate and settles, a little different for every seed.
 
     Evaluated every so many rounds; what else is `told` stands in its row.
@@ -39,7 +39,7 @@ def make_run(scenario, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias
     }  # fmt: skip
     curves = {
         "round": r, "vectors_sent": vectors, "gradients": steps * vectors,
-        "seconds": (1.0 + seed) * (r / n) ** 2,
+        "seconds": (1.0 + seed) * (r / n) ** 2, "bytes_up": 4.0 * width * r,
         **({"distance": error} if distance else {}),
         "grad_norm": 5 * error, "loss": 100 + error**2,
         **({"accuracy": 1 - 0.9 / (1 + r)} if accuracy else {}),

@@ -31,7 +31,8 @@ def test_a_faster_rate_is_better_and_a_slower_one_worse(tmp_path):
     slow, fast = pair(tmp_path, {"rate": 0.6}, {"rate": 0.5})
     assert words(compare(slow, fast)) == {
         "error": "same",  # both are exact: rounding differs and nothing else
-        "rounds_to_target": "better", "vectors_to_target": "better", "seconds": "same",
+        "rounds_to_target": "better", "vectors_to_target": "better",
+        "bytes_to_target": "better", "seconds": "same",
     }  # fmt: skip
     assert words(compare(fast, slow))["rounds_to_target"] == "worse"
     change = compare(slow, fast).changes[1]
@@ -90,12 +91,12 @@ def test_the_command_shows_what_moved_and_counts_the_rest(
     words = ("compare", tmp_path / "before", tmp_path / "after")
     assert command_line(*words) == 0
     out = capsys.readouterr().out
-    assert "better" in out and "2 of 4 numbers are the same within the spread" in out
+    assert "better" in out and "2 of 5 numbers are the same within the spread" in out
     assert "seconds" not in out
     command_line(*words, "--all")
     assert "seconds" in capsys.readouterr().out
     command_line(*words, "--json")
     told = json.loads(capsys.readouterr().out)
     assert [change["word"] for change in told["changes"]] == [
-        "same", "better", "better", "same",
+        "same", "better", "better", "better", "same",
     ]  # fmt: skip

@@ -108,6 +108,7 @@ def test_the_x_axis_changes_by_a_click_and_so_do_the_curves(opened):
         ("vectors_sent", "vectors sent"),
         ("seconds", "seconds"),
         ("gradients", "gradient evaluations"),
+        ("bytes_up", "bytes up"),
     ]:
         click(opened, f"#study-0 input[name=x-0][value={value}]")
         assert names(opened, "x") == {label}

@@ -6,7 +6,11 @@ import pytest
 from made_up import make_run, make_study, save
 
 from focusfl.report.figure import render
+from focusfl.report.groups import grouped
+from focusfl.report.numbers import NUMBERS
 from focusfl.report.plots import plot
+from focusfl.report.rows import columns
+from focusfl.report.shown import save_report
 
 pytest.importorskip("matplotlib")
 
@@ -43,6 +47,32 @@ def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
     assert panel.get_xlabel() == "vectors sent"
     assert figure.get_supylabel() == "‖∇F(x)‖"
     assert lines(panel)["FOCUS"].get_xdata()[-1] == found.runs[0].row["vectors_sent"]
+
+
+def test_error_is_drawn_against_bytes_where_results_know_them(tmp_path):
+    runs = [make_run("rare", "focus", 0, width=80), make_run("rare", "mine", 0)]
+    found = save(tmp_path, runs)
+    (panel,) = plot([found], "bytes-up").axes
+    assert panel.get_xlabel() == "bytes up"
+    ends = [line.get_xdata()[-1] for line in lines(panel).values()]
+    assert ends == [run.curves["bytes_up"][-1] for run in runs]
+    assert ends[0] == 8 * ends[1]
+    assert NUMBERS["bytes_to_target"].of(runs[0]) == 8 * NUMBERS["bytes_to_target"].of(
+        runs[1]
+    )
+    assert "bytes_to_target" in [one.name for one in columns(grouped(found))]
+    assert {"figure.png", "figure-bytes.png"} <= {f.name for f in save_report(found)}
+
+
+def test_older_results_have_no_bytes_and_say_so(tmp_path):
+    run = make_run("rare", "focus", 0)
+    del run.curves["bytes_up"]
+    found = save(tmp_path, [run])
+    assert "bytes_to_target" not in [one.name for one in columns(grouped(found))]
+    assert {file.name for file in save_report(found)} & {"figure.png"}
+    assert not (tmp_path / "figure-bytes.png").exists()
+    with pytest.raises(ValueError, match="--x bytes-up is of newer results"):
+        plot([found], "bytes-up")
 
 
 def test_against_the_best_the_best_is_one(tmp_path):

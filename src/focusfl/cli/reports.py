@@ -12,7 +12,10 @@ from focusfl.cli.completion import offer
 if TYPE_CHECKING:
     from focusfl.experiment.results import Results
 
-AXES = ("rounds", "vectors-sent", "gradient-evaluations", "seconds", "step-size")
+AXES = (
+    "rounds", "vectors-sent", "gradient-evaluations", "seconds", "bytes-up",
+    "step-size",
+)  # fmt: skip
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -60,7 +63,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _plot_options(plot: argparse.ArgumentParser) -> None:
     axis = plot.add_argument(
         "--x", default="rounds",
-        help="rounds, vectors-sent, gradient-evaluations, seconds or "
+        help="rounds, vectors-sent, gradient-evaluations, seconds, bytes-up or "
         "step-size (rounds)",
     )  # fmt: skip
     offer(axis, AXES)

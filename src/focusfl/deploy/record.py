@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from focusfl import tree
 from focusfl.algorithms import ALGORITHMS
 from focusfl.deploy import SCENARIO
 from focusfl.engines.flower import events as happened
@@ -120,6 +121,10 @@ def _save(
     end, clients = events[-1], len(job.sites)
     counts = np.bincount(pairs[0], minlength=end["round"])
     spent = costs(job.algorithm, clients, counts, job.local_steps, job.params)
+    if job.secure:  # masked numbers take 64 bits each, whatever the codec
+        plain = costs(job.algorithm, clients, counts, job.local_steps)
+        spent["bytes_up"] = 8.0 * tree.size(job.params) * plain["up"]
+        spent["up"] = spent["bytes_up"] / tree.nbytes(job.params)
     warm = {name: each[0] / clients for name, each in spent.items()}
     seconds = np.zeros(end["round"] + 1)
     for event in events:
@@ -135,6 +140,7 @@ def _save(
         "vectors_sent": np.cumsum(spent["down"] + spent["up"])[rounds],
         "gradients": np.cumsum(spent["gradients"])[rounds],
         "seconds": np.cumsum(seconds)[rounds],
+        "bytes_up": np.cumsum(spent["bytes_up"])[rounds],
         **metrics,
         **_given_away(events, rounds),
     }

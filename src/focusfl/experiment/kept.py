@@ -4,6 +4,7 @@ It is sealed (see `files`), and says the seal of what is beside it.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ FORMAT = 4  # 3 had no seals, 2 other words; 1 repeated metrics that were not ev
 UNSEALED = 3  # of results that can be read as well
 CURVES, CLIENTS = "results.parquet", "clients.parquet"
 BESIDE = ".clients"  # in the place of .parquet, what runs are to clients
-AXES = ("round", "vectors_sent", "gradients", "seconds")  # all but the first summed up
+# All but the first summed up; older results have no bytes.
+AXES = ("round", "vectors_sent", "gradients", "seconds", "bytes_up")
 LOSS = "loss"  # of the measures below, the one that says nothing of the optimum
 
 
@@ -50,6 +52,12 @@ class Run:
     def title(self) -> str:
         """The name of the run among those of one scenario and one seed."""
         return str(self.row["algorithm"])
+
+
+def axes_of(runs: Iterable[Run]) -> list[str]:
+    """Those of AXES that all of these runs know."""
+    whole = list(runs)
+    return [axis for axis in AXES if all(axis in run.curves for run in whole)]
 
 
 def measured(curves: Columns) -> tuple[str, np.ndarray]:

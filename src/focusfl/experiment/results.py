@@ -32,6 +32,7 @@ from focusfl.experiment.kept import (
     LOSS,
     Columns,
     Run,
+    axes_of,
     check_format,
     measured,
     read_rows,
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AXES", "CLIENTS", "CURVES", "IDENTITY", "LOSS", "MANIFEST", "PARTICIPATION",
-    "Columns", "Results", "Run", "load_model", "load_results", "measured", "read",
-    "read_manifest", "read_rows", "read_runs", "save", "write_runs",
+    "Columns", "Results", "Run", "axes_of", "load_model", "load_results", "measured",
+    "read", "read_manifest", "read_rows", "read_runs", "save", "write_runs",
 ]  # fmt: skip
 MANIFEST, PARTICIPATION = "manifest.json", "participation.parquet"
 AGAIN = "Run it again: what is finished and sound is kept."

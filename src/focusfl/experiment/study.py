@@ -85,6 +85,8 @@ def make_run(
         "vectors_sent": np.cumsum(metrics["down"] + metrics["up"]),
         "gradients": np.cumsum(metrics["gradients"]),
     }
+    if "bytes_up" in metrics:
+        totals["bytes_up"] = np.cumsum(metrics["bytes_up"])
     rounds, evaluated = len(metrics["down"]) - 1, result.evaluated
     wall = np.linspace(0.0, max(seconds.all - seconds.compiling, 0.0), rounds + 1)
     timed = "seconds" in metrics  # by a clock: what a real run would have taken

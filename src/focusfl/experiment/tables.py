@@ -42,7 +42,7 @@ def tidy(parts: list[tuple[dict[str, Any], Columns]]) -> "pa.Table":
                 place, name, value.dictionary_encode() if text else value
             )
         tables.append(whole)
-    return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
 
 
 def columns_of(table: "pa.Table") -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from focusfl.engines.served import in_words, rises
-from focusfl.experiment.results import AXES, Columns, Run
+from focusfl.experiment.results import Columns, Run, axes_of
 from focusfl.report.groups import GAP
 from focusfl.report.numbers import quartiles
 
@@ -18,11 +18,13 @@ LABELS = {  # of the metrics, in the order they are offered
     "grad_norm": "‖∇F(x)‖",
     "accuracy": "accuracy",
 }
-AXIS_LABELS = dict(
-    zip(
-        AXES, ("rounds", "vectors sent", "gradient evaluations", "seconds"), strict=True
-    )
-)
+AXIS_LABELS = {
+    "round": "rounds",
+    "vectors_sent": "vectors sent",
+    "gradients": "gradient evaluations",
+    "seconds": "seconds",
+    "bytes_up": "bytes up",
+}
 SHORT = {"distance": "distance", "grad_norm": "gradient norm", GAP: "F − F*"}
 SMALLEST = 1e-17  # what is below is rounding, and zero has no logarithm
 
@@ -68,7 +70,7 @@ def band(runs: list[Run], metric: str) -> Band | None:
         axis: np.median(
             [np.interp(rounds, own["round"], own[axis]) for _, own in known], axis=0
         )
-        for axis in AXES
+        for axis in axes_of(run for run, _ in known)
     }
     axes["round"] = rounds.astype(float)  # a run that stopped early keeps its place
     return _each(Band(axes, low, mid, high), lambda values: values[:end])

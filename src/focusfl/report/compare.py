@@ -11,7 +11,7 @@ from focusfl.report.rows import settings
 
 MEASURES = (
     "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
-    "vectors_to_target", "seconds",
+    "vectors_to_target", "bytes_to_target", "seconds",
 )  # fmt: skip
 JITTER = 0.1  # of the seconds: that much they differ from one time to the next
 ROUNDING = 1e-3  # of all else: another machine adds in another order

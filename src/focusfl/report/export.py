@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl.checks import printable
-from focusfl.experiment.results import AXES, IDENTITY, Results
+from focusfl.experiment.results import IDENTITY, Results, axes_of
 from focusfl.experiment.verdict import EXACT
 from focusfl.report.bands import metrics_of
 from focusfl.report.groups import grouped
@@ -18,10 +18,11 @@ from focusfl.report.rows import Column, columns
 KINDS = ("curves", "table")
 BEST = (
     "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
-    "vectors_to_target", "seconds",
+    "vectors_to_target", "bytes_to_target", "seconds",
 )  # fmt: skip
 LEFT_OUT = (  # of a table that fits on paper
-    "reason", "rate", "seconds", "grad_norm", "tracker_norm", "tracking_gap",
+    "reason", "bytes_to_target", "rate", "seconds", "grad_norm", "tracker_norm",
+    "tracking_gap",
 )  # fmt: skip
 POWER = re.compile(r"\b(\d(?:\.\d+)?)e(-?\d+)\b")
 SPECIAL = {
@@ -44,7 +45,7 @@ def export(found: Results, file: Path, what: str | None = None) -> str:
 
 def curves_csv(found: Results) -> str:
     """Every curve, tidy: a row per run and round."""
-    names = [*AXES, *metrics_of(found.runs)]
+    names = [*axes_of(found.runs), *metrics_of(found.runs)]
     rows: list[Iterable[Any]] = [(*IDENTITY, *names)]
     for run in found.runs:
         own = [run.row[name] for name in IDENTITY]

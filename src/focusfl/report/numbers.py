@@ -75,6 +75,8 @@ def _at_end(metric: str) -> Callable[[Run], float]:
 def _to_target(axis: str) -> Callable[[Run], float]:
     def number(run: Run) -> float:
         at = run.row["rounds_to_target"]
+        if axis not in run.curves:
+            return np.nan
         if at is None:  # of a loss there is no target
             return np.nan if run.row["measure"] == LOSS else np.inf
         return float(np.interp(at, run.curves["round"], run.curves[axis]))
@@ -100,6 +102,7 @@ NUMBERS = {
     "vectors_to_target": Number(
         f"vectors to {GOAL}", _to_target("vectors_sent"), _COUNT
     ),
+    "bytes_to_target": Number(f"bytes up to {GOAL}", _to_target("bytes_up"), _COUNT),
     "rate": Number("rate per round", _in_row("rate"), "{:.4f}".format),
     "seconds": Number("seconds", lambda run: float(run.curves["seconds"][-1]), short),
     "grad_norm": Number("‖∇F(x)‖", _in_row("grad_norm"), sci),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from focusfl.engines.served import rises
-from focusfl.experiment.results import Results
+from focusfl.experiment.results import Results, axes_of
 from focusfl.report import bands
 from focusfl.report.bands import Band
 from focusfl.report.figure import CEILING, blank
@@ -82,6 +82,8 @@ def plot(
     metric = metrics[0] if y is None else y.replace("-", "_")
     if metric not in metrics:
         raise ValueError(f"--y must be one of {', '.join(metrics)}; got {y!r}.")
+    if AXES[x] not in axes_of(run for one in groups for run in one.runs):
+        raise ValueError(f"--x {x} is of newer results than these: run the study anew.")
     panels = [(title, _curves(own, metric, AXES[x], relative)) for title, own in chosen]
     shown = [band for _, curves in panels for _, band in curves]
     lowest = min(float(band.low.min()) for band in shown)
@@ -222,6 +224,7 @@ def _sheet(panels: int, labels: list[str], width: float) -> "tuple[Figure, list[
         panel.remove()
     for panel in grid[:panels]:
         panel.tick_params(labelsize=TEXT - 1)
+        panel.xaxis.get_offset_text().set_fontsize(TEXT - 1)
         panel.grid(alpha=0.25, linewidth=0.5)
         panel.spines[["top", "right"]].set_visible(False)
         panel.locator_params(axis="x", nbins=4)

@@ -1,13 +1,15 @@
 """The table of a study: a row for every group of runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from focusfl.experiment.results import Run
 from focusfl.report.groups import Group
 from focusfl.report.names import label
 from focusfl.report.numbers import NUMBERS, Spread, is_of_clients, number
 
 SETTINGS = ("lr", "local_steps")  # told where they vary
+FEWER = 2.5  # times the bytes of a push, in which some algorithms have two vectors
 
 
 class Column(NamedTuple):
@@ -50,7 +52,19 @@ def _names(groups: list[Group]) -> list[str]:
     runs = [run for one in groups for run in one.runs]
     own = filter(is_of_clients, dict.fromkeys(n for run in runs for n in run.metrics))
     names, place = list(NUMBERS), list(NUMBERS).index("accuracy") + 1
+    if not unlike(runs):  # then they say what vectors do
+        names.remove("bytes_to_target")
     return [*names[:place], *own, *names[place:]]
+
+
+def unlike(runs: Iterable[Run]) -> bool:
+    """Whether a push takes far more bytes in some runs than in others: codecs."""
+    ends = [
+        run.row["local_steps"] * run.curves["bytes_up"][-1] / done
+        for run in runs
+        if "bytes_up" in run.curves and (done := run.curves["gradients"][-1])
+    ]
+    return bool(ends and max(ends) > FEWER * min(ends))
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

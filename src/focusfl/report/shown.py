@@ -9,7 +9,7 @@ from focusfl.report import figure, html, plots, terminal
 from focusfl.report.finding import condition, findings
 from focusfl.report.groups import bests, grouped
 from focusfl.report.names import conditions
-from focusfl.report.rows import columns
+from focusfl.report.rows import columns, unlike
 
 COLUMNS = (  # of a table that fits in 80 columns; the page has them all
     "participation", "algorithm", "verdict", "lr", "local_steps", "error", "accuracy",
@@ -20,12 +20,15 @@ COLUMNS = (  # of a table that fits in 80 columns; the page has them all
 def save_report(found: Results) -> list[Path]:
     """Write the page and, where matplotlib is, the figure; give every file there is."""
     folder = found.folder
+    figures = {"figure": lambda: plots.plot([found])}
+    if unlike(found.runs):
+        figures["figure-bytes"] = lambda: plots.plot([found], "bytes-up")
     return [
         folder / results.CURVES,
         *[file for file in [folder / results.CLIENTS] if file.is_file()],
         folder / results.MANIFEST,
         write(folder / "index.html", html.page([found])),
-        *figure.saved(folder, {"figure": lambda: plots.plot([found])}),
+        *figure.saved(folder, figures),
     ]
 
 

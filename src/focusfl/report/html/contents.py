@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.engines.served import rises
-from focusfl.experiment.results import AXES, Results
+from focusfl.experiment.results import AXES, Results, axes_of
 from focusfl.experiment.summary import TARGET
 from focusfl.report import bands
 from focusfl.report.groups import (
@@ -36,8 +36,9 @@ def contents(studies: list[Results]) -> dict[str, Any]:
     points = int(np.clip(FIGURES / (max(1, curves) * (len(AXES) + 3)), 24, POINTS))
     bins = BINS // max(1, scenarios)
     names = [one.algorithm for groups in all_groups for one in groups]
+    known = axes_of(run for found in studies for run in found.runs)
     return {
-        "axes": [{"name": name, "label": bands.AXIS_LABELS[name]} for name in AXES],
+        "axes": [{"name": name, "label": bands.AXIS_LABELS[name]} for name in known],
         "smallest": bands.SMALLEST,
         "studies": [
             {"name": name, **_study(found, groups, names, points, bins)}
