@@ -82,7 +82,11 @@ def _study(name: str, study: Results) -> str:
     table = Table(name, tuple(column.title for column in own), lines, note)
     problem = study.manifest["problem"]
     lead = f"{problem['kind']}, {problem['num_clients']:,} clients"
-    drawn = "".join(_drawn(study, axis) for axis in plots.AXES)
+    drawn = "".join(
+        _drawn(study, axis)
+        for axis, counted in plots.AXES.items()
+        if all(counted in run.curves for run in study.runs)
+    )
     return (
         f"<h2>{escape(name)}</h2>"
         f'<p class="lead">{escape(lead)}</p>{drawn}{_table(table, set())}'
