@@ -78,6 +78,17 @@ def test_a_first_gradient_of_1e16_in_a_warm_start_is_mended(local_steps, begun):
         assert job.settles(1e-8) and 1 < job.protocol.epoch <= 3
 
 
+def test_who_leaves_after_a_first_gradient_of_1e16_takes_everybodys_digits_along(begun):
+    """And so an epoch begins, though the sum may well fall when somebody leaves."""
+    job = begun(ff.Focus(warm_start=True))
+    job.more[0] = 1e16
+    job.play(1)
+    job.more[0] = 0
+    goodbye = job.sites[0].goodbye(job.protocol.request(NAMES[0]))
+    assert job.protocol.receive(NAMES[0], goodbye).applied
+    assert job.settles(1e-8) and job.protocol.epoch == 2
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
 @pytest.mark.parametrize("resting", [1, 2])

@@ -86,13 +86,13 @@ def counted(
 
 
 def moved(
-    reach: Reach, before: Server, after: Server, warm: bool
+    reach: Reach, before: Server, after: Server, warm: bool, leaving: bool
 ) -> tuple[Reach, bool]:
     """The reach when a round has moved the model, and whether the epoch must end.
 
     In the first such round of a `warm` start the model is where it was when everybody
-    gave what is summed. If nobody leaves, that hardly changes unless some of it was a
-    mistake.
+    gave what is summed. That hardly changes unless some of it was a mistake, or
+    somebody is `leaving`; then it was one only if somebody gave far more than others.
     """
     spiked = False
     if warm and reach.still:
@@ -100,7 +100,9 @@ def moved(
         fell = LARGEST if sum_before else 0.0
         if sum_after > sum_before / LARGEST:
             fell = sum_before / sum_after
-        if spiked := fell > harmless(after.x) and reach.nearer(fell):
+        times = harmless(after.x)
+        unlike = reach.push > times * reach.other > 0 or not leaving
+        if spiked := unlike and fell > times and reach.nearer(fell):
             reach = reach._replace(times=fell)
     return reach._replace(far=max(reach.far, norm(after.x)), still=False), spiked
 
