@@ -114,7 +114,7 @@ LINES = {
         "login",
         "superlink",
     },
-    "focusfl deploy local --t": {"--tls"},
+    "focusfl deploy local --t": {"--target", "--tls"},
     "focusfl run st": {"study.toml"},
     "focusfl run --out ru": {"runs"},
     "focusfl run study.toml --re": {"--resume"},
