@@ -24,6 +24,7 @@ MEANING = {
     "tuning": "Cells that ideas may be tuned on: not what is to be told of a method.",
 }
 PANELS = ("rounds", "bytes", "seconds")
+AXES = ("rounds", "bytes-up", "seconds")  # of a study
 TOLD = ("participation", "algorithm", "lr", "accuracy", "error")  # of a study
 
 
@@ -82,20 +83,19 @@ def _study(name: str, study: Results) -> str:
     table = Table(name, tuple(column.title for column in own), lines, note)
     problem = study.manifest["problem"]
     lead = f"{problem['kind']}, {problem['num_clients']:,} clients"
-    drawn = "".join(
-        _drawn(study, axis)
-        for axis, counted in plots.AXES.items()
-        if all(counted in run.curves for run in study.runs)
-    )
+    counted = set.intersection(*(set(run.curves) for run in study.runs))
+    axes = [axis for axis in AXES if plots.AXES[axis] in counted]
+    metric = "accuracy" if "accuracy" in counted else None
+    drawn = "".join(_drawn(study, axis, metric) for axis in axes)
     return (
         f"<h2>{escape(name)}</h2>"
         f'<p class="lead">{escape(lead)}</p>{drawn}{_table(table, set())}'
     )
 
 
-def _drawn(study: Results, axis: str) -> str:
+def _drawn(study: Results, axis: str, metric: str | None) -> str:
     try:
-        return _figure(render(plots.plot([study], axis), "svg"))
+        return _figure(render(plots.plot([study], axis, metric), "svg"))
     except NoMatplotlib as error:
         return f'<p class="note">{escape(str(error))}</p>'
 
