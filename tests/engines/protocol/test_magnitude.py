@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from wire_job import EVERY, FAST, NAMES, B, H
+from wire_job import DIM, EVERY, FAST, NAMES, B, H
 
 import focusfl as ff
 from focusfl.engines.protocol.magnitude import Reach, norm, strayed
@@ -87,6 +87,15 @@ def test_who_leaves_after_a_first_gradient_of_1e16_takes_everybodys_digits_along
     goodbye = job.sites[0].goodbye(job.protocol.request(NAMES[0]))
     assert job.protocol.receive(NAMES[0], goodbye).applied
     assert job.settles(1e-8) and job.protocol.epoch == 2
+
+
+def test_what_is_taken_back_is_no_measure_of_what_is_pushed(begun):
+    """The goodbyes of FedNova hold counts; beside them all gradients are large."""
+    job = begun(ff.FedNova(), params=np.full(DIM, 1e14))
+    for i in range(2):
+        goodbye = job.sites[i].goodbye(job.protocol.request(NAMES[i]))
+        assert job.protocol.receive(NAMES[i], goodbye).applied
+    assert [receipt.status for receipt in job.play(2, [2])] == ["applied"] * 2
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

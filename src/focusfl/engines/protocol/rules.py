@@ -219,7 +219,8 @@ class Rules:
             losses=before.losses if forgets else 0,
             pushes=before.pushes + 1,
         )
-        size = size if self.requirements.whole else 0.0
+        if entry.gone or not self.requirements.whole:
+            size = 0.0  # what is taken back, or sent in part, says nothing of pushes
         pushes, x = before.pushes, ledger.server.x
         reach, spiked = counted(ledger.reach, reply.site, size, pushes, x)
         return ledger._replace(
