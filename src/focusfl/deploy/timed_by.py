@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from focusfl.participation import Async, Sync
+from focusfl.participation.clock import Pace
 from focusfl.participation.timed import Timed
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def set_clock(table: dict[str, Any], timed: bool) -> None:
 def seconds_by_clock(deployed: "Deployed", target: int | None) -> float:
     """What the simulator says that all rounds take, with so many replies each."""
     clock, many = deployed.clock, len(deployed.sites)
-    law = _of(deployed, Async(clock, replies=target) if target else Sync(clock))
+    law: Timed = Async(clock, replies=target) if target else Sync(clock)
+    law = law.fitted(deployed.algorithm, deployed.problem.x0, deployed.local_steps)
     spent = law.spent(deployed.algorithm, many, deployed.study.rounds, deployed.seed)
     return float(spent["seconds"].sum())
 
@@ -34,7 +36,7 @@ def check_deadline(deployed: "Deployed", deadline: float) -> None:
     """Raise if the clock has a reply take longer than a round may last."""
     if deployed.clock is None:
         return
-    pace = _of(deployed, Sync(deployed.clock)).pace(len(deployed.sites))
+    pace = pace_of(deployed, deployed.local_steps)
     takes = pace.travel + pace.compute
     if takes.max() > deadline:
         raise ValueError(
@@ -44,6 +46,8 @@ def check_deadline(deployed: "Deployed", deadline: float) -> None:
         )
 
 
-def _of(deployed: "Deployed", law: Timed) -> Timed:
-    """A law by the clock, for the replies of what is deployed."""
-    return law.fitted(deployed.algorithm, deployed.problem.x0, deployed.local_steps)
+def pace_of(deployed: "Deployed", local_steps: int) -> Pace:
+    """How long everybody's reply takes by the clock, with so many local steps."""
+    law = Sync(deployed.clock)
+    law = law.fitted(deployed.algorithm, deployed.problem.x0, local_steps)
+    return law.pace(len(deployed.sites))

@@ -44,10 +44,7 @@ def study_client(folder: Path) -> ClientApp:
     SuperNode dies in a stage of a secure sum, and whose replies take as long as the
     study's clock says, if it has one."""
     mine = study.read(folder / study.FILE)
-    mods: list[Mod] = [_mortal]
-    if mine.clock:
-        params, sites = mine.problem.x0, len(mine.sites)
-        mods.append(Delays(mine.clock, mine.algorithm, params, sites))
+    mods: list[Mod] = [_mortal, Delays(mine)] if mine.clock else [_mortal]
 
     def work(context: Context) -> Work:
         plain = work_of(mine.problem, context, mine.seed)

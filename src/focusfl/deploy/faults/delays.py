@@ -6,14 +6,12 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
-from focusfl import keys, tree
-from focusfl.core import Algorithm
+from focusfl import keys
+from focusfl.deploy import timed_by
+from focusfl.deploy.study import Deployed
 from focusfl.engines.flower.identity import identify
 from focusfl.engines.flower.records import unpack
 from focusfl.engines.protocol import Refused, header
-from focusfl.participation import Clock
-from focusfl.participation.clock import Work
-from focusfl.tree import Tree
 
 
 class Delays:
@@ -23,11 +21,8 @@ class Delays:
     longer already is the reply later than the clock.
     """
 
-    def __init__(
-        self, clock: Clock, algorithm: Algorithm, params: Tree, num_clients: int
-    ):
-        self._clock, self._num_clients = clock, num_clients
-        self._bytes = [n * tree.nbytes(params) for n in algorithm.traffic(params)]
+    def __init__(self, deployed: Deployed):
+        self._deployed = deployed
 
     def __call__(
         self, message: Message, context: Context, call_next: ClientAppCallable
@@ -44,10 +39,9 @@ class Delays:
         try:
             asked: dict[str, Any] = header(unpack(message.content)).fields
             which = asked["epoch"], asked["round"]
-            work = Work(int(asked["local_steps"]), *self._bytes)
+            pace = timed_by.pace_of(self._deployed, int(asked["local_steps"]))
         except (Refused, KeyError):  # not of the protocol
             return 0.0
-        clock = self._clock
-        pace = clock.pace(self._num_clients, work)
+        clock = self._deployed.clock
         normal = keys.rng(clock.seed, "delay", site, *which).standard_normal()
         return float(pace.travel[site] + pace.compute[site] * clock.factor(normal))
