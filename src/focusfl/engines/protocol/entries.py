@@ -197,6 +197,12 @@ class Entries(Mapping[str, Entry]):
         which = np.flatnonzero(self._own().lines["flags"] & flag)
         return tuple(names[i] for i in which.tolist())
 
+    def any_gone(self, sites: Sequence[str]) -> bool:
+        """Whether one of these has left for good."""
+        table, numbers = self._own(), self._table.roster.numbers
+        which = [numbers[site] for site in sites]
+        return bool((table.lines["flags"][which] & GONE).any())
+
     @property
     def applied(self) -> dict[str, int]:
         """The number of everybody's push that was counted last."""

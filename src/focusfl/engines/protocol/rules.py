@@ -252,7 +252,7 @@ class Rules:
         rounds = {str(index) for index in entries.rounds} if kept else ()
         reach, spiked, warm = ledger.reach, False, self.algorithm.starts_warm
         if ledger.current >= 0 and server is not ledger.server:
-            leaving = any(entries[site].gone for site in sites)
+            leaving = entries.any_gone(sites)
             reach, spiked = moved(reach, ledger.server, server, warm, leaving)
         return ledger._replace(
             server=server,
