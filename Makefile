@@ -7,10 +7,11 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/focusfl demo
 
-# Three at a time on two cores: tests of deployments wait. Modules are rewritten to be
-# checked as they are imported, which every process would do again without a cache.
+# mypy is one of the tests. Three at a time on two cores: tests of deployments wait.
+# Modules are rewritten to be checked as they are imported, which every process would do
+# again without a cache.
 test: .venv/installed-tests
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
 
 lint: .venv/installed-tests

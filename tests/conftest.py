@@ -18,6 +18,9 @@ os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 )
+# Several processes share two cores: threads of their own would wait for each other.
+os.environ.setdefault("NPROC", "1")  # of XLA
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What one process of the tests has compiled, the others and their children read.
 KEPT = "JAX_COMPILATION_CACHE_DIR"
 OURS = None if KEPT in os.environ else tempfile.mkdtemp(prefix="focusfl-tests-")
@@ -25,12 +28,24 @@ if OURS:
     os.environ[KEPT] = OURS
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+# Tests of many seconds, that one process must not be left alone with at the end.
+LONG = tuple(
+    f"tests/{name}"
+    for name in (
+        "deploy/", "test_types.py", "test_site.py", "test_docs.py", "experiment/",
+        "engines/test_devices.py", "engines/flower/", "report/test_terminal.py",
+    )
+)  # fmt: skip
 # Before anything of focusfl is imported: functions are wrapped as they are defined.
 jaxtyping.jaxtyped = checked
 
 # How long an example takes is a matter of what else the machine does.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_collection_finish(session):

@@ -1,12 +1,12 @@
-"""What an editor knows: the states of an algorithm have their own fields."""
+"""What mypy says of the code, and what an editor knows by it."""
 
+import subprocess
+import sys
 from pathlib import Path
-
-import pytest
 
 import focusfl as ff
 
-api = pytest.importorskip("mypy.api")
+ROOT = Path(__file__).parent.parent
 
 CODE = """
 import focusfl as ff
@@ -19,13 +19,14 @@ result.server.momentum
 """.format(problem="ff.problems.ridge()", who="ff.participation.Full()")
 
 
-def test_states_are_typed(tmp_path, request):
-    """Where they are not, everything is Any, and a misspelt field passes."""
+def test_the_code_has_no_error_and_states_have_types(tmp_path):
+    """Where states have none, everything is Any, and a misspelt field passes."""
     file = tmp_path / "editor.py"
     file.write_text(CODE)
-    cache = Path(request.config.rootpath, ".mypy_cache")
-    said, _, _ = api.run([str(file), "--cache-dir", str(cache), "--no-error-summary"])
-    clients, scaffold, wrong = said.splitlines()
+    mypy = [sys.executable, "-m", "mypy", "src", str(file), "--no-error-summary"]
+    done = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.count("\n") == 3, done.stdout + done.stderr  # of the file alone
+    clients, scaffold, wrong = done.stdout.splitlines()
     assert "focusfl.algorithms.focus.Client" in clients
     assert "focusfl.algorithms.scaffold.Server" in scaffold
     assert 'error: "Server" has no attribute "momentum"' in wrong

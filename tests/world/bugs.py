@@ -12,9 +12,9 @@ import focusfl.files
 from focusfl.engines.protocol import (
     ProtocolServer,
     Site,
+    books,
     files,
     format,
-    ledger,
     requirements,
     snapshots,
     validation,
@@ -109,7 +109,7 @@ BUGS = [
         (Entries.block, "len(which)", "max(0, len(which) - 1)"),
     ]),
     Bug("what the open round has counted is not in the books", 5, [
-        (ledger.decode_ledger, "counted=counted,", "counted=(),"),
+        (books.decode_ledger, "counted=counted,", "counted=(),"),
     ]),
     Bug("an answer counts that was given up", 32, [
         (validation.validate_reply, VOID,
@@ -135,7 +135,7 @@ BUGS = [
         (Rules.count, "copies=copies | (", "copies=ledger.copies or copies | ("),
     ]),
     Bug("copies do not outlive the server", 15, [
-        (ledger.decode_ledger, 'trees.get("copies", {})', "{}"),
+        (books.decode_ledger, 'trees.get("copies", {})', "{}"),
     ]),
     Bug("a goodbye is not weighed", 226, [
         (Rules.count, "if self.weights is not None:",

@@ -68,7 +68,12 @@ class RunSpec:
         )
 
     def validated(self) -> "RunSpec":
-        """Give this with its blanks filled in; raise ValueError on what cannot run."""
+        """Give this as it will run; raise ValueError on what cannot.
+
+        Blanks are filled in. Where replies come late the algorithm is one that takes
+        them (`as_late`); the law of who takes part knows how long they take, and
+        leaves out who has spent a privacy budget.
+        """
         check_is("algorithm", self.algorithm, Algorithm)
         check_is("problem", self.problem, Problem)
         check_is("participation", self.participation, Participation)

@@ -3,6 +3,10 @@
 A verdict is one word and the sentence that gives its reason. It claims no more than was
 seen: a curve that still falls is "falling", one that is too short, or flat where theory
 says that it must go on, is "unclear".
+
+A tracker that rests where the gradient does not vanish is "biased" whatever its curve
+says: `summary.summarise` has that from the run itself, and study.py adds who has spent
+a privacy budget to the reason.
 """
 
 from typing import Literal, NamedTuple

@@ -75,7 +75,7 @@ def settled(protocol, site, x0):
         return site.algorithm.init(x0)[1]
     told = protocol._rules.extras(protocol.ledger, site.site).get("settle", {})
     memory = site.memory(entry.applied)
-    return site.algorithm.settle(memory, told, Round(*entry.counted))
+    return site.algorithm.settle(memory, told, Round(*entry.counted_in))
 
 
 def stacked(trees):

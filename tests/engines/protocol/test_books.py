@@ -9,7 +9,8 @@ import pytest
 
 import focusfl as ff
 from focusfl.engines.protocol import ProtocolServer, Refused, Site, books, files
-from focusfl.engines.protocol.entries import GONE, Entries, Entry, Roster
+from focusfl.engines.protocol.entries import GONE, Entries, Roster
+from focusfl.engines.protocol.ledger import Entry
 from focusfl.experiment.verify import verify
 
 NAMES = tuple(f"site-{i}" for i in range(60))
@@ -64,7 +65,7 @@ def test_an_older_value_stays_what_it_was_whatever_becomes_of_the_newer():
         if step % 5 == 0:
             told = (step, 0.2, 1, 60, 3)
             values.append(values[-1].counted(NAMES[:2], told))
-            both = {n: wanted[-1][n]._replace(counted=told) for n in NAMES[:2]}
+            both = {n: wanted[-1][n]._replace(counted_in=told) for n in NAMES[:2]}
             wanted.append(wanted[-1] | both)
     for k in rng.permutation(len(values)):
         assert values[k] == wanted[k]

@@ -29,8 +29,9 @@ def who(sites: Collection[str], everybody: Sequence[str]) -> str:
     return f"{len(sites)} of {len(everybody)} sites{names}"
 
 
-def over(job: Job, protocol: ProtocolServer) -> str:
-    """Why no round can be closed any more; nothing as long as one can."""
+def budgets_spent(job: Job, protocol: ProtocolServer) -> str:
+    """Why no round can be closed any more: too many of private sites have given away
+    all they may. Nothing as long as one can."""
     away = {*protocol.gone, *protocol.spent}
     left = len(job.sites) - len(away)
     least = job.secure.needed(left) if job.secure else job.minimum
@@ -67,7 +68,7 @@ class Ending:
         health = Health(self._events)
         health.agree(protocol.applied)
         blown_up = f"the training diverged in round {protocol.round}; lower lr."
-        ended = over(job, protocol)
+        ended = budgets_spent(job, protocol)
         self.why = [blown_up] if diverged else [ended] * bool(ended) + health.amiss()
         others = [] if diverged else [health.stale(), self._false_rest()]
         self.warnings = [*self.why, *(words for words in others if words)]

@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
-from focusfl.engines.flower.ending import LEFT_OUT, Ending, over, who
+from focusfl.engines.flower.ending import LEFT_OUT, Ending, budgets_spent, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import epsilon, size, unpack
@@ -41,7 +41,7 @@ def run(grid: Grid, job: Job) -> list[str]:
             server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
-            if over(job, protocol):
+            if budgets_spent(job, protocol):
                 break
             if isinstance(protocol, SecureServer):
                 play_securely(server, protocol)
@@ -105,7 +105,7 @@ class Server:
                 )
             ):
                 break
-            if over(job, protocol):
+            if budgets_spent(job, protocol):
                 return
             if protocol.restarts and not awaited:  # who is left cannot take part
                 protocol.new_epoch(protocol.restarts)

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from focusfl.engines.flower.ending import over
+from focusfl.engines.flower.ending import budgets_spent
 from focusfl.engines.flower.link import Reply
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.secure import Failed, SecureServer
@@ -29,7 +29,7 @@ def play_securely(server: "Server", protocol: SecureServer) -> None:
     opened = time.monotonic()
     server.say("open", epoch=protocol.epoch)
     while not protocol.counted:
-        if over(server.job, protocol):
+        if budgets_spent(server.job, protocol):
             return
         server.look()
         here = [site for site in protocol.free if site in server.online]

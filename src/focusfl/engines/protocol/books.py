@@ -7,25 +7,40 @@ written to again; one that nothing names any more is removed.
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from focusfl.core import Client
 from focusfl.engines.protocol import files
 from focusfl.engines.protocol.entries import Block, Entries, Roster
 from focusfl.engines.protocol.format import (
     Fields,
+    Header,
     Refused,
+    Wired,
     check_fields,
+    check_leaves,
     encode,
     header,
     pack,
+    restore,
     unpack,
 )
-from focusfl.engines.protocol.ledger import Ledger, Read, decode_ledger, encode_ledger
+from focusfl.engines.protocol.ledger import Ledger
+from focusfl.engines.protocol.magnitude import Reach
 
 log = logging.getLogger(__name__)
 
 MOST = 8192  # lines in a ledger itself
+
+
+class Read(NamedTuple):
+    """What was read of a ledger: as it was written, and nobody's yet."""
+
+    head: Header
+    trees: dict[str, Any]
+    files: dict[str, Block]  # lines, by the names of the files that hold them
 
 
 class Books:
@@ -125,3 +140,69 @@ class Books:
             for path in self.path.parent.glob(pattern):
                 if path not in wanted:
                     path.unlink()
+
+
+def encode_ledger(
+    ledger: Ledger, identity: Fields, files: Sequence[str], own: Block
+) -> Wired:
+    """A ledger as bytes, with what a job must have in common with it.
+
+    Its lines are in these files, and those that have changed since in it.
+    """
+    fields = {
+        **identity, "incarnation": ledger.incarnation, "settings": ledger.settings,
+        "epoch": ledger.epoch,
+        "round": ledger.round, "clock": ledger.clock, "current": ledger.current,
+        "reach": ledger.reach, "spiked": ledger.spiked,
+        "counted": ledger.counted, "files": files, "rounds": own.rounds,
+    }  # fmt: skip
+    sections = {
+        "server": ledger.server, "start": ledger.start, "kept": ledger.kept,
+        "copies": ledger.copies, "lines": own.lines,
+    }  # fmt: skip
+    if ledger.counted:
+        sections["total"] = ledger.total
+    return encode(fields, pack(sections))
+
+
+def decode_ledger(
+    read: Read, identity: Fields, new: Ledger, like: Client, roster: Roster
+) -> Ledger:
+    """The ledger that was read; raise Refused if it is another job's.
+
+    `new` is the ledger that the job would begin with, `like` a memory of a client.
+    """
+    fields, trees = read.head.fields, read.trees
+    fields.setdefault("weights", {})  # before there were any, all were alike
+    if "entries" in fields:
+        raise Refused("it is of a time before lines: give the job another name.")
+    check_fields(
+        fields, **{name: type(value) for name, value in identity.items()},
+        incarnation=str, settings=dict, epoch=int, current=int, round=int, clock=int,
+        counted=list, files=list, rounds=list, reach=list, spiked=bool,
+    )  # fmt: skip
+    for name, value in identity.items():
+        if fields[name] != value:
+            raise Refused(f"its {name} is {fields[name]!r}, not {value!r}.")
+    counted = tuple(fields["counted"])
+    wanted = {"server": new.server} | ({"total": new.total} if counted else {})
+    leaves = read.head.leaves
+    check_leaves({p: leaves[p] for p in leaves if p.split("/")[0] in wanted}, wanted)
+    copies, own = trees.get("copies", {}), Block(fields["rounds"], trees["lines"])
+    return Ledger(
+        server=restore(new.server, trees["server"]),
+        entries=Entries.read(roster, read.files, own),
+        incarnation=fields["incarnation"],
+        settings=fields["settings"],
+        epoch=fields["epoch"],
+        current=fields["current"],
+        round=fields["round"],
+        clock=fields["clock"],
+        total=trees["total"] if counted else new.total,
+        counted=counted,
+        start=trees.get("start", {}),
+        kept=trees.get("kept", {}),
+        copies={site: restore(like, memory) for site, memory in copies.items()},
+        reach=Reach(*fields["reach"]),
+        spiked=fields["spiked"],
+    )

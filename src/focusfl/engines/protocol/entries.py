@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.engines.protocol.format import Refused
+from focusfl.engines.protocol.ledger import Entry
 
 LINE = np.dtype(
     [
@@ -22,24 +23,6 @@ NOWHERE = 0  # the round of who was counted in none that is over
 FIRST = 2  # that of who was counted in round 0; there is one before it
 MOST_LOSSES = 2**16 - 1  # more of them are no worse
 READ = 1 << 14  # entries read from lines that are held at a time
-
-
-class Entry(NamedTuple):
-    """What the ledger knows of one site."""
-
-    applied: int = 0  # the push counted last; 0: none in this epoch
-    digest: str = ""  # its checksum
-    counted: tuple = ()  # the round it was counted in: the scalars of a Round
-    grads_done: int = 0  # gradients the site has computed up to then, over all epochs
-    gone: bool = False  # it has left for good
-    barred: bool = False  # it is left out, until the server is started again
-    losses: int = 0  # of its memory, since it was seen to have one
-    pushes: int = 0  # counted in this epoch
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its push is in the round that is open."""
-        return bool(self.applied) and not self.counted
 
 
 class Roster:
@@ -111,9 +94,9 @@ class _Table:
 
     def _line(self, entry: Entry) -> tuple:
         number = NOWHERE
-        if entry.counted:
-            number = entry.counted[0] + FIRST
-            self.rounds[number] = entry.counted
+        if entry.counted_in:
+            number = entry.counted_in[0] + FIRST
+            self.rounds[number] = entry.counted_in
         flags = GONE * entry.gone | BARRED * entry.barred | NAMED * bool(entry.digest)
         return (
             entry.applied, bytes.fromhex(entry.digest) or bytes(16), entry.grads_done,

@@ -73,7 +73,7 @@ def is_spike(size: float, pushes: int, reach: Reach, times: float = SPIKE) -> bo
     return size > times * reach.push > 0
 
 
-def counted(
+def with_push(
     reach: Reach, site: str, size: float, pushes: int, x: Tree
 ) -> tuple[Reach, bool]:
     """The reach with one more push, and whether the epoch must end for it."""
@@ -85,7 +85,7 @@ def counted(
     return reach.pushed(site, size), spiked
 
 
-def moved(
+def after_round(
     reach: Reach, before: Server, after: Server, warm: bool, leaving: bool
 ) -> tuple[Reach, bool]:
     """The reach when a round has moved the model, and whether the epoch must end.

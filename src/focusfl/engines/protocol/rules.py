@@ -11,15 +11,15 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Client, Message, Round
-from focusfl.engines.protocol.entries import BARRED, Entries, Entry, Roster
+from focusfl.engines.protocol.entries import BARRED, Entries, Roster
 from focusfl.engines.protocol.format import Refused, digest_of, leaves
-from focusfl.engines.protocol.ledger import Ledger
+from focusfl.engines.protocol.ledger import Entry, Ledger
 from focusfl.engines.protocol.magnitude import (
     Reach,
-    counted,
-    moved,
+    after_round,
     norm,
     strayed,
+    with_push,
 )
 from focusfl.engines.protocol.messages import Reply, Request
 from focusfl.engines.protocol.requirements import Requirements
@@ -161,7 +161,7 @@ class Rules:
             seq=ledger.clock + 1,
             base=entry.applied,
             digest=entry.digest,
-            counted=list(entry.counted),
+            counted=list(entry.counted_in),
             grads_done=entry.grads_done,
             lr=rd.lr,
             local_steps=rd.local_steps,
@@ -180,7 +180,7 @@ class Rules:
     def _told(self, ledger: Ledger, site: str) -> dict[str, Tree]:
         entry = ledger.entries[site]
         if entry.applied and self.requirements.settle:
-            return {"settle": ledger.kept[str(entry.counted[0])]}
+            return {"settle": ledger.kept[str(entry.counted_in[0])]}
         if not entry.applied and self.requirements.start:
             return {"start": ledger.start["x"]}
         return {}
@@ -222,7 +222,7 @@ class Rules:
         if entry.gone or not self.requirements.whole:
             size = 0.0  # what is taken back, or sent in part, says nothing of pushes
         pushes, x = before.pushes, ledger.server.x
-        reach, spiked = counted(ledger.reach, reply.site, size, pushes, x)
+        reach, spiked = with_push(ledger.reach, reply.site, size, pushes, x)
         return ledger._replace(
             reach=reach,
             spiked=ledger.spiked or spiked,
@@ -253,7 +253,7 @@ class Rules:
         reach, spiked, warm = ledger.reach, False, self.algorithm.starts_warm
         if ledger.current >= 0 and server is not ledger.server:
             leaving = entries.any_gone(sites)
-            reach, spiked = moved(reach, ledger.server, server, warm, leaving)
+            reach, spiked = after_round(reach, ledger.server, server, warm, leaving)
         return ledger._replace(
             server=server,
             entries=entries,
@@ -277,7 +277,7 @@ class Rules:
             raise ValueError(f"there is no copy of what {site} has contributed.")
         rd, down = self.rd(ledger.current), self.algorithm.broadcast(ledger.server)
         told = self.extras(ledger, site).get("settle", {})
-        counted = Round(*entry.counted)
+        counted = Round(*entry.counted_in)
         memory = self.algorithm.settle(ledger.copies[site], told, counted)
         new = newcomer(self.algorithm, tree.zeros(ledger.server.x)).memory
         memory, up = retract(self.algorithm, memory, down, rd, new)

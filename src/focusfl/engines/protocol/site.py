@@ -33,7 +33,7 @@ from focusfl.engines.protocol.snapshots import (
     newcomer,
     retract,
 )
-from focusfl.engines.protocol.uplink import noted
+from focusfl.engines.protocol.uplink import with_noted_codec
 from focusfl.tree import Tree
 
 SECTIONS = {"down", "settle", "start", "memory"}  # what a request may carry
@@ -115,7 +115,7 @@ class Site:
             if acked is None:
                 return self._encode(request, "lost", request.grads_done)
             memory = self._settled(request, trees, acked)
-            algorithm, codec = noted(self.algorithm, self.packs)
+            algorithm, codec = with_noted_codec(self.algorithm, self.packs)
             if grad_fn is None:
                 kind, done = "goodbye", request.grads_done
                 memory, up = retract(

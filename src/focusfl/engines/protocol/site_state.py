@@ -1,4 +1,7 @@
-"""What a site writes to disk: one file, with its memory and its last reply."""
+"""What a site writes to disk: one file, with its memory and its last reply.
+
+A private site has another one beside it, of what it has given away: account.py.
+"""
 
 import logging
 from collections.abc import Iterator

@@ -52,7 +52,9 @@ class Noted(Codec):
         return tree.map(one, up)
 
 
-def noted(algorithm: Algorithm, packs: bool) -> tuple[Algorithm, Noted | None]:
+def with_noted_codec(
+    algorithm: Algorithm, packs: bool
+) -> tuple[Algorithm, Noted | None]:
     """The algorithm with a codec that keeps what it sends, if it has one and packs."""
     coded = coded_in(algorithm)
     if coded is None or not packs:

@@ -1,7 +1,7 @@
 """The simulator's two functions: a cohort is a batch axis, rounds are a scan.
 
-Rounds run in chunks of one compiled program (compiled.py), drawn (participants.py) and
-laid out (layout.py) on the host while the chunk before is running. What clients
+Rounds run in chunks of one compiled program (compiled.py), drawn and laid out
+(layout.py) on the host while the chunk before is running. What clients
 remember (clients.py) is on the device, or elsewhere (rows.py) and brought there chunk
 by chunk (cache.py), or spread over several devices (devices.py).
 """

@@ -14,11 +14,12 @@ import jax
 import numpy as np
 
 from focusfl.engines.simulator.checkpoint import Checkpoint, Facts, folder_of
-from focusfl.engines.simulator.cohort import StaticConfig, clients_in
+from focusfl.engines.simulator.cohort import clients_in
 from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.layout import Plan
 from focusfl.engines.simulator.rows import Ids, Store
 from focusfl.engines.simulator.start import (
+    Start,
     begin,
     begin_in_parts,
     in_model_coordinates,
@@ -55,19 +56,9 @@ class ClientCache:
     def __exit__(self, *_: Any) -> None:
         self._thread.shutdown()
 
-    def begin(
-        self,
-        static: StaticConfig,
-        x0: Tree,
-        data: Tree,
-        eval_data: Tree,
-        key: Any,
-        turns: int,
-    ) -> tuple[State, Log]:
-        """Give the state before round 0, with nobody's rows on the device.
-
-        `turns` bounds how many participants there will be, over all rounds.
-        """
+    def begin(self, start: Start, key: Any, turns: int) -> tuple[State, Log]:
+        """Give the state before round 0, with nobody's rows on the device."""
+        static, x0, data, eval_data = start
         anybody = jax.tree.map(lambda a: a[:1], data)
         state, first = begin(static, x0, anybody, eval_data, key)
         row = jax.tree.map(lambda a: np.asarray(a[0]), (state.clients, state.steps))
@@ -136,9 +127,7 @@ class ClientCache:
         """Read the rows of the chunk after this one, when those before are written."""
         self._coming = self._read(plan)
 
-    def export(
-        self, start: tuple[StaticConfig, Tree, Tree, Tree], clients: Any
-    ) -> Tree:
+    def export(self, start: Start, clients: Any) -> Tree:
         """Everybody's memory in the coordinates of the model, where it is."""
         del clients  # those of the last chunk alone
         static, x0, data, _ = start

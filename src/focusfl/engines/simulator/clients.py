@@ -11,15 +11,12 @@ import jax
 
 from focusfl.engines.simulator.cache import ClientCache
 from focusfl.engines.simulator.checkpoint import Checkpoint, Facts
-from focusfl.engines.simulator.cohort import StaticConfig
 from focusfl.engines.simulator.compiled import Log, State
 from focusfl.engines.simulator.devices import Devices
 from focusfl.engines.simulator.layout import Plan
-from focusfl.engines.simulator.start import begin_on_device, to_model_coordinates
+from focusfl.engines.simulator.start import Start, begin_on_device, to_model_coordinates
 from focusfl.engines.spec import ClientState, Execution
 from focusfl.tree import Tree
-
-Start = tuple[StaticConfig, Tree, Tree, Tree]  # static, x0, data, what is evaluated on
 
 
 @runtime_checkable
@@ -28,8 +25,11 @@ class ClientStore(Protocol):
 
     def __enter__(self) -> Any: ...
     def __exit__(self, *_: Any) -> None: ...
-    def begin(self, *start: Any) -> tuple[State, Log]:
-        """Give the state before round 0; takes a `Start`, a key and all turns."""
+    def begin(self, start: Start, key: Any, turns: int) -> tuple[State, Log]:
+        """Give the state before round 0.
+
+        `turns` bounds how many participants there will be, over all rounds.
+        """
 
     def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
         """What a chunk is compiled for, in shape."""
@@ -65,17 +65,9 @@ class OnDevice:
     def __exit__(self, *_: Any) -> None:
         pass
 
-    def begin(
-        self,
-        static: StaticConfig,
-        x0: Tree,
-        data: Tree,
-        eval_data: Tree,
-        key: Any,
-        turns: int,
-    ) -> tuple[State, Log]:
+    def begin(self, start: Start, key: Any, turns: int) -> tuple[State, Log]:
         del turns  # there is room for everybody
-        return begin_on_device(static, x0, data, eval_data, key)
+        return begin_on_device(*start, key)
 
     def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
         return state, plan
@@ -87,8 +79,7 @@ class OnDevice:
         pass
 
     def export(self, start: Start, clients: Any) -> Tree:
-        static, _, data, _ = start
-        clients = to_model_coordinates(static, clients, data)
+        clients = to_model_coordinates(start.static, clients, start.data)
         return jax.tree.map(self._devices.fetch, clients)
 
 

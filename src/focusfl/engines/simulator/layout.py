@@ -1,6 +1,11 @@
-"""Rounds laid out for a compiled program: who has which slot, in which branch."""
+"""Rounds for a compiled program: who takes part, who has which slot, in which branch.
 
+Drawn as a run comes to them (`Participants`), and laid out chunk by chunk (`Layout`).
+"""
+
+from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -8,13 +13,14 @@ from jaxtyping import Array, Int
 
 from focusfl.engines.spec import OnEmpty
 from focusfl.engines.stop import BudgetSpent
-from focusfl.participation.model import Ids
+from focusfl.participation import Participation, schedule
+from focusfl.participation.model import BLOCK, Ids
 from focusfl.tree import Tree, size
 
 if TYPE_CHECKING:
     from focusfl.engines.simulator.cohort import StaticConfig
-    from focusfl.engines.simulator.participants import Participants
 
+AHEAD = 1 << 22  # participants drawn before the run, for its slots to be chosen by
 LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
 GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
 TABLE = 1 << 30  # bytes of memory brought to the device for one chunk
@@ -24,6 +30,62 @@ NOBODY = 0  # the branch before those with slots
 PADDING = -1  # the round number of a row that is no round
 
 PerRound = Int[Array | np.ndarray, "*rounds"]
+
+
+class Participants:
+    """Those of the rounds to come, seed by seed; how many there were in those drawn.
+
+    A run with few participants in all is drawn before it begins; a longer one in part,
+    and from then on as far as it is asked for.
+    """
+
+    def __init__(
+        self,
+        participation: Participation,
+        num_clients: int,
+        rounds: int,
+        seeds: Sequence[int],
+    ):
+        self._streams = [
+            schedule(participation, num_clients, rounds, seed) for seed in seeds
+        ]
+        self._ready: list[deque[Ids]] = [deque() for _ in seeds]
+        self._active: list[list[int]] = [[] for _ in seeds]
+        self._rounds = rounds
+        total = 0
+        while not self.all and total < AHEAD:
+            total += self._draw(BLOCK)
+        # as far as the run is known before it begins
+        self.ahead: list[list[Ids]] = [list(own) for own in self._ready]
+
+    @property
+    def all(self) -> bool:
+        """Whether every round has been drawn."""
+        return len(self._active[0]) == self._rounds
+
+    @property
+    def active(self) -> Int[np.ndarray, "seeds rounds"]:
+        """|S_r| in all rounds drawn so far."""
+        return np.array(self._active)
+
+    def take(self, count: int) -> list[list[Ids]]:
+        """Give the next so many rounds, or those that are left."""
+        self.ahead = []  # no longer needed here
+        if not self.all and len(self._ready[0]) < count:
+            self._draw(count - len(self._ready[0]))
+        return [
+            [own.popleft() for _ in range(min(count, len(own)))] for own in self._ready
+        ]
+
+    def _draw(self, count: int) -> int:
+        """Draw so many more rounds; say how many take part in them."""
+        for stream, ready, active in zip(
+            self._streams, self._ready, self._active, strict=True
+        ):
+            drawn = list(islice(stream, count))
+            ready += drawn
+            active += map(len, drawn)
+        return sum(sum(active[-count:]) for active in self._active)
 
 
 class ChunkPolicy(NamedTuple):
@@ -161,7 +223,7 @@ class Layout(NamedTuple):
     """How rounds become chunks of so many rows."""
 
     static: "StaticConfig"
-    drawn: "Participants"
+    drawn: Participants
     rounds: int
     rows: int
     on_empty: OnEmpty

@@ -22,7 +22,7 @@ from focusfl.engines.simulator.checkpoint import (
     Facts,
     open_checkpoint,
 )
-from focusfl.engines.simulator.clients import ClientStore, Start, store_for
+from focusfl.engines.simulator.clients import ClientStore, store_for
 from focusfl.engines.simulator.cohort import StaticConfig, Theirs
 from focusfl.engines.simulator.compiled import Bounds, Inputs, Log, State
 from focusfl.engines.simulator.devices import Devices, devices_for
@@ -36,12 +36,17 @@ from focusfl.engines.simulator.driver import (
 from focusfl.engines.simulator.layout import (
     ChunkPolicy,
     Layout,
+    Participants,
     chunk_policy,
     chunk_rows,
     cohort_sizes,
 )
-from focusfl.engines.simulator.participants import Participants
-from focusfl.engines.simulator.start import begin, in_model_coordinates, stack_runs
+from focusfl.engines.simulator.start import (
+    Start,
+    begin,
+    in_model_coordinates,
+    stack_runs,
+)
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
 from focusfl.engines.step_sizes import StepSizes, Table, stacked
 from focusfl.engines.stop import Stop
@@ -97,7 +102,7 @@ class Simulation:
             keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
             needs, where = self._place(x0, keys[0], kept)
             data, eval_data = self.devices.put(self.data, self.eval_data)
-            start: Start = self.without_slots, x0, data, eval_data
+            start = Start(self.without_slots, x0, data, eval_data)
             clients = store_for(where, how, self.devices, kept)
             row = 0 if where == "device" else needs.row
             begun = self._begin(start, keys, clients, row)
@@ -148,7 +153,7 @@ class Simulation:
     ) -> Begun:
         """Bring all runs to round 0."""
         spec, slots = self.spec, self.static.slots
-        state, first = clients.begin(*start, keys[0], spec.rounds * slots[-1])
+        state, first = clients.begin(start, keys[0], spec.rounds * slots[-1])
         at_x0 = {name: a[0] for name, a in first.metrics.items()}
         limit, targets = limit_of(at_x0), self.stop.targets(at_x0)
         lrs = np.asarray(stacked(spec.lrs))
@@ -166,8 +171,7 @@ class Simulation:
             state = state._replace(met=met)
         step, bound = (jnp.asarray(a, spec.problem.dtype) for a in (lr, limit))
         bounds = Bounds(bound, jnp.int32(spec.rounds), targets)
-        _, _, data, eval_data = start
-        fixed = step, bounds, Inputs(data, eval_data, key)
+        fixed = step, bounds, Inputs(start.data, start.eval_data, key)
         rows = chunk_rows(
             spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes
         )
@@ -181,7 +185,7 @@ class Simulation:
         self, begun: Begun, start: Start, key: Any, clients: ClientStore, where: str
     ) -> Facts:
         """What a checkpoint is of: runs with other facts are other runs."""
-        spec, x0 = self.spec, start[1]
+        spec = self.spec
         like = clients.like(begun.state, begun.layout.nobodys(len(spec.seeds)))
         beginning = begin.lower(*start, key, spec.algorithm.starts_warm)
         chunk = begun.run_chunk.lower(self.static, like[0], *begun.fixed, like[1])
@@ -194,7 +198,7 @@ class Simulation:
             "seed": _one_or_all([int(seed) for seed in spec.seeds]),
             "on_empty": spec.on_empty, "record": spec.record, "every": spec.every,
             "stop": stable_repr(replace(self.stop, seconds=None)),
-            "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(x0)),
+            "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(start.x0)),
             "data": _digest(self.data.data), "eval_data": _digest(self.eval_data),
             "weights": None if self.weights is None else _digest(self.weights),
             "metrics": spec.metrics,
@@ -207,12 +211,12 @@ class Simulation:
         self, start: Start, state: State, log: Log, clients: ClientStore
     ) -> list[Result]:
         """Cut the runs apart."""
-        spec, eval_data, results = self.spec, start[3], []
+        spec, results = self.spec, []
         axes = (spec.num_runs > 1) + (len(spec.seeds) > 1)
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             one = partial(one_of, (k, s)[:axes])
             server = one(state.server)
-            about = self.without_slots, server.x, eval_data
+            about = self.without_slots, server.x, start.eval_data
             ended = Ended(
                 server, clients.export(start, one(state.clients)),
                 bool(one(state.met)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,15 @@ AT_ONCE = 1 << 25  # numbers in the models of clients that start warm together
 Ids = Any  # an array of clients; N and above: nobody
 Write = Callable[[Ids, Any], None]  # keeps the memory and steps of some clients
 Read = Callable[[Ids], Any]
+
+
+class Start(NamedTuple):
+    """What all runs side by side begin with; a key beside it makes one of them."""
+
+    static: StaticConfig
+    x0: Tree
+    data: Theirs
+    eval_data: Tree
 
 
 @partial(jax.jit, static_argnums=(0, 5))
@@ -87,15 +96,9 @@ def begin_on_device(
 
 
 def stack_runs(
-    begun: tuple[State, Log],
-    start: tuple[StaticConfig, Tree, Tree, Tree],
-    keys: list[Any],
-    rates: int,
+    begun: tuple[State, Log], start: Start, keys: list[Any], rates: int
 ) -> tuple[State, Log]:
-    """Lay runs at several rates side by side, and then those of several seeds.
-
-    `start` is what `begin_on_device` takes before a key.
-    """
+    """Lay runs at several rates side by side, and then those of several seeds."""
 
     def repeated(begun):
         return jax.tree.map(lambda a: _repeat(a, rates), begun)
@@ -103,7 +106,7 @@ def stack_runs(
     if len(keys) == 1:
         return repeated(begun)
     each = [begun] * len(keys)
-    if keys[0] is not None and start[0].algorithm.starts_warm:
+    if keys[0] is not None and start.static.algorithm.starts_warm:
         each = [begin_on_device(*start, key) for key in keys]
     return jax.tree.map(lambda *a: jnp.stack(a, -1), *map(repeated, each))
 
