@@ -24,6 +24,34 @@ MOST = 20  # sites whose rounds are counted in words
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommands, by the function that adds any command."""
+    _add_local(command)
+    init = command(
+        "init", _init, "write a Flower app, ready for several hosts",
+        "focusfl deploy init hospitals",
+    )  # fmt: skip
+    init.add_argument("folder", type=Path, help="to be made")
+    hosts.add(command)
+    status = command(
+        "status", _status, "say what runs of what `deploy local` has started",
+        "focusfl deploy status runs",
+    )  # fmt: skip
+    status.add_argument("folder", type=Path, nargs="?", default=RUNS)
+    watch = command(
+        "watch", _serve, "show how jobs are doing, on a page and for Prometheus",
+        "focusfl deploy watch runs/deploy-study --port 8484",
+    )  # fmt: skip
+    watch.add_argument("folder", type=Path, nargs="?", default=RUNS)
+    watch.add_argument(
+        "--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"
+    )
+    stop = command(
+        "stop", _stop, "stop what `deploy local` has started in a folder",
+        "focusfl deploy stop runs/deploy-study",
+    )  # fmt: skip
+    stop.add_argument("folder", type=Path, nargs="?", default=RUNS)
+
+
+def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
     local = command(
         "local", _local, "run a study on Flower, on real processes of this machine",
         "focusfl deploy local study.toml --clients 4 --tls",
@@ -65,30 +93,6 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="delay replies until they are as old as the study's [clock] says",
     )  # fmt: skip
     local.add_argument("--out", type=Path, help="folder for it all (runs/deploy-NAME)")
-    init = command(
-        "init", _init, "write a Flower app, ready for several hosts",
-        "focusfl deploy init hospitals",
-    )  # fmt: skip
-    init.add_argument("folder", type=Path, help="to be made")
-    hosts.add(command)
-    status = command(
-        "status", _status, "say what runs of what `deploy local` has started",
-        "focusfl deploy status runs",
-    )  # fmt: skip
-    status.add_argument("folder", type=Path, nargs="?", default=RUNS)
-    watch = command(
-        "watch", _serve, "show how jobs are doing, on a page and for Prometheus",
-        "focusfl deploy watch runs/deploy-study --port 8484",
-    )  # fmt: skip
-    watch.add_argument("folder", type=Path, nargs="?", default=RUNS)
-    watch.add_argument(
-        "--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"
-    )
-    stop = command(
-        "stop", _stop, "stop what `deploy local` has started in a folder",
-        "focusfl deploy stop runs/deploy-study",
-    )  # fmt: skip
-    stop.add_argument("folder", type=Path, nargs="?", default=RUNS)
 
 
 def _local(options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from focusfl.engines.flower.ending import LEFT_OUT, Ending, budgets_spent, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link, Reply
 from focusfl.engines.flower.records import epsilon, size, unpack
-from focusfl.engines.flower.sessions import is_due, play_securely
+from focusfl.engines.flower.sessions import awaited_by_stage, play_securely
 from focusfl.engines.protocol import ProtocolServer, Wired
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.engines.secure import SecureServer
@@ -199,7 +199,7 @@ class Server:
 
     @property
     def _asks_sites(self) -> bool:
-        """Whether the sites alone know the gradient, or are to evaluate anyway."""
+        """Whether sites are to evaluate, or nobody else gives a grad_norm."""
         knows = "grad_norm" in self.measured() and not self.protocol.gone
         return bool(self.job.evaluate_every) or not knows
 
@@ -255,7 +255,7 @@ class Server:
                 message = unpack(reply.content)
                 self._bytes["up"] += size(message)
                 self._given |= epsilon(reply.site, reply.content)
-                due = reply.last and is_due(self.protocol, reply)
+                due = reply.last and awaited_by_stage(self.protocol, reply)
                 receipt = self.protocol.receive(reply.site, message)
                 if receipt.status != "applied":
                     copy = {} if due else {"copy": True}

@@ -16,9 +16,9 @@ TRIES = 6  # times that a site is asked in a stage, if nothing comes of it
 SLOWEST = 1.0  # seconds between two looks at what has come
 
 
-def is_due(protocol: ProtocolServer, reply: Reply) -> bool:
-    """Whether a reply is one that its stage still waits for; others are void, and
-    nobody's fault. Without stages, all are."""
+def awaited_by_stage(protocol: ProtocolServer, reply: Reply) -> bool:
+    """Whether a reply is one that its stage still waits for; others are void, and are
+    told of as copies. Without secure sums there are no stages, and all are awaited."""
     return not isinstance(protocol, SecureServer) or (
         reply.site in protocol.free and reply.asked.number == protocol.turn
     )

@@ -79,7 +79,7 @@ class Incidents:
     def latest(self) -> int:
         return self._latest
 
-    def counted(self, site: str) -> None:
+    def forgive(self, site: str) -> None:
         """A push of this site was counted: all is well with it."""
         self.lost.discard(site)
         self._strikes.pop(site, None)

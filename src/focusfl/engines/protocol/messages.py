@@ -9,7 +9,7 @@ from focusfl.engines.protocol.snapshots import UNKNOWN
 # A push; the last of a site; no memory of `base`; asked later things by another server;
 # nothing may be given away any more.
 KINDS = ("push", "goodbye", "lost", "ahead", "spent")
-WORDS = ("lost", "ahead", "spent")  # with nothing to count
+NO_PUSH = ("lost", "ahead", "spent")  # with nothing to count
 
 
 class Request(NamedTuple):

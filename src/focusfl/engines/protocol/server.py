@@ -28,7 +28,7 @@ from focusfl.engines.protocol.format import (
 from focusfl.engines.protocol.incidents import STRIKES, Incidents, Receipt
 from focusfl.engines.protocol.ledger import Ledger
 from focusfl.engines.protocol.magnitude import TooLarge, check_size, norm, strayed
-from focusfl.engines.protocol.messages import WORDS, Request, read_reply
+from focusfl.engines.protocol.messages import NO_PUSH, Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.protocol.rules import Rules
 from focusfl.engines.protocol.settings import (
@@ -168,7 +168,7 @@ class ProtocolServer(View):
             validate_reply(
                 self._rules, self.ledger, self._requests.get(sender), sender, reply
             )
-            if reply.kind in WORDS:
+            if reply.kind in NO_PUSH:
                 check_leaves(head.leaves, {})
                 receipt = self._incidents.report(self.ledger, reply)
                 log.warning(receipt.why)
@@ -195,7 +195,7 @@ class ProtocolServer(View):
             log.warning("refused a message from %s: %s", ascii(sender), error)
             return Receipt("refused", str(error))
         self.ledger = ledger
-        self._incidents.counted(sender)
+        self._incidents.forgive(sender)
         del self._requests[sender]
         return Receipt("applied")
 
@@ -256,7 +256,7 @@ class ProtocolServer(View):
 
     def _without(self, ledger: Ledger, site: str, barred: bool = False) -> Ledger:
         self._requests.pop(site, None)
-        self._incidents.counted(site)
+        self._incidents.forgive(site)
         try:
             ledger, why = self._rules.without(ledger, site), ""
         except ValueError as error:

@@ -111,6 +111,7 @@ class Site:
             if state and request.place <= state.place:
                 return self._behind(request, state)
             new = newcomer(self.algorithm, trees["start"])
+            # What the server has counted last: `pending` becomes `acked`, if it has.
             acked = self._base(request, trees, state, new)
             if acked is None:
                 return self._encode(request, "lost", request.grads_done)

@@ -12,7 +12,7 @@ from focusfl.core import Algorithm
 from focusfl.engines.protocol.format import Refused, Wired, check_leaves, header, leaves
 from focusfl.engines.protocol.incidents import STRIKES, Receipt
 from focusfl.engines.protocol.ledger import Ledger
-from focusfl.engines.protocol.messages import WORDS, read_reply
+from focusfl.engines.protocol.messages import NO_PUSH, read_reply
 from focusfl.engines.protocol.rules import LOSSES
 from focusfl.engines.protocol.server import ProtocolServer
 from focusfl.engines.protocol.validation import validate_reply
@@ -145,7 +145,7 @@ class SecureServer(ProtocolServer):
         inner = {"header": blob(said, "reply")}
         head = header(inner)
         reply = read_reply(head)
-        if reply.kind in WORDS:
+        if reply.kind in NO_PUSH:
             only(said, "reply")
             receipt = ProtocolServer.receive(self, sender, inner)
             if receipt.status == "refused":
@@ -206,7 +206,7 @@ class SecureServer(ProtocolServer):
             ledger = self._rules.count(ledger, reply, digest, up, None, 0.0)
         self.ledger = ledger
         for site in session.masked:
-            self._incidents.counted(site)
+            self._incidents.forgive(site)
 
     def give_up(self, site: str, number: int | None = None) -> None:
         """Await no reply of a site; it may be asked again, and answer all the same."""
