@@ -19,7 +19,6 @@ os.environ.setdefault(
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 )
 # Several processes share two cores: threads of their own would wait for each other.
-os.environ.setdefault("NPROC", "1")  # of XLA
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What one process of the tests has compiled, the others and their children read.
 KEPT = "JAX_COMPILATION_CACHE_DIR"
