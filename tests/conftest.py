@@ -27,11 +27,12 @@ if OURS:
     os.environ[KEPT] = OURS
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-# Tests of many seconds, that one process must not be left alone with at the end.
+# Tests of many seconds, in the order in which they begin: one process must not be left
+# alone with them at the end.
 LONG = tuple(
     f"tests/{name}"
     for name in (
-        "deploy/", "test_types.py", "test_site.py", "test_docs.py", "experiment/",
+        "test_types.py", "deploy/", "test_site.py", "test_docs.py", "experiment/",
         "engines/test_devices.py", "engines/flower/", "report/test_terminal.py",
     )
 )  # fmt: skip
@@ -44,7 +45,11 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    def turn(item):
+        mine = (k for k, name in enumerate(LONG) if item.nodeid.startswith(name))
+        return next(mine, len(LONG))
+
+    items.sort(key=turn)
 
 
 def pytest_collection_finish(session):

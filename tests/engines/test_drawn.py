@@ -9,7 +9,7 @@ import pytest
 from helpers import quadratic
 
 import focusfl as ff
-from focusfl.engines.simulator import participants as drawn
+from focusfl.engines.simulator import layout as drawn
 from focusfl.participation import Bernoulli, Full, Markov, Replay, Uniform
 from focusfl.participation.model import FEW, masks, schedule
 
