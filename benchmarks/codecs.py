@@ -51,7 +51,15 @@ SCALES = [
     Integers(4, "stochastic", block=64),
     Integers(4, block=16),
 ]
-ON_CIFAR10 = [Integers(4, block=64), None, Integers(4, block=16), Integers(8)]
+ON_CIFAR10 = [
+    None,
+    Integers(8),
+    Integers(4, block=64),
+    Integers(4, "stochastic", block=64),
+    Integers(4, block=16),
+    Integers(4),
+    LowRank(4),
+]
 MATRIX = [None, Integers(4), LowRank(1), LowRank(2), LowRank(4)]
 OTHERS = [(ff.Scaffold(), 2), (ff.MIFA(), 1), (ff.MIFA(), 5), (ff.FedVARP(), 1)]
 COINS = ff.participation.Bernoulli(np.linspace(0.1, 0.9, 16))
@@ -86,9 +94,9 @@ def last(run):
     return np.inf if run.diverged_at is not None else run.metrics["distance"][-1]
 
 
-def row(name, algorithm, problem, local_steps, plain=None, rounds=1000, largest=1):
-    shown, L = problem if isinstance(problem, tuple) else (problem, problem.L)
-    (took, bits, error), step = best(algorithm, shown, L, local_steps, rounds, largest)
+def row(name, algorithm, problem, L, local_steps, plain=None, rounds=1000, largest=1):
+    found, step = best(algorithm, problem, L, local_steps, rounds, largest)
+    took, bits, error = found
     fewer = f"{plain / bits:.1f}" if plain and np.isfinite(bits) else ""
     end = f"{took:.0f}" if np.isfinite(took) else f"never: {error:.1e}"
     sent = f"{bits:.3g}" if np.isfinite(bits) else "–"
@@ -96,19 +104,19 @@ def row(name, algorithm, problem, local_steps, plain=None, rounds=1000, largest=
     return bits
 
 
-def of_focus(problem, codecs=CODECS):
+def of_focus(problem, L, codecs):
     for memory in ("last", "mean"):
         focus, plain = ff.Focus(memory=memory), None
         for codec in codecs:
             coded = focus if codec is None else Coded(focus, codec)
             name = f"FOCUS, {memory}: {codec or 'no codec'}"
             rounds = 4000 if isinstance(codec, RandomK | LowRank) else 1000
-            bits = row(name, coded, problem, 2, plain, rounds)
+            bits = row(name, coded, problem, L, 2, plain, rounds)
             plain = bits if plain is None else plain
 
 
 def as_matrix(problem, high=10):
-    """The same clients, whose model is a matrix; and L."""
+    """The same clients, whose model is a matrix."""
     clients = []
     for i in range(problem.num_clients):
         own = {name: a[i] for name, a in problem.data.items()}
@@ -129,16 +137,16 @@ def as_matrix(problem, high=10):
         loss, {"x": np.zeros((high, len(problem.x0) // high))},
         clients, batch_size=None, dtype="float64", metrics_fn=distance,
         eval_data={"optimum": problem.optimum[None]},
-    ), problem.L  # fmt: skip
+    )  # fmt: skip
 
 
 def of_others(problem):
     for inner, steps in OTHERS:
         name = f"{type(inner).__name__}, {steps} local steps"
         how = {"rounds": 3000, "largest": 16}  # their mean of moves takes larger steps
-        plain = row(f"{name}: no codec", inner, problem, steps, **how)
+        plain = row(f"{name}: no codec", inner, problem, problem.L, steps, **how)
         coded = Coded(inner, Integers(8))
-        row(f"{name}: {coded.codec}", coded, problem, steps, plain, **how)
+        row(f"{name}: {coded.codec}", coded, problem, problem.L, steps, plain, **how)
 
 
 def images(train=2000, test=1000):
@@ -160,6 +168,7 @@ def of_scales():
 
 
 def of_cifar10():
+    # Not by focusfl.experiment, which wants more than a machine with a GPU may have.
     path = Path(ff.__file__).with_name("experiment") / "studies" / "cifar10.toml"
     study = tomllib.loads(path.read_text())  # the paper's setting
     law = ff.participation.Bernoulli(np.array(study["participation"]["bernoulli"]["p"]))
@@ -204,11 +213,11 @@ def main():
         print("| | accuracy | loss | unsent | fewer bits | seconds |\n|" + " --- |" * 6)
         return of_scales() if sys.argv[1] == "images" else of_cifar10()
     problem = ff.problems.ridge(num_clients=16, dim=100, rows=40)
-    if sys.argv[1:] == ["matrix"]:
-        return of_focus(as_matrix(problem), MATRIX)
     print("| | rounds | uplink bits | fewer bits | step times L |\n|" + " --- |" * 5)
+    if sys.argv[1:] == ["matrix"]:
+        return of_focus(as_matrix(problem), problem.L, MATRIX)
     if sys.argv[1:] != ["others"]:
-        of_focus(problem)
+        of_focus(problem, problem.L, CODECS)
     of_others(problem)
 
 
