@@ -1,6 +1,8 @@
 """The command line: parse, call, print. Results to stdout, progress to stderr."""
 
 import argparse
+import atexit
+import gc
 import os
 import re
 import sys
@@ -29,6 +31,7 @@ EXIT_UNREAD = 141  # as of a program that a closed pipe ends
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; give its exit code."""
+    atexit.register(gc.freeze)  # garbage is looked for in all of jax at exit
     known = parser()
     completion.answer(known)
     options = known.parse_args(arguments)

@@ -5,6 +5,8 @@ for three when there is none. Takes the arguments of flower-supernode, in the sa
 words; what travels is the same.
 """
 
+import atexit
+import gc
 import os
 import select
 import signal
@@ -24,11 +26,13 @@ printf '%s\\n' "$*" > '{pipe}'
 
 def main() -> None:
     """Run a SuperNode until it is stopped."""
+    # What children need is read once, here.
+    import httpcore  # noqa: F401  # they would when they first connect
     from flwr.supernode import start_client_internal
     from flwr.supernode.cli import flower_supernode, flwr_clientapp
 
     import focusfl.deploy.study
-    import focusfl.engines.flower  # noqa: F401  # what children need, read once
+    import focusfl.engines.flower  # noqa: F401
     from focusfl.deploy import node
 
     folder = Path(os.environ["FLWR_HOME"]).resolve() / f"warm-{os.getpid()}"
@@ -38,6 +42,7 @@ def main() -> None:
     script.write_text(SCRIPT.format(pipe=pipe))
     script.chmod(0o700)
     parent = os.getpid()
+    gc.freeze()  # pages that children look through for garbage would be copied
     if os.fork() == 0:
         _serve(pipe, parent, flwr_clientapp)
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
@@ -59,9 +64,22 @@ def _serve(pipe: Path, parent: int, run) -> None:
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 sys.argv = [COMMAND, *words]
-                run()
-                os._exit(0)
+                _run_and_leave(run)
     os._exit(0)
+
+
+def _run_and_leave(run) -> None:
+    """End as Python does, but without taking its modules apart, which takes as long as
+    a message."""
+    code = 0
+    try:
+        run()
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
