@@ -38,4 +38,4 @@ docs: .venv/installed-docs
 	touch $@
 
 clean:
-	rm -rf .venv runs dist build
+	rm -rf .venv runs dist build .jax_cache .mypy_cache .pytest_cache

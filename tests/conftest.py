@@ -1,7 +1,7 @@
 import gc
 import os
 import shutil
-import tempfile
+from pathlib import Path
 
 import hypothesis
 import jaxtyping
@@ -23,11 +23,14 @@ os.environ.setdefault(
 )
 # Several processes share two cores: threads of their own would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# What one process of the tests has compiled, the others and their children read.
+# What one process of the tests has compiled, the others read, their children, and those
+# of the next `make test`.
 KEPT = "JAX_COMPILATION_CACHE_DIR"
-OURS = None if KEPT in os.environ else tempfile.mkdtemp(prefix="focusfl-tests-")
-if OURS:
-    os.environ[KEPT] = OURS
+if KEPT not in os.environ:
+    ours = Path(__file__).parents[1] / ".jax_cache"
+    if sum(file.stat().st_size for file in ours.glob("*")) > 1 << 30:
+        shutil.rmtree(ours)  # of programs that nobody compiles any more
+    os.environ[KEPT] = str(ours)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # Tests of many seconds, in the order in which they begin: one process must not be left
@@ -39,6 +42,12 @@ LONG = tuple(
         "engines/test_devices.py", "engines/flower/", "report/test_terminal.py",
     )
 )  # fmt: skip
+if "PYTEST_XDIST_WORKER" in os.environ:  # one thread of XLA each; children have theirs
+    import jax
+
+    os.environ["NPROC"] = "1"
+    jax.devices()
+    del os.environ["NPROC"]
 # Before anything of focusfl is imported: functions are wrapped as they are defined.
 jaxtyping.jaxtyped = checked
 
@@ -65,8 +74,6 @@ def pytest_collection_finish(session):
 
 def pytest_unconfigure(config):
     gc.freeze()  # nor while Python takes everything apart
-    if OURS:
-        shutil.rmtree(OURS, ignore_errors=True)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ LAWS = {
     for name, law in vars(test_contract).items()
     if name.startswith("test_") and not name.startswith("test_the_check_of")
 }
-EXTRA = {"run": [ff.loop, ff.simulate], "dtype": ["float32", "float64"]}
+EXTRA = {"dtype": ["float32", "float64"]}
 
 
 def blocks(language):

@@ -94,23 +94,31 @@ def test_law_4_the_server_needs_no_more_than_the_sum(alg):
     assert gap(runs[0].server, runs[1].server) < 1e-13
 
 
-@every_algorithm
-def test_law_5_step_sizes_share_one_compilation(alg):
-    def run(lr):
-        return ff.simulate(
-            alg,
-            quadratic(),
-            ff.participation.Uniform(3),
-            rounds=5,
-            lr=lr,
-            local_steps=2,
-            record="model",
-        )
-
-    run(0.05)
-    compiled = program.chunk._cache_size()
-    assert gap(run(0.01).x, run(0.02).x) > 0
-    assert program.chunk._cache_size() == compiled
+@pytest.mark.parametrize(
+    "alg, dtype",
+    [*((alg, "float32") for alg in ALL), *((alg, "float64") for alg in ALL[:4])],
+    ids=repr,
+)  # float64: engines/test_engines_agree.py
+def test_law_5_a_program_serves_every_step_size_and_any_participants(alg, dtype):
+    """One of nested models, in which laws 8 and 10 hold too."""
+    problem, who = Nested(dtype), ff.participation.Uniform(2)
+    how = {"rounds": 50, "local_steps": 3, "record": "model", "throw": None}
+    slow, fast = (
+        run(alg, problem, who, lr=0.02, **how) for run in (ff.loop, ff.simulate)
+    )
+    assert fast.x["out"]["w"].dtype == slow.x["out"]["w"].dtype == dtype
+    size = 1 + np.abs(slow.x["out"]["w"]).max()
+    assert gap(slow.x, fast.x) < size * (1e-12 if dtype == "float64" else 1e-5)
+    programs = program.chunk._cache_size()
+    assert gap(ff.simulate(alg, problem, who, lr=0.01, **how).x, fast.x) > 0
+    masks = np.zeros((50, 5), bool)
+    masks[49, :2] = True
+    alone = ff.simulate(alg, problem, ff.participation.Replay(masks), lr=0.02, **how)
+    assert program.chunk._cache_size() == programs
+    # A round with nobody changes nothing.
+    start = tree.map(lambda a: np.tile(a, (50, *[1] * a.ndim)), problem.x0)
+    assert same(tree.map(lambda a: a[:50], alone.trajectory), start)
+    assert alone.metrics["up"][1:50].sum() == 0
 
 
 @every_algorithm
@@ -136,11 +144,10 @@ def test_law_6_every_method_traces(alg):
 
 
 @every_algorithm
-@pytest.mark.parametrize("run", [ff.loop, ff.simulate])
-def test_law_8_a_round_with_nobody_changes_nothing(alg, run):
+def test_law_8_a_round_with_nobody_changes_nothing(alg):
     masks = np.zeros((5, 6), bool)
-    masks[4, :3] = True  # the program of law 5
-    result = run(
+    masks[4, :3] = True
+    result = ff.loop(
         alg, quadratic(), ff.participation.Replay(masks), rounds=5, lr=0.1,
         local_steps=2, x0=np.arange(5.0), record="model",
     )  # fmt: skip

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from helpers import ALL, NAMED, VECTORS, Diary, Nested, gap, quadratic, same, some_masks
+from helpers import ALL, NAMED, VECTORS, Diary, gap, quadratic, same, some_masks
 
 import focusfl as ff
 from focusfl.engines.simulator import layout, simulation
@@ -70,25 +70,6 @@ def test_loop_and_simulate_agree(alg, on_empty, local_steps, monkeypatch):
     for name in slow.metrics:
         scale = 1 + np.abs(slow.metrics[name])
         assert np.max(np.abs(slow.metrics[name] - fast.metrics[name]) / scale) < 1e-12
-
-
-@pytest.mark.parametrize(
-    "alg, dtype",
-    [*((alg, "float32") for alg in ALL), *((alg, "float64") for alg in ALL[:4])],
-    ids=repr,
-)  # in float64 they are told apart above
-def test_nested_models_run_in_both_engines(alg, dtype):
-    problem = Nested(dtype)
-    slow, fast = (
-        run(
-            alg, problem, ff.participation.Uniform(2), rounds=50, lr=0.02,
-            local_steps=3, throw=None,
-        )
-        for run in (ff.loop, ff.simulate)
-    )  # fmt: skip
-    assert fast.x["out"]["w"].dtype == slow.x["out"]["w"].dtype == dtype
-    size = 1 + np.abs(slow.x["out"]["w"]).max()
-    assert gap(slow.x, fast.x) < size * (1e-12 if dtype == "float64" else 1e-5)
 
 
 @pytest.mark.parametrize("alg", ALL, ids=repr)

@@ -31,7 +31,9 @@ EXIT_UNREAD = 141  # as of a program that a closed pipe ends
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; give its exit code."""
-    atexit.register(gc.freeze)  # garbage is looked for in all of jax at exit
+    # Garbage would be looked for all the time while jax is imported, and again at exit.
+    gc.set_threshold(10_000, 20, 20)
+    atexit.register(gc.freeze)
     known = parser()
     completion.answer(known)
     options = known.parse_args(arguments)

@@ -26,6 +26,7 @@ printf '%s\\n' "$*" > '{pipe}'
 
 def main() -> None:
     """Run a SuperNode until it is stopped."""
+    gc.disable()
     # What children need is read once, here.
     import httpcore  # noqa: F401  # they would when they first connect
     from flwr.supernode import start_client_internal
@@ -43,6 +44,7 @@ def main() -> None:
     script.chmod(0o700)
     parent = os.getpid()
     gc.freeze()  # pages that children look through for garbage would be copied
+    gc.enable()
     if os.fork() == 0:
         _serve(pipe, parent, flwr_clientapp)
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"

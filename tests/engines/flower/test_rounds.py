@@ -32,14 +32,14 @@ from focusfl.problems import Quadratic
 
 
 @pytest.mark.parametrize("name", sorted(ff.ALGORITHMS))
-def test_every_algorithm_over_flower_equals_simulate(name, tmp_path):
+def test_every_algorithm_over_flower_equals_the_loop(name, tmp_path):
     algorithm = ff.ALGORITHMS[name]()
     run(Loopback(nodes(tmp_path, algorithm)), job(tmp_path, algorithm, rounds=12))
     masks = np.zeros((12, 4), bool)
     for event in events(tmp_path, "round"):
         masks[event["round"], [SITES.index(site) for site in event["counted"]]] = True
     assert masks.all()
-    expected = ff.simulate(
+    expected = ff.loop(
         algorithm, PROBLEM, ff.participation.Replay(masks), rounds=12, lr=0.2,
     )  # fmt: skip
     with reopened(tmp_path, algorithm) as protocol:

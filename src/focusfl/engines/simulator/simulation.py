@@ -141,8 +141,8 @@ class Simulation:
         spec, count = self.spec, self.devices.count
         alone = self.without_slots._replace(devices=Devices(spec.num_clients))
         needs = placement.needs(
-            partial(begin, alone), x0, self.data, self.eval_data, key,
-            spec.num_runs, count,
+            lambda *a: begin(alone, *a, False),  # as it is called: to be traced once
+            x0, self.data, self.eval_data, key, spec.num_runs, count,
         )  # fmt: skip
         asked = self.how.client_state if count == 1 else "device"
         checkpointed = kept.folder is not None
