@@ -42,12 +42,6 @@ LONG = tuple(
         "engines/test_devices.py", "engines/flower/", "report/test_terminal.py",
     )
 )  # fmt: skip
-if "PYTEST_XDIST_WORKER" in os.environ:  # one thread of XLA each; children have theirs
-    import jax
-
-    os.environ["NPROC"] = "1"
-    jax.devices()
-    del os.environ["NPROC"]
 # Before anything of focusfl is imported: functions are wrapped as they are defined.
 jaxtyping.jaxtyped = checked
 
