@@ -391,14 +391,14 @@ def test_downloads_hold_what_is_shown(opened, tmp_path):
     wanted = [
         f"grid{end}" for end in ("-curves.csv", "-table.csv", ".json", ".svg", ".png")
     ]
+    # A download's name is taken by an empty file until all of it is there.
+    files = [tmp_path / name for name in wanted]
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        if all((tmp_path / name).is_file() for name in wanted):
+        if all(file.is_file() and file.stat().st_size for file in files):
             break
         time.sleep(0.1)
-    curves, table, data, drawing, picture = (
-        (tmp_path / n).read_bytes() for n in wanted
-    )
+    curves, table, data, drawing, picture = (file.read_bytes() for file in files)
     assert curves.decode().startswith("participation,curve,lr,local_steps,round")
     assert len(curves.decode().splitlines()) == 1 + 2 * 3 * 61
     assert "FOCUS,exact,0.1" in table.decode() and "FOCUS,exact,0.2" in table.decode()
