@@ -136,7 +136,7 @@ class ClientCache:
                 ids = ids[ids < clients_in(data)]
                 clients, steps = self.store.read(ids)
                 clients = jax.device_get(
-                    to_model_coordinates(static, clients, data, ids)
+                    to_model_coordinates(static.objective, clients, data, ids)
                 )
                 self.store.write(ids, (clients, steps))
         clients, _ = self.store.rows()

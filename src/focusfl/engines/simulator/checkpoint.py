@@ -58,10 +58,13 @@ class Checkpoint:
             return state, log
         found = read_arrays(self.folder / NAME)
         _compare(json.loads(str(found.pop(FACTS))), self._facts, self.folder)
+        begun = {"state": state, "log": log}
         run = jax.tree_util.tree_map_with_path(
-            lambda path, like: _put(found[jax.tree_util.keystr(path)], like),
-            {"state": state, "log": log},
+            # bfloat16, say, is written as bare bytes
+            lambda path, like: found[jax.tree_util.keystr(path)].view(like.dtype),
+            begun,
         )
+        run = _in_place_of(begun, run)
         return run["state"], run["log"]
 
     def due(self) -> bool:
@@ -170,7 +173,17 @@ def _compare(then: Facts, now: Facts, folder: Path) -> None:
         )
 
 
-def _put(found: np.ndarray, like: Any) -> Any:
-    """Give a leaf the kind of the one begun: type, weakness of type and device."""
-    found = found.view(like.dtype)  # bfloat16, say, is written as bare bytes
-    return like.at[...].set(found) if isinstance(like, jax.Array) else found
+def _in_place_of(begun: Tree, found: Tree) -> Tree:
+    """Give leaves the kind of those begun: weakness of type and device."""
+    olds, form = jax.tree.flatten(begun)
+    news = jax.tree.leaves(found)
+    there = [k for k, old in enumerate(olds) if isinstance(old, jax.Array)]
+    moved = _set_all([olds[k] for k in there], [news[k] for k in there])
+    for k, new in zip(there, moved, strict=True):
+        news[k] = new
+    return jax.tree.unflatten(form, news)
+
+
+@jax.jit
+def _set_all(olds: list[jax.Array], news: list[Any]) -> list[jax.Array]:
+    return [old.at[...].set(new) for old, new in zip(olds, news, strict=True)]

@@ -79,7 +79,7 @@ class OnDevice:
         pass
 
     def export(self, start: Start, clients: Any) -> Tree:
-        clients = to_model_coordinates(start.static, clients, start.data)
+        clients = to_model_coordinates(start.static.objective, clients, start.data)
         return jax.tree.map(self._devices.fetch, clients)
 
 

@@ -143,7 +143,8 @@ def _train_in_turn(
             take_rows(clients, i), own.data, cohort.ids[i], cohort.done[i]
         )
         up = jax.tree.map(jnp.asarray, up)  # a number may be Python's own
-        return client, sum_one_to_model(static, _weighed(own.weight, up), own.data)
+        up = _weighed(own.weight, up)
+        return client, sum_one_to_model(static.objective, up, own.data)
 
     def turn(k: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         (clients, total), i = carry, order[k]
@@ -204,9 +205,9 @@ def _gradient(objective: Objective, data: Tree, turns: bool) -> GradFn:
     return lambda x, batch: alone(x, data, batch)
 
 
-def sum_one_to_model(static: StaticConfig, mine: Any, data: Tree) -> Any:
+def sum_one_to_model(objective: Objective, mine: Any, data: Tree) -> Any:
     """What one client has or sends, in the coordinates of the model."""
-    return static.objective.sum_to_model(*jax.tree.map(lambda a: a[None], (mine, data)))
+    return objective.sum_to_model(*jax.tree.map(lambda a: a[None], (mine, data)))
 
 
 def settle(static: StaticConfig, rd: Round, server: Any, mine: Any, data: Tree) -> Any:

@@ -70,9 +70,9 @@ def whole_of(logs: list[Log]) -> Log:
     return jax.tree.map(lambda *parts: np.concatenate(parts), *logs)
 
 
-def one_of(which: tuple[int, ...], runs: Tree) -> Tree:
-    """Cut one run out of the runs side by side; one alone is not copied."""
-    return jax.tree.map(lambda a: a[..., *which], runs) if which else runs
+def one_of(which: tuple[Any, ...], runs: Tree) -> Tree:
+    """Cut one run out of the runs side by side."""
+    return jax.tree.map(lambda a: a[..., *which], runs)
 
 
 def last_of(log: Log) -> dict[str, Any]:

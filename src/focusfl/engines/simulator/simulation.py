@@ -86,8 +86,10 @@ class Simulation:
         self.data = Theirs(data, self.weights)
         self.eval_data = eval_data_of(spec.problem, spec.metrics)
         self.static = self._static()
-        # Beginning and evaluating are the same whatever the sizes of cohorts.
-        self.without_slots = self.static._replace(slots=(), skips=False)
+        # Beginning and evaluating are the same whatever a round is.
+        self.without_rounds = self.static._replace(
+            slots=(), local_steps=1, every=1, skips=False
+        )
         self.stop = spec.stop or Stop()
 
     def run(self) -> list[Result]:
@@ -102,7 +104,7 @@ class Simulation:
             keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
             needs, where = self._place(x0, keys[0], kept)
             data, eval_data = self.devices.put(self.data, self.eval_data)
-            start = Start(self.without_slots, x0, data, eval_data)
+            start = Start(self.without_rounds, x0, data, eval_data)
             clients = store_for(where, how, self.devices, kept)
             row = 0 if where == "device" else needs.row
             begun = self._begin(start, keys, clients, row)
@@ -139,7 +141,7 @@ class Simulation:
     ) -> tuple[placement.Needs, Any]:
         """Count what the runs need; decide where clients' memory is."""
         spec, count = self.spec, self.devices.count
-        alone = self.without_slots._replace(devices=Devices(spec.num_clients))
+        alone = self.without_rounds._replace(devices=Devices(spec.num_clients))
         needs = placement.needs(
             lambda *a: begin(alone, *a, False),  # as it is called: to be traced once
             x0, self.data, self.eval_data, key, spec.num_runs, count,
@@ -214,18 +216,17 @@ class Simulation:
         spec, results = self.spec, []
         axes = (spec.num_runs > 1) + (len(spec.seeds) > 1)
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
-            one = partial(one_of, (k, s)[:axes])
-            server = one(state.server)
-            about = self.without_slots, server.x, start.eval_data
+            which = (k, s)[:axes]
+            own = state if not which else jax.jit(one_of)(which, state)
+            about = self.without_rounds, own.server.x, start.eval_data
             ended = Ended(
-                server, clients.export(start, one(state.clients)),
-                bool(one(state.met)),
+                own.server, clients.export(start, own.clients), bool(own.met),
                 partial(compiled.evaluate, *about),
                 compiled.evaluate_clients(*about)
                 if spec.metrics == "per_client" else {},
             )  # fmt: skip
             active = self.participants.active[s]
-            found = result_of(spec, (k, s), one(log), active, ended)
+            found = result_of(spec, (k, s), one_of(which, log), active, ended)
             results.append(accounted(spec, found, spec.seeds[s]))
         return results
 

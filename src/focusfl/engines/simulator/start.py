@@ -38,7 +38,7 @@ Read = Callable[[Ids], Any]
 class Start(NamedTuple):
     """What all runs side by side begin with; a key beside it makes one of them."""
 
-    static: StaticConfig
+    static: StaticConfig  # of one local step, which is all that a warm start takes
     x0: Tree
     data: Theirs
     eval_data: Tree
@@ -59,8 +59,8 @@ def begin(
         server, clients, steps = _fresh(static, x0, data.data)
         if warm:
             server, clients = run_round(
-                static._replace(local_steps=1), _warm_up(static),
-                jnp.arange(len(steps)), None, Memory(server, clients, steps), data, key,
+                static, _warm_up(static), jnp.arange(len(steps)), None,
+                Memory(server, clients, steps), data, key,
             )  # fmt: skip
             steps += 1
         metrics = jax.tree.map(jnp.asarray, static.evaluate(server.x, eval_data))
@@ -99,20 +99,19 @@ def stack_runs(
     begun: tuple[State, Log], start: Start, keys: list[Any], rates: int
 ) -> tuple[State, Log]:
     """Lay runs at several rates side by side, and then those of several seeds."""
-
-    def repeated(begun):
-        return jax.tree.map(lambda a: _repeat(a, rates), begun)
-
-    if len(keys) == 1:
-        return repeated(begun)
     each = [begun] * len(keys)
-    if keys[0] is not None and start.static.algorithm.starts_warm:
+    if len(keys) > 1 and keys[0] is not None and start.static.algorithm.starts_warm:
         each = [begin_on_device(*start, key) for key in keys]
-    return jax.tree.map(lambda *a: jnp.stack(a, -1), *map(repeated, each))
+    return _side_by_side(rates, each)
 
 
-def _repeat(a: Array, times: int) -> Array:
-    return jnp.broadcast_to(a[..., None], (*a.shape, times))
+@partial(jax.jit, static_argnums=0)
+def _side_by_side(rates: int, each: list[tuple[State, Log]]) -> tuple[State, Log]:
+    def together(*seeds):
+        rows = [jnp.broadcast_to(a[..., None], (*a.shape, rates)) for a in seeds]
+        return jnp.stack(rows, -1) if len(rows) > 1 else rows[0]
+
+    return jax.tree.map(together, *each)
 
 
 def begin_in_parts(
@@ -151,13 +150,13 @@ def parts(x0: Tree, clients: int) -> Iterator[Ids]:
 
 
 def to_model_coordinates(
-    static: StaticConfig, clients: Any, data: Theirs, ids: Ids | None = None
+    objective: Objective, clients: Any, data: Theirs, ids: Ids | None = None
 ) -> Any:
     """Everybody's memory, or that of some, in the coordinates of the model."""
     return (
         clients
-        if in_model_coordinates(static.objective)
-        else _all_to_model_coordinates(static, clients, data, ids)
+        if in_model_coordinates(objective)
+        else _all_to_model_coordinates(objective, clients, data, ids)
     )
 
 
@@ -172,10 +171,10 @@ def in_model_coordinates(objective: Objective) -> bool:
 
 @partial(jax.jit, static_argnums=0)
 def _all_to_model_coordinates(
-    static: StaticConfig, clients: Any, data: Theirs, ids: Ids | None
+    objective: Objective, clients: Any, data: Theirs, ids: Ids | None
 ) -> Any:
     mine = data.data if ids is None else _get(data.data, ids)
-    one = partial(sum_one_to_model, static)
+    one = partial(sum_one_to_model, objective)
     return jax.vmap(one, axis_size=clients_in(mine))(clients, mine)
 
 
@@ -188,8 +187,7 @@ def _some(
     server, clients, steps = _fresh(static, x0, mine.data)
     if not static.algorithm.starts_warm:
         return (clients, steps), None
-    static, there = static._replace(local_steps=1), ids < static.devices.num_clients
-    cohort = Cohort(ids, there, None, clients, steps)
+    cohort = Cohort(ids, ids < static.devices.num_clients, None, clients, steps)
     clients, total = train_cohort(static, rd, cohort, mine, key, server)
     return (clients, steps + 1), total
 
