@@ -8,7 +8,7 @@ import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from unittest import mock
 
-from jaxtyping import config
+from typechecks import unchecked
 
 from focusfl.cli import main
 
@@ -23,7 +23,7 @@ def in_process(*arguments, cwd=".", **environment):
     with (
         chdir(cwd),
         mock.patch.dict(os.environ, environment),
-        mock.patch.object(config, "jaxtyping_disable", True),
+        unchecked(),
         redirect_stdout(io.StringIO()) as out,
         redirect_stderr(io.StringIO()) as err,
     ):

@@ -7,7 +7,7 @@ import hypothesis
 import jaxtyping
 import pytest
 from chromium import browser, chromium  # noqa: F401
-from typechecks import checked
+from typechecks import checked, unchecked
 
 # No garbage is looked for while everything is imported: that took a third of the time.
 gc.disable()
@@ -39,7 +39,8 @@ LONG = tuple(
     f"tests/{name}"
     for name in (
         "test_types.py", "deploy/", "test_site.py", "test_docs.py", "experiment/",
-        "engines/test_devices.py", "engines/flower/", "report/test_terminal.py",
+        "world/", "engines/test_devices.py", "engines/flower/",
+        "report/test_terminal.py",
     )
 )  # fmt: skip
 # Before anything of focusfl is imported: functions are wrapped as they are defined.
@@ -84,6 +85,7 @@ def as_users_compile(monkeypatch):
 
 
 @pytest.fixture
-def as_a_user(monkeypatch):
+def as_a_user():
     """Switch the test-only type checks off: a user meets our own messages."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with unchecked():
+        yield

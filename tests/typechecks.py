@@ -1,39 +1,79 @@
 """The type checks of the tests: what `--jaxtyping-packages` puts around functions."""
 
-from functools import partial, wraps
-from types import FunctionType
+from contextlib import contextmanager
+from functools import partial, update_wrapper
+from types import CodeType, FunctionType
+from unittest import mock
+from weakref import WeakKeyDictionary
 
 import jaxtyping
 
 with_shapes = jaxtyping.jaxtyped
+# Functions whose checks have been written, and the code that checks.
+CHECKING: WeakKeyDictionary[FunctionType, CodeType] = WeakKeyDictionary()
 
 
 def checked(function=None, *, typechecker):
     """Check the types of every call, as `jaxtyping.jaxtyped` does, and find the same.
 
     That one binds all arguments to the signature, for the shapes among them; where none
-    are stated, the type checker alone takes a fraction of the time. Where nothing is
-    stated at all, as of most functions within functions, which are defined again with
-    every call, there is nothing to check."""
+    are stated, the type checker alone takes a fraction of the time. Its checks are
+    written when a function is first called, and from then on are all that is between
+    the caller and the function. Where nothing is stated at all, as of most functions
+    within functions, which are defined again with every call, there is nothing to
+    check."""
     if function is None:
         return partial(checked, typechecker=typechecker)
     if isinstance(function, FunctionType) and not function.__annotations__:
         return function
     if not isinstance(function, FunctionType) or states_shapes(function):
         return with_shapes(function, typechecker=typechecker)
-    strict = typechecker(function)
-    if strict is function:  # anything will do
-        return function
-
-    @wraps(function)
-    def call(*args, **kwargs):
-        off = jaxtyping.config.jaxtyping_disable
-        return (function if off else strict)(*args, **kwargs)
-
-    return call
+    around = FunctionType(first.__code__, function.__globals__, function.__name__)
+    begin = partial(check_from_now_on, around, function, typechecker)
+    around.__kwdefaults__ = {"__first": begin}
+    return update_wrapper(around, function)
 
 
 def states_shapes(function) -> bool:
     """Whether an annotation has a shape in it, or is text that may hold one."""
     stated = function.__annotations__.values()
     return any(isinstance(one, str) or "jaxtyping" in repr(one) for one in stated)
+
+
+@contextmanager
+def unchecked():
+    """Check nothing: a user meets our own messages."""
+    if jaxtyping.config.jaxtyping_disable:
+        yield
+        return
+    with mock.patch.object(jaxtyping.config, "jaxtyping_disable", True):
+        for around in list(CHECKING):
+            around.__code__ = plain.__code__
+        try:
+            yield
+        finally:
+            for around, code in list(CHECKING.items()):
+                around.__code__ = code
+
+
+def first(*args, __first, **kwargs):
+    return __first(args, kwargs)
+
+
+def plain(*args, __beartype_func, **kwargs):
+    return __beartype_func(*args, **kwargs)
+
+
+def check_from_now_on(around, function, typechecker, args, kwargs):
+    """Give the function around another the code that checks its calls."""
+    if jaxtyping.config.jaxtyping_disable:
+        return function(*args, **kwargs)
+    strict = typechecker(function)
+    if strict is function:  # anything will do
+        code, more = plain.__code__, {"__beartype_func": function}
+    else:
+        code, more = strict.__code__, strict.__kwdefaults__
+    # In this order, and with the old values: other threads may be calling.
+    around.__kwdefaults__ = {**around.__kwdefaults__, **more}
+    around.__code__ = CHECKING[around] = code
+    return around(*args, **kwargs)

@@ -15,14 +15,15 @@ FIRST = range(-14, 2, 2)  # 1/128 to 1, in units of 1/L
 MOST = 6  # batches of steps, at most
 NEAR = 2.0  # steps that need so many times the best are near it
 
-Tried = dict[int, "Trial"]
-
 
 class Trial(NamedTuple):
     """What a step came to, in the median over seeds. Less is better."""
 
     value: float  # what is measured; infinite if it did not get there
     error: float  # in the end; infinite if it diverged
+
+
+Tried = dict[int, Trial]
 
 
 class Search(NamedTuple):
