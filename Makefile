@@ -12,7 +12,7 @@ demo: .venv/installed
 # again without a cache.
 test: .venv/installed-tests
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy
