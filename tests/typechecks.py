@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 import jaxtyping
 
 with_shapes = jaxtyping.jaxtyped
-# Functions whose checks have been written, and the code that checks.
-CHECKING: WeakKeyDictionary[FunctionType, CodeType] = WeakKeyDictionary()
+# Functions whose checks have been written: their code with checks, and without.
+WRITTEN: WeakKeyDictionary[FunctionType, tuple[CodeType, CodeType]]
+WRITTEN = WeakKeyDictionary()
 
 
 def checked(function=None, *, typechecker):
@@ -30,7 +31,11 @@ def checked(function=None, *, typechecker):
         return with_shapes(function, typechecker=typechecker)
     around = FunctionType(first.__code__, function.__globals__, function.__name__)
     begin = partial(check_from_now_on, around, function, typechecker)
-    around.__kwdefaults__ = {"__first": begin}
+    around.__kwdefaults__ = {
+        "__first": begin, "__beartype_func": function,
+        **(function.__kwdefaults__ or {}),
+    }  # fmt: skip
+    around.__defaults__ = function.__defaults__
     return update_wrapper(around, function)
 
 
@@ -47,13 +52,13 @@ def unchecked():
         yield
         return
     with mock.patch.object(jaxtyping.config, "jaxtyping_disable", True):
-        for around in list(CHECKING):
-            around.__code__ = plain.__code__
+        for around, (_, bare) in list(WRITTEN.items()):
+            around.__code__ = bare
         try:
             yield
         finally:
-            for around, code in list(CHECKING.items()):
-                around.__code__ = code
+            for around, (checks, _) in list(WRITTEN.items()):
+                around.__code__ = checks
 
 
 def first(*args, __first, **kwargs):
@@ -68,12 +73,12 @@ def check_from_now_on(around, function, typechecker, args, kwargs):
     """Give the function around another the code that checks its calls."""
     if jaxtyping.config.jaxtyping_disable:
         return function(*args, **kwargs)
-    strict = typechecker(function)
-    if strict is function:  # anything will do
-        code, more = plain.__code__, {"__beartype_func": function}
-    else:
-        code, more = strict.__code__, strict.__kwdefaults__
-    # In this order, and with the old values: other threads may be calling.
-    around.__kwdefaults__ = {**around.__kwdefaults__, **more}
-    around.__code__ = CHECKING[around] = code
+    strict, bare = typechecker(function), function.__code__
+    if bare.co_freevars:  # which the one around has not
+        bare = plain.__code__
+    # Each code has its own defaults by name: other threads may be calling.
+    around.__kwdefaults__ |= getattr(strict, "__kwdefaults__", None) or {}
+    checks = bare if strict is function else strict.__code__  # anything will do
+    WRITTEN[around] = checks, bare
+    around.__code__ = checks
     return around(*args, **kwargs)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ class SiteFile:
     job: str
     site: str
 
-    @property
+    @cached_property
     def path(self) -> Path:
         return Path(self.folder).expanduser() / self.job / f"{self.site}.state"
 
