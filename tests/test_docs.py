@@ -59,8 +59,12 @@ def promised(code: str) -> str:
 
 
 @every_page
-def test_every_python_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
+def test_every_python_block_runs_and_prints_what_it_says(
+    page, tmp_path, monkeypatch, request
+):
     monkeypatch.chdir(tmp_path)
+    if page.name == "theory.md":  # tens of thousands of rounds
+        request.getfixturevalue("as_users_compile")
     names = {"__name__": "__main__"}
     if "engines.flower" in page.read_text():
         with quiet():

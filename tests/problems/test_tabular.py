@@ -12,6 +12,7 @@ from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
 real_data = pytest.mark.skipif(
     "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
 )
+pytestmark = pytest.mark.usefixtures("as_users_compile")  # thousands of rounds
 
 
 def ends(problem, law, lr, rounds, local_steps=5):
@@ -30,7 +31,7 @@ def ends(problem, law, lr, rounds, local_steps=5):
 
 
 @real_data
-def test_on_a9a_split_by_label_exact_methods_are_exact(as_users_compile):
+def test_on_a9a_split_by_label_exact_methods_are_exact():
     problem = libsvm(rows=3200, penalty=0.05)
     assert problem.A.shape == (32, 100, 123)
     assert np.all(np.abs(problem.b.sum(1)[[0, -1]]) == 100)  # one label each

@@ -18,7 +18,7 @@ N = 4
 NAMES = [f"site-{i}" for i in range(N)]
 LEAVES = [ff.Focus(), ff.MIFA(), ff.FedVARP(), ff.Scaffold(), ff.Scaffold(option=1)]
 BASE = quadratic(num_clients=N)
-PROBLEM = ff.problems.Quadratic(np.eye(5) + 0.2 * BASE.H, BASE.h)
+PROBLEM = ff.problems.Quadratic(np.eye(5) + 0.05 * BASE.H, BASE.h)  # few rounds will do
 
 
 def grad(i):
@@ -33,7 +33,7 @@ class Job:
     """A job whose messages all arrive."""
 
     def __init__(self, algorithm, folder, **options):
-        lr = 0.1 if isinstance(algorithm, Focus) else 0.4  # the others divide by N
+        lr = 0.2 if isinstance(algorithm, Focus) else 0.8  # the others divide by N
         options = {"job": "job", "lr": lr, "local_steps": 1, **options}
         self.open = lambda: ProtocolServer(
             algorithm, np.zeros(5), NAMES, folder, **options
@@ -47,6 +47,14 @@ class Job:
                 reply = self.sites[i].answer(self.protocol.request(NAMES[i]), grad(i))
                 assert self.protocol.receive(NAMES[i], reply).applied
             self.protocol.close_round()
+
+    def arrives(self, ids):
+        """Whether a hundred rounds of these are enough to be at their optimum."""
+        for _ in range(20):
+            self.play(ids, 5)
+            if gap(self.protocol.x, optimum([*ids])) < 1e-12:
+                return True
+        return False
 
 
 @pytest.fixture
@@ -66,12 +74,8 @@ def test_after_a_goodbye_the_others_minimise_their_own_mean(algorithm, start):
     assert job.protocol.receive("site-3", goodbye).applied
     job.protocol.close_round()
     assert job.protocol.gone == ("site-3",) and job.protocol.free == tuple(NAMES[:3])
-    job.play(range(3), 100)
-    assert gap(job.protocol.x, optimum([0, 1, 2])) < 1e-12
-    job.play(range(N), 100)  # and it may come back
-    assert (
-        job.protocol.gone == () and gap(job.protocol.x, optimum([0, 1, 2, 3])) < 1e-12
-    )
+    assert job.arrives(range(3))
+    assert job.arrives(range(N)) and job.protocol.gone == ()  # and it may come back
     assert job.protocol.epoch == 1
 
 
@@ -107,16 +111,14 @@ def test_a_site_that_never_returns_can_be_forgotten(algorithm, copies, start):
     assert job.protocol.gone == ("site-3",) and job.protocol.waiting == {}
     assert job.protocol.epoch == (1 if copies else 2)
     job.protocol.close_round()
-    job.play(range(3), 100)
-    assert gap(job.protocol.x, optimum([0, 1, 2])) < 1e-12
+    assert job.arrives(range(3))
     # Should it return all the same, it is told what it has to go on from.
     again = job.sites[3].answer(job.protocol.request("site-3"), grad(3))
     assert job.protocol.receive("site-3", again).status == (
         "lost" if copies else "applied"
     )
     job.play(range(3 if not copies else N))
-    job.play(range(N), 100)
-    assert gap(job.protocol.x, optimum([0, 1, 2, 3])) < 1e-12
+    assert job.arrives(range(N))
 
 
 def test_whoever_was_just_counted_is_not_forgotten_or_asked_again(start):
@@ -161,8 +163,7 @@ def test_a_copy_of_an_earlier_push_is_never_sent_back(start):
         assert job.protocol.receive("site-0", reply).status == status
     job.protocol.close_round()
     assert job.protocol.epoch == 2
-    job.play(range(N), 100)
-    assert gap(job.protocol.x, optimum([0, 1, 2, 3])) < 1e-12
+    assert job.arrives(range(N))
 
 
 def test_a_late_push_comes_back_from_its_copy(folder):
@@ -265,7 +266,7 @@ def test_a_warm_start_waits_for_everybody_through_a_crash(start):
     masks[:, :2] = True
     expected = ff.loop(
         ff.Focus(warm_start=True), PROBLEM, ff.participation.Replay(masks), rounds=2,
-        lr=0.1, local_steps=3,
+        lr=0.2, local_steps=3,
     )  # fmt: skip
     assert gap(job.protocol.server, expected.server) < 1e-14
 
