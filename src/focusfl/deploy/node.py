@@ -9,13 +9,16 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from focusfl.files import renamed
 
 
-def close() -> None:
-    """Have the SuperNode that this becomes ask for a secret; start who knows it."""
+def close(start: Callable[[list[str]], Any] = subprocess.Popen) -> None:
+    """Have the SuperNode that this becomes ask for a secret; start who knows it, by
+    these words."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", default="9094")
@@ -27,7 +30,7 @@ def close() -> None:
     secret = ["--superexec-auth-secret-file", str(file)]
     sys.argv += ["--host", options.host, "--port", options.port]
     sys.argv += ["--isolation", "process", *secret]
-    subprocess.Popen(
+    start(
         ["flower-superexec", "--insecure", *secret, "--parent-pid", str(os.getpid()),
          "--runtime-api-address", f"{options.host}:{options.port}"]
     )  # fmt: skip

@@ -30,6 +30,7 @@ def main() -> None:
     gc.disable()
     # What children need is read once, here.
     import httpcore  # noqa: F401  # they would when they first connect
+    from flwr.supercore.cli import flower_superexec
     from flwr.supernode import start_client_internal
     from flwr.supernode.cli import flower_supernode, flwr_clientapp
 
@@ -52,8 +53,16 @@ def main() -> None:
     # Flower's loop alone sees this clock.
     clock = {"sleep": lambda seconds: time.sleep(min(seconds, SLEEP))}
     vars(start_client_internal)["time"] = types.SimpleNamespace(**(vars(time) | clock))
-    node.close()
+    node.close(lambda words: _become(words, flower_superexec))
     flower_supernode()
+
+
+def _become(words: list[str], run) -> None:
+    """Run one of Flower's commands in a child, which need not read Python again."""
+    if os.fork() == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        sys.argv = words
+        _run_and_leave(run)
 
 
 def _serve(pipe: Path, parent: int, run) -> None:
@@ -64,10 +73,7 @@ def _serve(pipe: Path, parent: int, run) -> None:
             if not select.select([lines], [], [], 0.5)[0]:
                 continue
             words = lines.readline().rstrip("\n").split(BETWEEN)
-            if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                sys.argv = [COMMAND, *words]
-                _run_and_leave(run)
+            _become([COMMAND, *words], run)
     os._exit(0)
 
 
