@@ -7,9 +7,9 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/focusfl demo
 
-# mypy is one of the tests. Three at a time on two cores: tests of deployments wait.
-# Modules are rewritten to be checked as they are imported, which every process would do
-# again without a cache.
+# mypy is one of the tests. Three at a time on two cores: tests of deployments wait. What
+# a file of tests has made or compiled, the rest of it uses. Modules are rewritten to be
+# checked as they are imported, which every process would do again without a cache.
 test: .venv/installed-tests
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
