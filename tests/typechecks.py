@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from functools import partial, update_wrapper
-from types import CodeType, FunctionType
+from types import FunctionType
 from unittest import mock
 from weakref import WeakKeyDictionary
 
@@ -10,7 +10,6 @@ import jaxtyping
 
 with_shapes = jaxtyping.jaxtyped
 # Functions whose checks have been written: their code with checks, and without.
-WRITTEN: WeakKeyDictionary[FunctionType, tuple[CodeType, CodeType]]
 WRITTEN = WeakKeyDictionary()
 
 
@@ -77,7 +76,7 @@ def check_from_now_on(around, function, typechecker, args, kwargs):
     if bare.co_freevars:  # which the one around has not
         bare = plain.__code__
     # Each code has its own defaults by name: other threads may be calling.
-    around.__kwdefaults__ |= getattr(strict, "__kwdefaults__", None) or {}
+    around.__kwdefaults__ |= strict.__kwdefaults__ or {}
     checks = bare if strict is function else strict.__code__  # anything will do
     WRITTEN[around] = checks, bare
     around.__code__ = checks

@@ -17,8 +17,8 @@ from focusfl.files import renamed
 
 
 def close(start: Callable[[list[str]], Any] = subprocess.Popen) -> None:
-    """Have the SuperNode that this becomes ask for a secret; start who knows it, by
-    these words."""
+    """Have the SuperNode that this becomes ask for a secret; start who knows it, a
+    command that `start` is given the words of."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", default="9094")

@@ -58,11 +58,20 @@ def main() -> None:
 
 
 def _become(words: list[str], run) -> None:
-    """Run one of Flower's commands in a child, which need not read Python again."""
-    if os.fork() == 0:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        sys.argv = words
-        _run_and_leave(run)
+    """Run one of Flower's commands in a child, which need not read Python again.
+
+    It ends as Python does, but without taking its modules apart, which takes as long as
+    a message."""
+    if os.fork() != 0:
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sys.argv = words
+    with suppress(SystemExit):  # whose code nobody reads
+        run()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _serve(pipe: Path, parent: int, run) -> None:
@@ -74,17 +83,6 @@ def _serve(pipe: Path, parent: int, run) -> None:
                 continue
             words = lines.readline().rstrip("\n").split(BETWEEN)
             _become([COMMAND, *words], run)
-    os._exit(0)
-
-
-def _run_and_leave(run) -> None:
-    """End as Python does, but without taking its modules apart, which takes as long as
-    a message."""
-    with suppress(SystemExit):  # whose code nobody reads
-        run()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(0)
 
 

@@ -217,7 +217,7 @@ class Simulation:
         axes = (spec.num_runs > 1) + (len(spec.seeds) > 1)
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             which = (k, s)[:axes]
-            own = state if not which else jax.jit(one_of)(which, state)
+            own = jax.jit(one_of)(which, state) if which else state
             about = self.without_rounds, own.server.x, start.eval_data
             ended = Ended(
                 own.server, clients.export(start, own.clients), bool(own.met),
