@@ -152,10 +152,19 @@ def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(
         *(["--workers", str(workers)] if workers else []),
     ]  # fmt: skip
     cells = tmp_path / "cut" / "runs"
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
+    with subprocess.Popen(
+        command, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as running:
         while running.poll() is None and not list(cells.glob("*.parquet")):
             time.sleep(0.005)
         running.send_signal(signal.SIGKILL)
+    left, limit = (
+        ["pgrep", "-r", "R,S,D", "-g", str(running.pid)],
+        time.monotonic() + 120,
+    )
+    while subprocess.run(left, stdout=subprocess.DEVNULL).returncode == 0:
+        assert time.monotonic() < limit, "what it had started lives on"
+        time.sleep(0.02)
     before = {file.name for file in cells.glob("*.parquet")}
     assert 0 < len(before) < 3 and not (tmp_path / "cut/manifest.json").exists()
     kept = [row["key"] for file in before for row in results.read_rows(cells / file)]

@@ -7,6 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext
+from multiprocessing.managers import SyncManager
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -58,8 +61,7 @@ def _in_processes(
     unfinished: Callable[[RunGroup], Path],
 ) -> Done:
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
-        said = manager.Queue()
+    with messages(context) as said:
         about = study.source, study.name, study.folder, said
         pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, about)
         tell = _Teller(watch)
@@ -78,6 +80,15 @@ def _in_processes(
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def messages(context: SpawnContext) -> Iterator[Any]:
+    """Give a queue that processes can write to, whoever of them is killed meanwhile."""
+    manager = SyncManager(ctx=context)
+    manager.start(end_with_parent)  # a process of its own, which ends with this one
+    with manager:
+        yield manager.Queue()
 
 
 class _Teller:
@@ -104,15 +115,19 @@ _WORKER: dict[str, Any] = {}  # what this process works for
 
 def _begin(source: dict, name: str, folder: Path | None, said: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
-    threading.Thread(target=follow, daemon=True).start()
+    end_with_parent()
     _WORKER.update(study=config.parse(source, name, folder), said=said)
 
 
-def follow() -> None:
-    """End with whoever started us, even if that was killed."""
-    if parent := multiprocessing.parent_process():
-        parent.join()
-    os._exit(1)
+def end_with_parent() -> None:
+    """From now on, end with whoever started us, even if that was killed."""
+
+    def wait() -> None:
+        if parent := multiprocessing.parent_process():
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _one(group: RunGroup, kept: Path) -> list[Run]:

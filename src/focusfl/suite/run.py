@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from focusfl.experiment.folder import alone
-from focusfl.experiment.workers import follow
+from focusfl.experiment.workers import end_with_parent, messages
 from focusfl.fingerprint import fingerprint, stable_repr
 from focusfl.suite.cells import Cell
 from focusfl.suite.entrants import Entrant
@@ -177,8 +176,7 @@ def _in_processes(todo: list[Unit], workers: int) -> Work:
     if not todo:
         return
     context, failed = multiprocessing.get_context("spawn"), []
-    with context.Manager() as manager:
-        said = manager.Queue()
+    with messages(context) as said:
         pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, (said,))
         try:
             waiting: set[Future] = {pool.submit(_unit, unit) for unit in todo}
@@ -203,7 +201,7 @@ _SAID: list = []  # where this process tells of its results
 
 def _begin(said) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
-    threading.Thread(target=follow, daemon=True).start()
+    end_with_parent()
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
     if not os.environ.get("JAX_PLATFORMS"):
         import jax
