@@ -111,6 +111,16 @@ def test_slots_waste_little(law, rounds):
     assert used - active.sum() <= max(0.15 * used, 50_000) or len(slots) == 6
 
 
+@pytest.mark.parametrize("slot, few", [(1, True), (plan.SPARE // 100, False)])
+def test_short_runs_of_little_work_share_one_program(slot, few):
+    """Whoever takes part; those with much to do gather who does."""
+    pace = plan.chunk_policy(np.zeros(5), True, slot)
+    for law in (Uniform(1), Uniform(3), Bernoulli(0.3)):
+        active = ff.participation.masks(law, 8, 50, seed=0).sum(1)
+        (slots,) = cohort_sizes(active, 8, pace)
+        assert slots == (8 if few else active.max())
+
+
 def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
     often = plan.ChunkPolicy(chunk=64, worth=0, most=6)
     monkeypatch.setattr(simulator, "chunk_policy", lambda *_: often)

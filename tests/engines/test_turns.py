@@ -19,6 +19,7 @@ def in_turn():
     jax.clear_caches()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(one_round, "take_turns", lambda x: True)
+        patch.setattr(layout, "SPARE", 0)
         yield
     jax.clear_caches()
 

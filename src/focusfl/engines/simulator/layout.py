@@ -25,6 +25,7 @@ LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
 GRAINS = 8  # a chunk is a multiple of its longest over this: few lengths to compile
 TABLE = 1 << 30  # bytes of memory brought to the device for one chunk
 PLANNED = 1 << 24  # slots laid out in one chunk, at most
+SPARE = 1 << 23  # numbers computed with in the time that it takes to compile gathering
 WASTE = 0.15  # share of slots that may stay empty before another branch is compiled
 NOBODY = 0  # the branch before those with slots
 PADDING = -1  # the round number of a row that is no round
@@ -94,15 +95,17 @@ class ChunkPolicy(NamedTuple):
     chunk: int  # rounds per call of the compiled program, at most
     worth: int  # empty slots that cost about as much as compiling another branch
     most: int  # branches there may be
+    few: int = 0  # empty slots that cost less than compiling who has which
 
 
 QUICK = ChunkPolicy(256, 50_000, 6)
 
 
-def chunk_policy(x: Tree, on_cpu: bool) -> ChunkPolicy:
-    """What was measured to be best for models of this size."""
+def chunk_policy(x: Tree, on_cpu: bool, slot: int) -> ChunkPolicy:
+    """What was measured to be best for models of this size, and slots that compute with
+    so many numbers."""
     if not is_large(x):
-        return QUICK
+        return QUICK._replace(few=SPARE // max(1, slot))
     # On a CPU clients with large models take turns, and an empty slot costs nothing.
     return ChunkPolicy(8, 0, 1) if on_cpu else ChunkPolicy(256, 5_000, 4)
 
@@ -155,8 +158,10 @@ def cohort_sizes(
                 more[j], best[j] = options[i], (*chosen[i], int(sizes[j]))
         cost, chosen = more, best
     *smaller, largest = chosen[-1]
-    # A slot for everybody needs no gathering, and is what full participation runs on.
-    everybody = not smaller and largest > 2 / 3 * num_clients
+    # A slot for everybody needs no gathering, and is what full participation runs on:
+    # short runs of little work share that program, whoever takes part.
+    few = num_clients * len(active) - work <= pace.few
+    everybody = not smaller and (few or largest > 2 / 3 * num_clients)
     return (*smaller, num_clients if everybody else largest)
 
 

@@ -51,6 +51,7 @@ from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
 from focusfl.engines.step_sizes import StepSizes, Table, stacked
 from focusfl.engines.stop import Stop
 from focusfl.fingerprint import fingerprint, stable_repr
+from focusfl.tree import size
 
 
 class Begun(NamedTuple):
@@ -74,13 +75,14 @@ class Simulation:
         self.participants = Participants(
             spec.participation, many, spec.rounds, spec.seeds
         )
-        on_cpu = jax.default_backend() == "cpu"
-        self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu)
         self.objective, data = spec.problem.specialize(spec.local_steps)
         if spec.algorithm.knows_coordinates and not in_model_coordinates(
             self.objective
         ):
             self.objective, data = spec.problem.objective, spec.problem.data
+        slot = spec.local_steps * (size(data) // many)
+        on_cpu = jax.default_backend() == "cpu"
+        self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu, slot)
         weights = spec.problem.weights
         self.weights = None if weights is None else np.asarray(weights, float)
         self.data = Theirs(data, self.weights)
