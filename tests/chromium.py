@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-CHROME = shutil.which("chromium") or shutil.which("google-chrome")
+SHELL = shutil.which("chromium-headless-shell")  # the same without a window, sooner
+CHROME = SHELL or shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -19,6 +20,8 @@ def chromium(tmp_path_factory):
         pytest.skip("needs chromium and chromedriver")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROME
+    if SHELL:
+        options.set_capability("browserName", "chrome-headless-shell")
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chrome')}"):
         options.add_argument(flag)
     options.set_capability(
