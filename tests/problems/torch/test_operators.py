@@ -25,6 +25,8 @@ ROWS = {
         x.cumsum(1), x.cumprod(1), x.logcumsumexp(1), torch.var_mean(x, 1)[0],
         x.sort(1)[0], x.topk(2, 1)[0], x * x.argmax(1, True), (0 * x).norm(dim=1),
     ),
+    "fall apart": lambda x: (x.var(0, unbiased=False), x.std(1, unbiased=False)),
+    "stay whole": lambda x: (x.mean(1), (x - 2 * x).relu(), x.exp() / 3, x.amax(1)),
     "write": lambda x: (
         torch.zeros_like(x).scatter_add(1, torch.arange(6).flip(0).expand(4, 6), x),
         x.scatter(1, torch.zeros(4, 1, dtype=torch.long), 5.0),
@@ -142,6 +144,18 @@ def differ(module, x):
 def test_functions_of_rows(kind):
     # Constants are of float32 there, and rounded by another library here.
     assert max(differ(Each(ROWS[kind]), torch.randn(4, 6))) < 1e-6
+
+
+@pytest.mark.parametrize("kind, times", [("stay whole", 0), ("fall apart", 1)])
+def test_a_module_is_taken_apart_where_an_operator_needs_it(kind, times, monkeypatch):
+    """Not every overload of a name that is known is what its translation is of."""
+    taken, kept = [], torch.export.ExportedProgram
+    real = kept.run_decompositions
+    monkeypatch.setattr(
+        kept, "run_decompositions", lambda *args: taken.append(args) or real(*args)
+    )
+    program(exported(Each(ROWS[kind]), (torch.randn(4, 6),)), {}, "float64")
+    assert len(taken) == times
 
 
 @pytest.mark.parametrize("kind", IMAGES)

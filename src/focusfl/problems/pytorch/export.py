@@ -57,17 +57,21 @@ def program(found: Any, trained: Mapping[str, str], dtype: str) -> Program:
     """
     from torch.export.graph_signature import InputKind, OutputKind
 
-    with _quiet():
-        try:
-            found = found.run_decompositions(_decompositions())
-        except Exception as error:
-            raise Untranslatable(_reason(error)) from error
+    # Taking apart takes a quarter of a second, whatever there is.
+    if _unknown(found) or any(map(_falls_apart, found.graph.nodes)):
+        with _quiet():
+            try:
+                found = found.run_decompositions(_decompositions())
+            except Exception as error:
+                raise Untranslatable(_reason(error)) from error
     for spec in found.graph_signature.output_specs:
         if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
             raise ValueError(
                 "the module must not change anything while it is called; it changes "
                 f"{spec.target or 'its input'}, which would not travel."
             )
+    if missing := _unknown(found):
+        raise Untranslatable(f"no translation of {', '.join(missing)}")
     kept = {**found.state_dict, **found.constants}
     params, constants, inputs = {}, {}, []
     for spec in found.graph_signature.input_specs:
@@ -85,12 +89,29 @@ def program(found: Any, trained: Mapping[str, str], dtype: str) -> Program:
     )
 
 
+def _falls_apart(node: Any) -> bool:
+    """Whether an operator is made of others that would take its place."""
+    import torch
+
+    if not _counts(node) or node.target is operator.getitem or node.target in _whole():
+        return False
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    return node.target in _decompositions() or (
+        node.target.has_kernel_for_dispatch_key(implicit)
+    )
+
+
+def _unknown(found: Any) -> list[str]:
+    """The operators without a translation, as all that change a tensor in place."""
+    from focusfl.problems.pytorch.operators import known
+
+    names = {_name(node) for node in found.graph.nodes if _counts(node)}
+    return sorted(name for name in names if not known(name))
+
+
 def _steps(nodes: list[Any]) -> Iterator[Step]:
     from focusfl.problems.pytorch.operators import known
 
-    missing = {_name(node): node for node in nodes if not known(_name(node))}
-    if missing:
-        raise Untranslatable(f"no translation of {', '.join(sorted(missing))}")
     for node in nodes:
         kwargs = {k: _plain(v) for k, v in node.kwargs.items() if k not in UNUSED}
         value = node.meta.get("val")
@@ -137,13 +158,23 @@ def _decompositions() -> Any:
     import torch
 
     table = torch.export.default_decompositions()
-    for entry in WHOLE:
-        name, _, overload = entry.partition(".")
-        packet = getattr(torch.ops.aten, name)
-        for each in [overload] if overload else packet.overloads():
-            with contextlib.suppress(KeyError):  # not in there: not taken apart
-                table.pop(getattr(packet, each))
+    for each in _whole():
+        with contextlib.suppress(KeyError):  # not in there: not taken apart
+            table.pop(each)
     return table
+
+
+@cache
+def _whole() -> frozenset:
+    """What WHOLE names, in all its overloads if it names none."""
+    import torch
+
+    found = []
+    for name, _, overload in (entry.partition(".") for entry in WHOLE):
+        packet = getattr(torch.ops.aten, name)
+        overloads = [overload] if overload else packet.overloads()
+        found += [getattr(packet, each) for each in overloads]
+    return frozenset(found)
 
 
 @contextlib.contextmanager
