@@ -27,6 +27,7 @@ from focusfl.experiment import config, study  # noqa: E402
 from focusfl.participation import Bernoulli, Cyclic, Full, Uniform  # noqa: E402
 
 HOW = {"rounds": 40, "lr": 0.02, "local_steps": 2}
+plan.SPARE = 0  # participants share fewer slots than there are clients
 COLLECTIVE = re.compile(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(")
 
 
