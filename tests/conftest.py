@@ -2,6 +2,7 @@ import gc
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 import hypothesis
@@ -72,6 +73,23 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()
+    _write_programs_in_few_contexts()
+
+
+def _write_programs_in_few_contexts(programs=100):
+    """MLIR's contexts take three milliseconds to make, as long as it takes to write a
+    small program; jax makes one for each."""
+    from jax._src.interpreters import mlir
+
+    make, mine = mlir.make_ir_context, threading.local()
+
+    def shared():
+        if getattr(mine, "left", 0) == 0:
+            mine.context, mine.left = make(), programs
+        mine.left -= 1
+        return mine.context
+
+    mlir.make_ir_context = shared
 
 
 def pytest_unconfigure(config):
