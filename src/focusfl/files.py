@@ -127,7 +127,8 @@ def _prefix(target: Path) -> str:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those it is in; their names are on disk when this ends."""
-    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    above = () if folder.is_dir() else (folder, *folder.parents)
+    new = [path for path in above if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in new:
         sync(path.parent)

@@ -39,7 +39,14 @@ from focusfl.experiment.kept import (
     read_runs,
     write_runs,
 )  # fmt: skip
-from focusfl.experiment.tables import IDENTITY, columns_of, read_table, write_table
+from focusfl.experiment.tables import (
+    IDENTITY,
+    column,
+    columns_of,
+    read_table,
+    repeated,
+    write_table,
+)
 from focusfl.extras import pandas
 from focusfl.files import Damaged
 from focusfl.models import read_model, seal_of
@@ -79,7 +86,7 @@ def save(
     import pyarrow as pa
 
     scenarios = [
-        pa.repeat(scenario, len(rounds)).dictionary_encode()
+        repeated(scenario, len(rounds))
         for scenario, (rounds, _) in participants.items()
     ]
     rounds, clients = (
@@ -88,8 +95,8 @@ def save(
     present = pa.table(
         {
             "participation": pa.chunked_array(scenarios).unify_dictionaries(),
-            "round": rounds.astype(np.int32),
-            "client": clients.astype(np.int32),
+            "round": column(rounds.astype(np.int32)),
+            "client": column(clients.astype(np.int32)),
         }
     )
     seals = {
