@@ -11,6 +11,7 @@ import focusfl as ff
 from focusfl.engines.simulator import layout as plan
 from focusfl.engines.simulator import simulation as simulator
 from focusfl.engines.simulator.layout import cohort_sizes
+from focusfl.engines.spec import Execution, RunSpec
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
@@ -119,6 +120,17 @@ def test_short_runs_of_little_work_share_one_program(slot, few):
         active = ff.participation.masks(law, 8, 50, seed=0).sum(1)
         (slots,) = cohort_sizes(active, 8, pace)
         assert slots == (8 if few else active.max())
+
+
+def test_a_model_is_work_too():
+    """A slot for each of 4,000 clients that have one number would be 36 million."""
+    problem = ff.problems.from_loss(
+        lambda x, a: (a * x).sum(1), np.ones(9000), [np.ones((1, 1))] * 4000,
+        batch_size=None, eval_data=np.ones((1, 1)),
+    )  # fmt: skip
+    spec = RunSpec(ff.FedAvg(), problem, Uniform(1), 2, [0.1]).validated()
+    assert simulator.Simulation(spec, Execution()).static.slots == (1,)
+    assert plan.chunk_policy(problem.x0, True, 1).few > 8000
 
 
 def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):

@@ -80,7 +80,7 @@ class Simulation:
             self.objective
         ):
             self.objective, data = spec.problem.objective, spec.problem.data
-        slot = spec.local_steps * (size(data) // many)
+        slot = spec.local_steps * (size(data) // many + size(spec.x0))
         on_cpu = jax.default_backend() == "cpu"
         self.policy: ChunkPolicy = chunk_policy(spec.x0, on_cpu, slot)
         weights = spec.problem.weights
