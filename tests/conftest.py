@@ -28,9 +28,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What tests write and sync, some ten thousand small files, is nothing to keep: it is in
 # memory where there is room.
 MEMORY = Path("/dev/shm")
-if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
-    if shutil.disk_usage(MEMORY).free > 2 << 30:
-        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+there = "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK)
+if there and shutil.disk_usage(MEMORY).free > 2 << 30:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # What one process of the tests has compiled, the others read, their children, and those
 # of the next `make test`.
 KEPT = "JAX_COMPILATION_CACHE_DIR"

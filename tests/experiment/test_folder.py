@@ -158,10 +158,8 @@ def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(
         while running.poll() is None and not list(cells.glob("*.parquet")):
             time.sleep(0.005)
         running.send_signal(signal.SIGKILL)
-    left, limit = (
-        ["pgrep", "-r", "R,S,D", "-g", str(running.pid)],
-        time.monotonic() + 120,
-    )
+    left = ["pgrep", "-r", "R,S,D", "-g", str(running.pid)]
+    limit = time.monotonic() + 120
     while subprocess.run(left, stdout=subprocess.DEVNULL).returncode == 0:
         assert time.monotonic() < limit, "what it had started lives on"
         time.sleep(0.02)

@@ -38,7 +38,8 @@ PARTS = [np.arange(6.0), np.arange(6.0)[::2], np.array([1.0, np.nan, np.inf])]
 def test_a_column_is_what_arrow_makes_of_it(values):
     whole = column(values)
     whole.validate(full=True)
-    assert whole.equals(pa.array(values)) or np.isnan(values).any()
+    assert whole.type == pa.array(values).type and whole.null_count == 0
+    np.testing.assert_array_equal(whole.to_numpy(zero_copy_only=False), values)
     table = pa.table({"x": pa.chunked_array([whole, whole])}).slice(1)
     found, wanted = columns_of(table)["x"], table["x"].to_numpy()
     assert found.dtype == wanted.dtype

@@ -43,20 +43,22 @@ def tidy(parts: list[tuple[dict[str, Any], Columns]]) -> "pa.Table":
 
 def columns_of(table: "pa.Table") -> dict[str, np.ndarray]:
     """The columns of a table, by name."""
+    return {name: _values(table[name].combine_chunks()) for name in table.column_names}
+
+
+def _values(found: "pa.Array") -> np.ndarray:
+    """What `column` was made of; numbers and words without pandas, as there."""
     import pyarrow as pa
 
-    def values(found: "pa.Array") -> np.ndarray:
-        if pa.types.is_dictionary(found.type) and not found.null_count:
-            words = np.array(found.dictionary.to_pylist(), object)
-            return words[values(found.indices)]
-        number = pa.types.is_integer(found.type) or pa.types.is_floating(found.type)
-        if not number or found.null_count or not len(found):
-            return found.to_numpy(zero_copy_only=False)
-        kind = np.dtype(found.type.to_pandas_dtype())
-        start = found.offset * kind.itemsize
-        return np.frombuffer(found.buffers()[1], kind, len(found), start)
-
-    return {name: values(table[name].combine_chunks()) for name in table.column_names}
+    if pa.types.is_dictionary(found.type) and not found.null_count:
+        words = np.array(found.dictionary.to_pylist(), object)
+        return words[_values(found.indices)]
+    number = pa.types.is_integer(found.type) or pa.types.is_floating(found.type)
+    if not number or found.null_count or not len(found):
+        return found.to_numpy(zero_copy_only=False)
+    kind = np.dtype(found.type.to_pandas_dtype())
+    start = found.offset * kind.itemsize
+    return np.frombuffer(found.buffers()[1], kind, len(found), start)
 
 
 def write_table(path: Path, table: "pa.Table", about: str = "") -> str:
