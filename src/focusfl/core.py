@@ -136,3 +136,8 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
     def knows_coordinates(self) -> bool:
         """Whether clients work entry by entry: no engine may turn their axes then."""
         return False
+
+
+def settles(algorithm: Algorithm) -> bool:
+    """Whether the server's answer may change what participants remember."""
+    return type(algorithm).settle is not Algorithm.settle

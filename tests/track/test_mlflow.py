@@ -1,13 +1,14 @@
+from importlib.util import find_spec
+
 import pytest
 
 from focusfl.track import MLflow, tracker
 
-pytest.importorskip("mlflow", reason="MLflow is not installed")
-pytest.importorskip("alembic", reason="MLflow's data base needs alembic")
-
-from mlflow.tracking import MlflowClient
-
 pytestmark = [
+    pytest.mark.skipif(not find_spec("mlflow"), reason="MLflow is not installed"),
+    pytest.mark.skipif(
+        not find_spec("alembic"), reason="MLflow's data base needs alembic"
+    ),
     pytest.mark.usefixtures("offline"),
     # MLflow's own, from within sqlalchemy and sqlite3
     pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"),
@@ -27,6 +28,8 @@ def uri(tmp_path_factory):
 
 
 def only(uri, name):
+    from mlflow.tracking import MlflowClient
+
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("focusfl")
     found = client.search_runs([experiment.experiment_id])

@@ -1,15 +1,16 @@
 import json
+from importlib.util import find_spec
 
 import pytest
 
 from focusfl.track import WandB
 
-pytest.importorskip("wandb", reason="Weights & Biases is not installed")
-
-import wandb
-from wandb.proto.wandb_internal_pb2 import Record
-
-pytestmark = pytest.mark.usefixtures("offline")
+pytestmark = [
+    pytest.mark.usefixtures("offline"),
+    pytest.mark.skipif(
+        not find_spec("wandb"), reason="Weights & Biases is not installed"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +21,9 @@ def undecided(monkeypatch):
 
 def read(folder):
     """The records of the only run in a folder: protobuf in LevelDB's log format."""
+    import wandb
+    from wandb.proto.wandb_internal_pb2 import Record
+
     wandb.teardown()  # a run that has finished may still be on its way to the disk
     (file,) = (folder / "wandb").glob("offline-run-*/run-*.wandb")
     content, place, part, records = file.read_bytes(), 7, b"", []

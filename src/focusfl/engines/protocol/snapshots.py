@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl import tree
-from focusfl.core import Algorithm, Client, Message, Round
+from focusfl.core import Algorithm, Client, Message, Round, settles
 from focusfl.engines.client_round import client_round
 from focusfl.tree import Tree
 
@@ -69,7 +69,7 @@ def read_by_settle(
     algorithm: Algorithm, memory: Client, down: Message, rd: Round
 ) -> tuple[str, ...]:
     """What of the broadcast a memory is told after a push was counted."""
-    if type(algorithm).settle is Algorithm.settle:
+    if not settles(algorithm):
         return ()
     read = _Read(down)
     algorithm.settle(memory, read, rd._replace(lr=1.0, num_active=1))

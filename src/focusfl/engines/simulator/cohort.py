@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from focusfl.core import Algorithm, GradFn, Round
+from focusfl.core import Algorithm, GradFn, Round, settles
 from focusfl.engines import served
 from focusfl.engines.client_round import batches_of, client_round, grad_fn
 from focusfl.engines.simulator.devices import Devices
@@ -96,10 +96,10 @@ def run_round(
     everybody, own = len(ids) == clients_in(theirs), ids if places is None else places
     rows = None if everybody else ids
     if not everybody or places is not None:
-        clients = take_rows(clients, own)
+        clients, steps = take_rows((clients, steps), own)
     who = static.devices.client_ids(ids)
     is_active = who < static.devices.num_clients
-    cohort = Cohort(who, is_active, rows, clients, take_rows(steps, own))
+    cohort = Cohort(who, is_active, rows, clients, steps)
     mine, total = train_cohort(static, rd, cohort, theirs, key, server)
     server = static.algorithm.update(server, static.devices.total(total), rd)
     return server, settle(static, rd, server, mine, cohort.own(theirs).data)
@@ -171,13 +171,16 @@ def _participant(static: StaticConfig, rd: Round, key: Any, server: Any) -> Any:
             def one(local, number):
                 return step(local, batch(number)), None
 
-            return jax.lax.scan(one, local, numbers, unroll=unroll)[0]
+            steps = static.local_steps
+            return jax.lax.scan(one, local, numbers, steps, unroll=unroll)[0]
 
         here, gradient = (
             objective.to_local(down, data),
             _gradient(objective, data, turns),
         )
-        numbers = done + jnp.arange(static.local_steps)
+        numbers = None  # nothing is drawn by them
+        if objective.stochastic:
+            numbers = done + jnp.arange(static.local_steps)
         return client_round(algorithm, client, here, gradient, numbers, rd, scan)
 
     return participant
@@ -211,7 +214,10 @@ def sum_one_to_model(objective: Objective, mine: Any, data: Tree) -> Any:
 
 
 def settle(static: StaticConfig, rd: Round, server: Any, mine: Any, data: Tree) -> Any:
+    """Clients' memory, slot by slot, when they have heard what came of a round."""
     algorithm, objective = static.algorithm, static.objective
+    if not settles(algorithm):
+        return mine
     answer = algorithm.broadcast(server)
 
     def one(client, data):

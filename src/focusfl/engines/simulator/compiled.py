@@ -87,28 +87,20 @@ def _chunk(
         # that wrote to it would copy all of it, and a round would cost N again.
         server, mine = jax.lax.switch(row.branch, branches, Memory(*state[:3]), row)
         if static.skips:
-            server = jax.tree.map(
-                partial(jnp.where, row.active > 0), server, state.server
-            )
+            server = _either(row.active > 0, server, state.server)
         taken = jnp.int32(static.local_steps)
+        own = static.slots == state.steps.shape[:1] and row.places is None
         if going is not None:
-            before = take_rows(state.clients, _places(row))
-            server, mine = jax.tree.map(
-                partial(jnp.where, going), (server, mine), (state.server, before)
-            )
+            before = state.clients if own else take_rows(state.clients, _places(row))
+            server, mine = _either(going, (server, mine), (state.server, before))
             taken = jnp.where(going, taken, 0)
-        clients = jax.tree.map(
-            lambda a, b: a.at[_places(row)].set(b, mode="drop", unique_indices=True),
-            state.clients,
-            mine,
-        )
+        clients, steps = _remember(own, state, row, mine, taken)
         due = _due(static, bounds.rounds, row.round, anybody)
         metrics = _evaluate(static, server.x, inputs.eval_data, state.metrics, due)
         alive = state.alive & sane(metrics, bounds.distance)
         if static.every > 1:  # what is not evaluated is looked at all the same
             alive &= _finite(server.x)
-        server = jax.tree.map(partial(jnp.where, alive), server, state.server)
-        steps = state.steps.at[_places(row)].add(taken, mode="drop")
+        server = _either(alive, server, state.server)
         met = state.met
         if met is not None:
             enough = bounds.targets.met(metrics)
@@ -143,6 +135,30 @@ def _branches(static: StaticConfig, lr: StepSize, inputs: Inputs) -> list[Any]:
         return server, jax.tree.map(lambda a: _pad(a, most), mine)
 
     return [nobody, *(partial(somebody, slots) for slots in static.slots)]
+
+
+def _remember(
+    own: bool, state: State, row: Plan, mine: Any, taken: Any
+) -> tuple[Any, Any]:
+    """The memory of all clients after a round, and the gradients each has computed.
+
+    Where slot i is client i's `own`, nothing need be scattered, which is a loop to
+    compile for every leaf."""
+    if not own:
+        places = _places(row)
+        clients = jax.tree.map(
+            lambda a, b: a.at[places].set(b, mode="drop", unique_indices=True),
+            state.clients,
+            mine,
+        )
+        return clients, state.steps.at[places].add(taken, mode="drop")
+    there = row.ids < len(state.steps)
+    clients = jax.tree.map(
+        lambda a, b: jnp.where(there.reshape(-1, *[1] * (a.ndim - 1)), b, a),
+        state.clients,
+        mine,
+    )
+    return clients, state.steps + jnp.where(there, taken, 0)
 
 
 def _places(row: Plan) -> Any:
@@ -243,5 +259,12 @@ def _finite(x: Tree) -> Bool[Array, ""]:
     return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(x)]).all()
 
 
+def _either(this: Any, a: Tree, b: Tree) -> Tree:
+    """This one or that; jnp.where would be compiled as a function for each leaf."""
+    return jax.tree.map(partial(jax.lax.select, this), a, b)
+
+
 def _pad(a: Array, slots: int) -> Array:
+    if len(a) == slots:
+        return a
     return jnp.pad(a, [(0, slots - len(a)), *[(0, 0)] * (a.ndim - 1)])

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from focusfl import tree
-from focusfl.core import Algorithm, Round
+from focusfl.core import Round, settles
 from focusfl.engines.simulator.cohort import (
     Cohort,
     Memory,
@@ -135,7 +135,7 @@ def begin_in_parts(
     if total is None:
         return server
     server = _answer(static, server, total)
-    if type(static.algorithm).settle is not Algorithm.settle:
+    if settles(static.algorithm):
         for ids in parts(x0, clients_in(data)):
             clients, steps = read(ids)
             write(ids, (_settled(static, server, clients, data, ids), steps))
