@@ -41,6 +41,10 @@ if KEPT not in os.environ:
     os.environ[KEPT] = str(ours)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+# Every Python that tests start reads sitecustomize.py there.
+children = str(Path(__file__).with_name("children"))
+read = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([children, *read]))
 # Tests of many seconds, in the order in which they begin: one process must not be left
 # alone with them at the end.
 LONG = tuple(
