@@ -4,7 +4,6 @@ Large models on a CPU run one after the other. Pure functions of jax; compiled.p
 them round by round and start.py for the warm start.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -93,10 +92,11 @@ def run_round(
     those of the device.
     """
     server, clients, steps = memory
-    everybody, own = len(ids) == clients_in(theirs), ids if places is None else places
+    everybody = len(ids) == clients_in(theirs)
     rows = None if everybody else ids
     if not everybody or places is not None:
-        clients, steps = take_rows((clients, steps), own)
+        there = ids if places is None else places
+        clients, steps = take_rows((clients, steps), there)
     who = static.devices.client_ids(ids)
     is_active = who < static.devices.num_clients
     cohort = Cohort(who, is_active, rows, clients, steps)
@@ -121,7 +121,7 @@ def train_cohort(
     mine, ups = jax.vmap(one, axis_size=len(cohort.ids))(
         cohort.clients, own.data, cohort.ids, cohort.done
     )
-    ups = jax.tree.map(partial(_or_zero, cohort.is_active), ups)
+    ups = jax.tree.map(lambda a: either(cohort.is_active, a, 0), ups)
     return mine, static.objective.sum_to_model(_weighed(own.weight, ups), own.data)
 
 
@@ -248,5 +248,6 @@ def _weighed(weight: Any, ups: Tree) -> Tree:
     return jax.tree.map(times, ups)
 
 
-def _or_zero(active: Bool[Array, " slots"], a: Array) -> Array:
-    return jnp.where(active.reshape(-1, *[1] * (a.ndim - 1)), a, 0)
+def either(active: Bool[Array, " slots"], a: Array, b: Array | int) -> Array:
+    """The first for those who are there, the second for the others, slot by slot."""
+    return jnp.where(active.reshape(-1, *[1] * (a.ndim - 1)), a, b)

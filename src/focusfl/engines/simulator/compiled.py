@@ -16,7 +16,13 @@ from jaxtyping import Array, Bool, Float, Int
 from focusfl.core import Round
 from focusfl.engines import served
 from focusfl.engines.divergence import sane
-from focusfl.engines.simulator.cohort import Memory, StaticConfig, run_round, take_rows
+from focusfl.engines.simulator.cohort import (
+    Memory,
+    StaticConfig,
+    either,
+    run_round,
+    take_rows,
+)
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.engines.simulator.layout import NOBODY, PADDING, Plan
 from focusfl.engines.stop import Targets
@@ -87,12 +93,12 @@ def _chunk(
         # that wrote to it would copy all of it, and a round would cost N again.
         server, mine = jax.lax.switch(row.branch, branches, Memory(*state[:3]), row)
         if static.skips:
-            server = _either(row.active > 0, server, state.server)
+            server = _chosen(row.active > 0, server, state.server)
         taken = jnp.int32(static.local_steps)
         own = static.slots == state.steps.shape[:1] and row.places is None
         if going is not None:
             before = state.clients if own else take_rows(state.clients, _places(row))
-            server, mine = _either(going, (server, mine), (state.server, before))
+            server, mine = _chosen(going, (server, mine), (state.server, before))
             taken = jnp.where(going, taken, 0)
         clients, steps = _remember(own, state, row, mine, taken)
         due = _due(static, bounds.rounds, row.round, anybody)
@@ -100,7 +106,7 @@ def _chunk(
         alive = state.alive & sane(metrics, bounds.distance)
         if static.every > 1:  # what is not evaluated is looked at all the same
             alive &= _finite(server.x)
-        server = _either(alive, server, state.server)
+        server = _chosen(alive, server, state.server)
         met = state.met
         if met is not None:
             enough = bounds.targets.met(metrics)
@@ -152,12 +158,8 @@ def _remember(
             mine,
         )
         return clients, state.steps.at[places].add(taken, mode="drop")
-    there = row.ids < len(state.steps)
-    clients = jax.tree.map(
-        lambda a, b: jnp.where(there.reshape(-1, *[1] * (a.ndim - 1)), b, a),
-        state.clients,
-        mine,
-    )
+    there: Any = row.ids < len(state.steps)
+    clients = jax.tree.map(partial(either, there), mine, state.clients)
     return clients, state.steps + jnp.where(there, taken, 0)
 
 
@@ -259,7 +261,7 @@ def _finite(x: Tree) -> Bool[Array, ""]:
     return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(x)]).all()
 
 
-def _either(this: Any, a: Tree, b: Tree) -> Tree:
+def _chosen(this: Any, a: Tree, b: Tree) -> Tree:
     """This one or that; jnp.where would be compiled as a function for each leaf."""
     return jax.tree.map(partial(jax.lax.select, this), a, b)
 
