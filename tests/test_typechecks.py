@@ -1,10 +1,12 @@
 """While tests run, a call with arguments of another type or shape is refused."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from beartype import beartype
 from beartype.roar import BeartypeCallHintViolation
-from jaxtyping import TypeCheckError
+from jaxtyping import Float
 from typechecks import checked, unchecked
 
 from focusfl.mixing import check_row_stochastic, left_perron
@@ -20,7 +22,7 @@ def test_another_type_is_refused():
 
 
 def test_another_shape_is_refused():
-    with pytest.raises(TypeCheckError):
+    with pytest.raises(BeartypeCallHintViolation, match="3 dimensions, not the 2"):
         left_perron(CUBE)
 
 
@@ -81,3 +83,69 @@ def test_what_is_first_called_unchecked_is_checked_from_then_on():
         assert inner(1.5) == 5.5
     with pytest.raises(BeartypeCallHintViolation):
         inner(1.5)
+
+
+@checked(typechecker=beartype)
+def together(
+    a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"], size: int
+) -> Float[np.ndarray, " n"]:
+    if size:
+        together(np.ones(size), np.ones(size), 0)  # whose n is another
+    return (a + b)[: len(a) - size]
+
+
+def test_a_size_that_has_a_name_is_the_same_throughout_a_call():
+    assert together(np.ones(2), np.ones(2), 0).shape == (2,)
+    for wrong in [(np.ones(2), np.ones(1), 0), (np.ones(2), np.ones(2), 1)]:
+        with pytest.raises(BeartypeCallHintViolation):
+            together(*wrong)
+        with unchecked():
+            together(*wrong)
+
+
+@checked(typechecker=beartype)
+@dataclass(frozen=True)
+class Point:
+    x: float
+    at: Float[np.ndarray, " n"] | None = None
+
+
+@checked(typechecker=beartype)
+@dataclass(frozen=True)
+class Named(Point):
+    name: str = ""
+
+
+def test_what_a_dataclass_is_made_of_is_checked():
+    assert Named(1.0, np.ones(2), "a").name == "a" and Point(x=1.0).at is None
+    for wrong in [(1.0, CUBE), ("1",)]:
+        for kind in (Point, Named):
+            with pytest.raises(BeartypeCallHintViolation):
+                kind(*wrong)
+            with unchecked():
+                kind(*wrong)
+    with pytest.raises(BeartypeCallHintViolation):
+        Named(1.0, None, 5)
+
+
+def test_functions_of_one_text_are_each_checked_by_what_they_state():
+    def make(kind, default):
+        @checked(typechecker=beartype)
+        def same(a: kind, *, c=default) -> kind:
+            return a * c
+
+        @checked(typechecker=beartype)
+        def anything(a: object, *, c=default) -> object:
+            return a * c
+
+        return same, anything
+
+    for kind, good, bad, default in [
+        (int, 1, "a", 2),
+        (str, "a", 1, 3),
+        (int, 2, "", 4),
+    ]:
+        for one in make(kind, default):
+            assert one(good) == good * default and one(good, c=1) == good
+        with pytest.raises(BeartypeCallHintViolation):
+            make(kind, default)[0](bad)

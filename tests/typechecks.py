@@ -1,33 +1,38 @@
 """The type checks of the tests: what `--jaxtyping-packages` puts around functions."""
 
 from contextlib import contextmanager
-from functools import partial, update_wrapper
+from dataclasses import is_dataclass
+from functools import partial, update_wrapper, wraps
 from types import FunctionType
+from typing import Any
 from unittest import mock
 from weakref import WeakKeyDictionary
 
 import jaxtyping
 
-with_shapes = jaxtyping.jaxtyped
+jaxtyped = jaxtyping.jaxtyped  # conftest.py puts `checked` in its place
 # Functions whose checks have been written: their code with checks, and without.
 WRITTEN = WeakKeyDictionary()
+# What was written for a code: what its function states, the checks, and their defaults.
+ALIKE = {}
 
 
 def checked(function=None, *, typechecker):
     """Check the types of every call, as `jaxtyping.jaxtyped` does, and find the same.
 
-    That one binds all arguments to the signature, for the shapes among them; where none
-    are stated, the type checker alone takes a fraction of the time. Its checks are
-    written when a function is first called, and from then on are all that is between
-    the caller and the function. Where nothing is stated at all, as of most functions
-    within functions, which are defined again with every call, there is nothing to
-    check."""
+    That one binds all arguments to the signature, and checks those of a function that
+    states what it returns twice. Checks are written when a function is first called,
+    and where it states no shapes are from then on all that is between the caller and
+    the function. Where nothing is stated at all, as of most functions within functions,
+    which are defined again with every call, there is nothing to check."""
     if function is None:
         return partial(checked, typechecker=typechecker)
-    if isinstance(function, FunctionType) and not function.__annotations__:
+    if isinstance(function, type):
+        if is_dataclass(function) and "__init__" in vars(function):
+            function.__init__ = checked(function.__init__, typechecker=typechecker)
         return function
-    if not isinstance(function, FunctionType) or states_shapes(function):
-        return with_shapes(function, typechecker=typechecker)
+    if not function.__annotations__:
+        return function
     around = FunctionType(first.__code__, function.__globals__, function.__name__)
     begin = partial(check_from_now_on, around, function, typechecker)
     around.__kwdefaults__ = {
@@ -35,7 +40,19 @@ def checked(function=None, *, typechecker):
         **(function.__kwdefaults__ or {}),
     }  # fmt: skip
     around.__defaults__ = function.__defaults__
-    return update_wrapper(around, function)
+    update_wrapper(around, function)
+    return in_a_scope(around) if states_shapes(function) else around
+
+
+def in_a_scope(function):
+    """Have sizes that a function states by name mean the same in one call of it."""
+
+    @wraps(function)
+    def call(*args, **kwargs):
+        with jaxtyped("context"):
+            return function(*args, **kwargs)
+
+    return call
 
 
 def states_shapes(function) -> bool:
@@ -69,15 +86,59 @@ def plain(*args, __beartype_func, **kwargs):
 
 
 def check_from_now_on(around, function, typechecker, args, kwargs):
-    """Give the function around another the code that checks its calls."""
-    if jaxtyping.config.jaxtyping_disable:
-        return function(*args, **kwargs)
-    strict, bare = typechecker(function), function.__code__
+    """Give the function around another the code that checks its calls, or the one
+    without checks while there are none."""
+    bare = function.__code__
     if bare.co_freevars:  # which the one around has not
         bare = plain.__code__
-    # Each code has its own defaults by name: other threads may be calling.
-    around.__kwdefaults__ |= strict.__kwdefaults__ or {}
-    checks = bare if strict is function else strict.__code__  # anything will do
-    WRITTEN[around] = checks, bare
-    around.__code__ = checks
+    if jaxtyping.config.jaxtyping_disable:
+        WRITTEN[around] = first.__code__, bare
+        around.__code__ = bare
+    else:
+        code, names = checks_of(function, typechecker)
+        # Each code has its own defaults by name: other threads may be calling.
+        around.__kwdefaults__ |= {**names, "__beartype_func": function}
+        WRITTEN[around] = code or bare, bare
+        around.__code__ = code or bare
     return around(*args, **kwargs)
+
+
+def checks_of(function, typechecker):
+    """The code that checks a function's calls, None where anything will do, and the
+    defaults it needs; those of a function within another are written once, not with
+    every call of the other."""
+    stated = function.__module__, function.__annotations__
+    before = ALIKE.get(function.__code__)
+    if before is None or before[0] != stated:
+        read = with_text_read(function)
+        strict, written = typechecker(read), (None, {})
+        if strict is not read:
+            written = strict.__code__, strict.__kwdefaults__
+        before = ALIKE[function.__code__] = stated, *written
+    return before[1:]
+
+
+def with_text_read(function):
+    """A copy of a function whose annotations are what their text names, or anything
+    where that is only there for mypy."""
+
+    def read(text):
+        try:
+            return eval(text, function.__globals__)
+        except NameError:
+            return Any
+
+    stated = function.__annotations__
+    if not any(isinstance(one, str) for one in stated.values()):
+        return function
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__,
+        function.__defaults__, function.__closure__,
+    )  # fmt: skip
+    update_wrapper(copy, function, updated=())
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__annotations__ = {
+        name: read(one) if isinstance(one, str) else one for name, one in stated.items()
+    }
+    del copy.__wrapped__  # it is none
+    return copy
