@@ -6,7 +6,6 @@ whoever knows its format can read, and one damaged bit is seen.
 """
 
 import errno
-import glob
 import hashlib
 import os
 import shutil
@@ -110,8 +109,13 @@ def take_lock(handle: int, wait: bool = False) -> bool:
 
 def clear_parts(target: Path) -> None:
     """Remove what writers of a file have left that were killed; none may be alive."""
-    for part in target.parent.glob(f"{glob.escape(_prefix(target))}*"):
-        _remove(part)
+    try:
+        names = os.listdir(target.parent)
+    except OSError:
+        return  # where nobody could write
+    for name in names:
+        if name.startswith(_prefix(target)):
+            _remove(target.parent / name)
 
 
 def _remove(part: Path) -> None:

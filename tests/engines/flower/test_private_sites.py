@@ -23,7 +23,6 @@ from focusfl.engines.secure import Secure
 from focusfl.problems import Private
 
 ROUNDS = 4
-BUDGET = 1.001 * ff.privacy.epsilon(50.0, ROUNDS, accountant="rdp")
 TERMS = {"clip": 1.0, "noise": 50.0, "level": "client", "accountant": "rdp"}
 INTEGERS = ff.Coded(ff.Focus(), ff.Integers(8))
 WHOLE = ff.Coded(ff.Focus(), ff.FixedPoint(50, 44))
@@ -33,6 +32,12 @@ WHOLE = ff.Coded(ff.Focus(), ff.FixedPoint(50, 44))
 def folder(as_a_user):
     with tempfile.TemporaryDirectory(dir=memory()) as name:
         yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def budget():
+    """What so many rounds cost, and hardly more."""
+    return 1.001 * ff.privacy.epsilon(50.0, ROUNDS, accountant="rdp")
 
 
 def private_nodes(folder, algorithm, secure=None, **terms):
@@ -67,10 +72,10 @@ def test_y_is_the_sum_of_memories_however_it_is_coded_noised_and_masked(
     ids=["plain", "secure"],
 )
 def test_when_all_budgets_are_spent_the_training_ends_and_says_why(
-    folder, algorithm, secure
+    folder, algorithm, secure, budget
 ):
     this = job(folder, algorithm, secure=secure, rounds=ROUNDS + 3, lr=0.01)
-    why = run(Loopback(private_nodes(folder, algorithm, secure, budget=BUDGET)), this)
+    why = run(Loopback(private_nodes(folder, algorithm, secure, budget=budget)), this)
     assert why == [
         "4 of 4 sites have spent their privacy budgets: round 4 of 7 needs "
         f"{3 if secure else 1} and has 0."
@@ -84,9 +89,9 @@ def test_when_all_budgets_are_spent_the_training_ends_and_says_why(
         assert gap_of(folder, protocol, algorithm) < 1e-12
 
 
-def test_others_go_on_without_the_one_whose_budget_is_spent(folder):
+def test_others_go_on_without_the_one_whose_budget_is_spent(folder, budget):
     nodes = private_nodes(folder, ff.Focus())
-    nodes[100] = private_nodes(folder, ff.Focus(), budget=BUDGET)[100]
+    nodes[100] = private_nodes(folder, ff.Focus(), budget=budget)[100]
     this = job(folder, rounds=ROUNDS + 3, lr=0.01)
     assert run(Loopback(nodes), this) == []
     counted = [event["counted"] for event in events(folder, "round")]

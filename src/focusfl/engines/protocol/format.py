@@ -24,6 +24,7 @@ LARGEST_INT = 1 << 62
 MOST_AXES = 32
 DTYPES = {"|b1", "|i1", "|u1", "<i2", "<i4", "<i8", "<u2", "<u4", "<u8"}
 DTYPES |= {"<f2", "<f4", "<f8"}
+JSON = json.JSONEncoder(allow_nan=False)
 
 
 class Refused(ValueError):
@@ -68,7 +69,7 @@ def encode(fields: Fields, *parts: Packed) -> Wired:
     """Put a header over what has been packed."""
     leaves = {path: leaf for part in parts for path, leaf in part.leaves.items()}
     whole = {"wire": VERSION, **fields, "leaves": leaves}
-    body = json.dumps(whole, allow_nan=False).encode()
+    body = JSON.encode(whole).encode()
     message = {"header": digest_of(body).encode() + b"\n" + body}
     for part in parts:
         message |= part.blobs
@@ -108,11 +109,12 @@ def check_fields(fields: Fields, **kinds: Any) -> None:
         got = _short(sorted(fields))
         raise Refused(f"its header has fields {got}, not {sorted(kinds)}.")
     for name, kind in kinds.items():
-        if type(fields[name]) not in (get_args(kind) or (kind,)):
+        value = fields[name]
+        if type(value) is not kind and type(value) not in get_args(kind):
             words = getattr(kind, "__name__", kind)
-            raise Refused(f"{name} must be {words}; got {_short(fields[name])}.")
-        if type(fields[name]) is int and not -1 <= fields[name] < LARGEST_INT:
-            raise Refused(f"{name} is out of range: {_short(fields[name])}.")
+            raise Refused(f"{name} must be {words}; got {_short(value)}.")
+        if type(value) is int and not -1 <= value < LARGEST_INT:
+            raise Refused(f"{name} is out of range: {_short(value)}.")
 
 
 def check_leaves(leaves: dict[str, Any], like: dict[str, Tree]) -> None:
@@ -195,9 +197,7 @@ def _check_size(path: str, leaf: Any, blob: Any) -> None:
 
 def _parse(body: bytes) -> Fields:
     try:
-        fields = json.loads(
-            body, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite
-        )
+        fields = STRICT.decode(body.decode())
     except (ValueError, RecursionError) as error:
         raise Refused(f"its header cannot be read: {_short(error)}.") from None
     if not isinstance(fields, dict):
@@ -216,6 +216,11 @@ def _finite(text: str) -> float:
     if not math.isfinite(float(text)):
         raise ValueError(f"{text} is not a finite number")
     return float(text)
+
+
+STRICT = json.JSONDecoder(
+    object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite
+)
 
 
 def _compare(got: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -253,7 +253,7 @@ class Site:
             return None
         return Account(self.disk.path.with_suffix(".privacy"), self.private)
 
-    @property
+    @cached_property
     def disk(self) -> SiteFile:
         return SiteFile(self.algorithm, self.folder, self.job, self.site)
 
