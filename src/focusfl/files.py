@@ -109,12 +109,13 @@ def take_lock(handle: int, wait: bool = False) -> bool:
 
 def clear_parts(target: Path) -> None:
     """Remove what writers of a file have left that were killed; none may be alive."""
+    prefix = _prefix(target)
     try:
         names = os.listdir(target.parent)
     except OSError:
         return  # where nobody could write
     for name in names:
-        if name.startswith(_prefix(target)):
+        if name.startswith(prefix):
             _remove(target.parent / name)
 
 

@@ -10,9 +10,9 @@ from focusfl.experiment.schema import (
     SecureSums,
     Settings,
     algorithm,
+    arguments,
     codec,
     privacy,
-    problem,
     scenario,
     schedule,
 )
@@ -39,7 +39,7 @@ def json_schema() -> dict[str, Any]:
             defs[f"{section}.{model.__name__}"] = own
         return [{"$ref": f"#/$defs/{section}.{m.__name__}"} for m in models]
 
-    problems = named("problem", [problem(*one) for one in PROBLEMS.items()])
+    problems = named("problem", [arguments(*one) for one in PROBLEMS.items()])
     scenarios = named(
         "participation", [scenario(*one) for one in PARTICIPATION.items()]
     )

@@ -178,7 +178,8 @@ def _plain(kind: Any) -> tuple[Any, ...]:
 
 
 @cache
-def problem(kind: str, made_by: Callable) -> type[Strict]:
+def arguments(kind: str, made_by: Callable) -> type[Strict]:
+    """What a kind is made with, and nothing else."""
     return _model(kind, made_by, {})
 
 

@@ -74,7 +74,7 @@ class Sections(NamedTuple):
         if "kind" not in table:
             known = ", ".join(sorted(PROBLEMS))
             raise Wrong(path, f"[problem] must name its kind: one of {known}.")
-        said, made_by = self._said(path, table, PROBLEMS, schema.problem)
+        said, made_by = self._said(path, table, PROBLEMS, schema.arguments)
         more = self._beside(path, said) if table["kind"] in PROBLEMS else {}
         return self._checked(path, made_of(path, made_by, said, more), Problem)
 
@@ -164,7 +164,7 @@ class Sections(NamedTuple):
                 raise Wrong(
                     at, f'{named(at)} needs a kind, as in {{kind = "{known}"}}.'
                 )
-            own, inner = self._said(at, table, kinds, schema.problem)
+            own, inner = self._said(at, table, kinds, schema.arguments)
             made = made_of(at, inner, own, self._inner(at, inner, own))
             found[name] = self._checked(at, made, parameter.annotation)
         return found
