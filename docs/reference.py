@@ -51,10 +51,10 @@ def filled(markdown: str) -> str:
     """Put tables where a page asks for them."""
     pages: dict[str, Callable[[], Iterator[str]]] = {
         "study": study,
-        "problems": lambda: kinds(PROBLEMS, schema.problem, "problem"),
+        "problems": lambda: kinds(PROBLEMS, schema.arguments, "problem"),
         "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
         "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
-        "codecs": lambda: kinds(CODECS, schema.problem, "codecs"),
+        "codecs": lambda: kinds(CODECS, schema.arguments, "codecs"),
         "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
         "commands": commands,
     }
