@@ -65,7 +65,7 @@ def test_bits_do_not_depend_on_where_memory_is(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("algorithm", [ff.Focus(warm_start=True), slowly(Told())])
+@pytest.mark.parametrize("algorithm", [ff.Focus(warm_start=True), Told()])
 def test_a_warm_start_in_parts_is_the_warm_start(monkeypatch, algorithm):
     how = {**HOW, "rounds": 3}
     whole = ff.simulate(algorithm, walked(), Uniform(2), **how)

@@ -22,6 +22,7 @@ from focusfl.engines.simulator.start import (
     Start,
     begin,
     begin_in_parts,
+    evaluated,
     in_model_coordinates,
     parts,
     to_model_coordinates,
@@ -60,8 +61,8 @@ class ClientCache:
         """Give the state before round 0, with nobody's rows on the device."""
         static, x0, data, eval_data = start
         anybody = jax.tree.map(lambda a: a[:1], data)
-        state, first = begin(static, x0, anybody, eval_data, key)
-        row = jax.tree.map(lambda a: np.asarray(a[0]), (state.clients, state.steps))
+        memory = begin(static, x0, anybody, key)
+        row = jax.tree.map(lambda a: np.asarray(a[0]), memory[1:])
         many = clients_in(data)
         all_alike = (
             in_model_coordinates(static.objective) and not static.algorithm.starts_warm
@@ -71,7 +72,7 @@ class ClientCache:
             self._kept.exists(), min(many, turns) if all_alike else many,
         )  # fmt: skip
         if all_alike or self._kept.exists():
-            return state, first
+            return evaluated(static, memory, eval_data)
 
         def write(ids, rows):
             there = ids < many
@@ -81,8 +82,8 @@ class ClientCache:
         def read(ids):
             return self.store.read(ids[ids < many], len(ids))
 
-        server = begin_in_parts(static, x0, data, key, state.server, write, read)
-        return state._replace(server=server), first
+        server = begin_in_parts(static, x0, data, key, memory.server, write, read)
+        return evaluated(static, memory._replace(server=server), eval_data)
 
     def like(self, state: State, plan: Plan) -> tuple[State, Plan]:
         """What a chunk is compiled for, in shape."""

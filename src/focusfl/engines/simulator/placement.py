@@ -3,12 +3,13 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
 
+from focusfl.engines.simulator.cohort import Memory
 from focusfl.engines.spec import ClientState
 from focusfl.tree import Tree
 
@@ -49,26 +50,19 @@ class Needs(NamedTuple):
 
 
 def needs(
-    begin: Callable,
-    x0: Tree,
-    data: Tree,
-    eval_data: Tree,
-    key: Any,
-    runs: int,
-    devices: int = 1,
+    memory: Memory, everywhere: Tree, data: Tree, runs: int, devices: int = 1
 ) -> Needs:
-    """Count without running anything.
+    """Count what arrays of these shapes take: the memory of one run, what every device
+    has a copy of, and what devices share.
 
-    Devices share what clients have and need, and each has all else; those that are the
-    CPU of one machine share its memory.
+    Devices that are the CPU of one machine share its memory.
     """
-    state, _ = jax.eval_shape(begin, x0, data, eval_data, key)
-    memory = runs * size((state.clients, state.steps))
+    theirs = runs * size((memory.clients, memory.steps))
     on_cpu = jax.default_backend() == "cpu"
     shares = min(devices, jax.process_count()) if on_cpu else devices
     own = size(data) // shares
-    others = own + devices // shares * size((x0, eval_data))
-    return Needs(memory // shares, others, own, len(state.steps), runs)
+    others = own + devices // shares * size(everywhere)
+    return Needs(theirs // shares, others, own, len(memory.steps), runs)
 
 
 def choose(asked: ClientState, needs: Needs, kept: bool) -> ClientState:

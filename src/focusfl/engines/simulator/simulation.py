@@ -43,8 +43,9 @@ from focusfl.engines.simulator.layout import (
 )
 from focusfl.engines.simulator.start import (
     Start,
-    begin,
+    compiled_begin,
     in_model_coordinates,
+    shapes,
     stack_runs,
 )
 from focusfl.engines.spec import STEPS, Execution, RunSpec, check_progress
@@ -145,8 +146,8 @@ class Simulation:
         spec, count = self.spec, self.devices.count
         alone = self.without_rounds._replace(devices=Devices(spec.num_clients))
         needs = placement.needs(
-            lambda *a: begin(alone, *a, False),  # as it is called: to be traced once
-            x0, self.data, self.eval_data, key, spec.num_runs, count,
+            shapes(alone, x0, self.data, key), (x0, self.eval_data), self.data,
+            spec.num_runs, count,
         )  # fmt: skip
         asked = self.how.client_state if count == 1 else "device"
         checkpointed = kept.folder is not None
@@ -191,7 +192,7 @@ class Simulation:
         """What a checkpoint is of: runs with other facts are other runs."""
         spec = self.spec
         like = clients.like(begun.state, begun.layout.nobodys(len(spec.seeds)))
-        beginning = begin.lower(*start, key, spec.algorithm.starts_warm)
+        beginning = compiled_begin.lower(*start[:3], key, spec.algorithm.starts_warm)
         chunk = begun.run_chunk.lower(self.static, like[0], *begun.fixed, like[1])
         ahead = [np.concatenate(own) for own in self.participants.ahead]
         return {

@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from focusfl import tree
 from focusfl.core import Round, settles
+from focusfl.engines.served import Metrics, evaluate
 from focusfl.engines.simulator.cohort import (
     Cohort,
     Memory,
@@ -23,11 +24,13 @@ from focusfl.engines.simulator.cohort import (
     take_rows,
     train_cohort,
 )
-from focusfl.engines.simulator.compiled import SPREAD, Log, State, log
+from focusfl.engines.simulator.compiled import SPREAD, Log, State
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
+from focusfl.engines.spec import Record
 from focusfl.problems import Objective
 from focusfl.tree import Tree
 
+COPIED = 1 << 18  # numbers that are copied to the device rather than written there
 AT_ONCE = 1 << 25  # numbers in the models of clients that start warm together
 
 Ids = Any  # an array of clients; N and above: nobody
@@ -44,33 +47,68 @@ class Start(NamedTuple):
     eval_data: Tree
 
 
-@partial(jax.jit, static_argnums=(0, 5))
 def begin(
-    static: StaticConfig,
-    x0: Tree,
-    data: Theirs,
-    eval_data: Tree,
-    key: Any,
-    warm: bool = False,
-) -> tuple[State, Log]:
-    """Everybody's state before round 0, after a warm start if that is asked for."""
+    static: StaticConfig, x0: Tree, data: Theirs, key: Any, warm: bool = False
+) -> Memory:
+    """What server and clients remember before round 0, after a warm start if that is
+    asked for.
 
-    def on_each(x0, data, eval_data, key):
-        server, clients, steps = _fresh(static, x0, data.data)
-        if warm:
-            server, clients = run_round(
-                static, _warm_up(static), jnp.arange(len(steps)), None,
-                Memory(server, clients, steps), data, key,
-            )  # fmt: skip
-            steps += 1
-        metrics = jax.tree.map(jnp.asarray, static.evaluate(server.x, eval_data))
-        state = State(server, clients, steps, metrics, jnp.array(True))
-        return state, jax.tree.map(lambda a: a[None], log(static, state))
+    A few numbers are copied to the device sooner than a program that writes them there
+    is compiled."""
+    if not warm and static.devices.count == 1:
+        memory = shapes(static, x0, data, key)
+        if tree.size(memory) <= COPIED and in_model_coordinates(static.objective):
+            return jax.tree.map(jnp.array, memory)
+    return compiled_begin(static, x0, data, key, warm)
 
-    takes = REPLICATED, SHARDED, REPLICATED, REPLICATED
-    return static.devices.each(on_each, takes, (SPREAD, REPLICATED))(
-        x0, data, eval_data, key
+
+@partial(jax.jit, static_argnums=(0, 4))
+def compiled_begin(
+    static: StaticConfig, x0: Tree, data: Theirs, key: Any, warm: bool
+) -> Memory:
+    """The same, of any size, on any devices."""
+
+    def on_each(x0, data, key):
+        memory = _fresh(static, x0, data.data)
+        if not warm:
+            return memory
+        server, clients = run_round(
+            static, _warm_up(static), jnp.arange(len(memory.steps)), None, memory, data,
+            key,
+        )  # fmt: skip
+        return Memory(server, clients, memory.steps + 1)
+
+    takes, gives = (REPLICATED, SHARDED, REPLICATED), Memory(*SPREAD[:3])
+    return static.devices.each(on_each, takes, gives)(x0, data, key)
+
+
+def shapes(static: StaticConfig, x0: Tree, data: Theirs, key: Any) -> Memory:
+    """What they remember on one device, without the memory for it."""
+    if in_model_coordinates(static.objective):
+        return _fresh(static, jax.tree.map(np.asarray, x0), data.data, np)
+    return jax.eval_shape(
+        lambda x0, data: compiled_begin(static, x0, data, key, False), x0, data
     )
+
+
+def evaluated(
+    static: StaticConfig, memory: Memory, eval_data: Tree
+) -> tuple[State, Log]:
+    """The state before round 0, and what is kept of it, by a program that algorithms
+    share."""
+    about = static.objective, static.metrics, static.record
+    seen, first = _first_evaluation(*about, memory.server.x, eval_data)
+    return State(*memory, *seen), first
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _first_evaluation(
+    objective: Objective, kind: Metrics, record: Record, x: Tree, eval_data: Tree
+) -> tuple[tuple[dict[str, Any], Array], Log]:
+    found = jax.tree.map(jnp.asarray, evaluate(objective, kind, x, eval_data))
+    alive = jnp.array(True)
+    first = Log(found, alive, x if record == "model" else None)
+    return (found, alive), jax.tree.map(lambda a: a[None], first)
 
 
 def begin_on_device(
@@ -80,19 +118,18 @@ def begin_on_device(
     warm = static.algorithm.starts_warm
     several = static.devices.count > 1  # who all warm up at once
     if not warm or several or clients_in(data) <= _at_once(x0):
-        return begin(static, x0, data, eval_data, key, warm)
-    state, first = begin(static, x0, data, eval_data, key)
-    theirs = state.clients, state.steps
+        return evaluated(static, begin(static, x0, data, key, warm), eval_data)
+    server, *rest = begin(static, x0, data, key)
+    theirs = tuple(rest)
 
     def write(ids, rows):
         nonlocal theirs
         theirs = _put(theirs, ids, rows)
 
     server = begin_in_parts(
-        static, x0, data, key, state.server, write, lambda ids: _get(theirs, ids)
+        static, x0, data, key, server, write, lambda ids: _get(theirs, ids)
     )
-    clients, steps = theirs
-    return state._replace(server=server, clients=clients, steps=steps), first
+    return evaluated(static, Memory(server, *theirs), eval_data)
 
 
 def stack_runs(
@@ -212,15 +249,16 @@ def _put(table: Tree, ids: Ids, rows: Tree) -> Tree:
     return jax.tree.map(lambda a, b: a.at[ids].set(b, mode="drop"), table, rows)
 
 
-def _fresh(static: StaticConfig, x0: Tree, data: Tree) -> tuple[Any, Any, Array]:
-    """The server, and the memory and steps of clients who have done nothing yet."""
+def _fresh(static: StaticConfig, x0: Tree, data: Tree, xp: Any = jnp) -> Memory:
+    """Server and clients who have done nothing yet; in numpy all rows are one."""
     many = clients_in(data)
     server, client = static.algorithm.init(x0)
     # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
-    client = jax.tree.map(lambda a: jnp.int32(a) if isinstance(a, int) else a, client)
-    clients = jax.tree.map(lambda a: jnp.broadcast_to(a, (many, *jnp.shape(a))), client)
-    clients = jax.vmap(static.objective.to_local, axis_size=many)(clients, data)
-    return server, clients, jnp.zeros(many, jnp.int32)
+    client = jax.tree.map(lambda a: xp.int32(a) if isinstance(a, int) else a, client)
+    clients = jax.tree.map(lambda a: xp.broadcast_to(a, (many, *xp.shape(a))), client)
+    if not in_model_coordinates(static.objective):
+        clients = jax.vmap(static.objective.to_local, axis_size=many)(clients, data)
+    return Memory(server, clients, xp.broadcast_to(xp.int32(0), many))
 
 
 def _warm_up(static: StaticConfig) -> Round:
