@@ -245,16 +245,9 @@ def _evaluate(
     return jax.lax.cond(due, lambda: static.evaluate(x, eval_data), lambda: last)
 
 
-@partial(jax.jit, static_argnums=0)
-def evaluate(static: StaticConfig, x: Tree, eval_data: Tree) -> dict[str, Any]:
-    """The metrics of one model."""
-    return static.evaluate(x, eval_data)
-
-
-@partial(jax.jit, static_argnums=0)
-def evaluate_clients(static: StaticConfig, x: Tree, eval_data: Tree) -> dict[str, Any]:
-    """What one model is to each client."""
-    return served.evaluate_clients(static.objective, x, eval_data)
+# The metrics of one model, and what it is to each client: for all algorithms the same.
+evaluate = jax.jit(served.evaluate, static_argnums=(0, 1))
+evaluate_clients = jax.jit(served.evaluate_clients, static_argnums=0)
 
 
 def _finite(x: Tree) -> Bool[Array, ""]:

@@ -221,11 +221,11 @@ class Simulation:
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             which = (k, s)[:axes]
             own = jax.jit(one_of)(which, state) if which else state
-            about = self.without_rounds, own.server.x, start.eval_data
+            about = own.server.x, start.eval_data
             ended = Ended(
                 own.server, clients.export(start, own.clients), bool(own.met),
-                partial(compiled.evaluate, *about),
-                compiled.evaluate_clients(*about)
+                partial(compiled.evaluate, self.objective, spec.metrics, *about),
+                compiled.evaluate_clients(self.objective, *about)
                 if spec.metrics == "per_client" else {},
             )  # fmt: skip
             active = self.participants.active[s]
