@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.engines.protocol.format import Refused
-from focusfl.engines.protocol.ledger import Entry
+from focusfl.engines.protocol.ledger import BARRED, GONE, Entry
 
 LINE = np.dtype(
     [
@@ -18,7 +18,7 @@ LINE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-GONE, BARRED, NAMED = 1, 2, 4  # flags; of the last, that there is a checksum
+NAMED = 4  # a flag beside GONE and BARRED: there is a checksum
 NOWHERE = 0  # the round of who was counted in none that is over
 FIRST = 2  # that of who was counted in round 0; there is one before it
 MOST_LOSSES = 2**16 - 1  # more of them are no worse

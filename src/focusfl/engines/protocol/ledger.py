@@ -1,4 +1,4 @@
-"""The server's ledger: all that must outlive its process, as one value."""
+"""The server's ledger: all that must outlive its process, as a value and by names."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,6 +8,8 @@ from focusfl.tree import Tree
 
 if TYPE_CHECKING:
     from focusfl.engines.protocol.entries import Entries
+
+GONE, BARRED = 1, 2  # flags of entries
 
 
 class Ledger(NamedTuple):
@@ -46,3 +48,54 @@ class Entry(NamedTuple):
     def is_open(self) -> bool:
         """Whether its push is in the round that is open."""
         return bool(self.applied) and not self.counted_in
+
+
+class View:
+    """The state of a job, by names."""
+
+    ledger: Ledger
+
+    @property
+    def server(self) -> Server:
+        """The algorithm's state on the server."""
+        return self.ledger.server
+
+    @property
+    def x(self) -> Tree:
+        """The model."""
+        return self.ledger.server.x
+
+    @property
+    def num_clients(self) -> int:
+        """N, whoever has left."""
+        return len(self.ledger.entries)
+
+    @property
+    def round(self) -> int:
+        """How many rounds are over, in all epochs."""
+        return self.ledger.round
+
+    @property
+    def epoch(self) -> int:
+        """1, and one more for every time that all memory was emptied."""
+        return self.ledger.epoch
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Whose pushes are in the open round so far."""
+        return self.ledger.counted
+
+    @property
+    def applied(self) -> dict[str, int]:
+        """The number of everybody's push that was counted last; 0: none this epoch."""
+        return self.ledger.entries.applied
+
+    @property
+    def barred(self) -> tuple[str, ...]:
+        """Who of these is left out, as long as this server lives."""
+        return self.ledger.entries.flagged(BARRED)
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Who has left for good."""
+        return self.ledger.entries.flagged(GONE)

@@ -11,9 +11,9 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.core import Algorithm, Client, Message, Round
-from focusfl.engines.protocol.entries import BARRED, Entries, Roster
+from focusfl.engines.protocol.entries import Entries, Roster
 from focusfl.engines.protocol.format import Refused, digest_of, leaves
-from focusfl.engines.protocol.ledger import Entry, Ledger
+from focusfl.engines.protocol.ledger import BARRED, Entry, Ledger
 from focusfl.engines.protocol.magnitude import (
     Reach,
     after_round,

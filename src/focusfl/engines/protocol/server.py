@@ -26,7 +26,7 @@ from focusfl.engines.protocol.format import (
     unpack,
 )
 from focusfl.engines.protocol.incidents import STRIKES, Incidents, Receipt
-from focusfl.engines.protocol.ledger import Ledger
+from focusfl.engines.protocol.ledger import Ledger, View
 from focusfl.engines.protocol.magnitude import TooLarge, check_size, norm, strayed
 from focusfl.engines.protocol.messages import NO_PUSH, Request, read_reply
 from focusfl.engines.protocol.requirements import requirements
@@ -40,7 +40,6 @@ from focusfl.engines.protocol.settings import (
 from focusfl.engines.protocol.snapshots import newcomer
 from focusfl.engines.protocol.uplink import Uplink
 from focusfl.engines.protocol.validation import validate_reply
-from focusfl.engines.protocol.view import View
 from focusfl.tree import Tree
 
 log = logging.getLogger(__name__)
