@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.experiment.results import Results, Run
-from focusfl.report import verdicts
+from focusfl.report import verdict_words
 from focusfl.report.names import label, looks, markers
 from focusfl.report.numbers import Spread, number, quartiles, short
 
@@ -59,11 +59,11 @@ class Group:
 
     def verdict(self) -> str:
         """What became of the runs, in a few words."""
-        return verdicts.verdict(self.rows)
+        return verdict_words.verdict(self.rows)
 
     def reason(self) -> str:
         """Why that is the verdict, in a sentence."""
-        return verdicts.reason(self.rows)
+        return verdict_words.reason(self.rows)
 
     @property
     def judged_by(self) -> str:

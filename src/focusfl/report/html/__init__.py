@@ -10,7 +10,7 @@ from typing import Any
 
 from focusfl.engines.served import WORST
 from focusfl.experiment.results import Results
-from focusfl.report import verdicts
+from focusfl.report import verdict_words
 from focusfl.report.finding import condition, findings
 from focusfl.report.groups import Group, grouped
 from focusfl.report.html.contents import contents
@@ -18,7 +18,7 @@ from focusfl.report.html.served import section
 from focusfl.report.names import conditions
 from focusfl.report.numbers import NUMBERS, Spread, is_of_clients, number
 from focusfl.report.rows import Column, columns, settings
-from focusfl.report.verdicts import MEANING
+from focusfl.report.verdict_words import MEANING
 
 HERE = Path(__file__).parent
 SCRIPTS = (
@@ -156,7 +156,7 @@ def _verdict(one: Group, reason: str) -> str:
     """What became of the runs, and why."""
     text, why = escape(one.verdict()), unbroken(reason)
     return (
-        f'<td class="verdict {verdicts.kind(one.rows)}" data-title="verdict" '
+        f'<td class="verdict {verdict_words.kind(one.rows)}" data-title="verdict" '
         f'data-value="{text}"><b>{text}</b> <small>{why}</small></td>'
     )
 

@@ -16,7 +16,7 @@ from focusfl.report.groups import grouped
 from focusfl.report.html import page
 from focusfl.report.plots import plot
 from focusfl.report.shown import print_report
-from focusfl.report.verdicts import MEANING, kind, reason, verdict
+from focusfl.report.verdict_words import MEANING, kind, reason, verdict
 
 WORDS = get_args(Word)
 WHY = "still falling by a factor .990 a round; 1e-10 is about 1,700 rounds away"
