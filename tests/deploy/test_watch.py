@@ -16,7 +16,7 @@ from focusfl.deploy.following import Follower
 from focusfl.deploy.watch import Watch, told
 from focusfl.deploy.watch.prometheus import JOB, exposition
 from focusfl.engines.flower import client_app, events
-from focusfl.engines.flower.server import run
+from focusfl.engines.flower.app import run
 
 
 @pytest.fixture(scope="module")

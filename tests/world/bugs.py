@@ -15,9 +15,9 @@ from focusfl.engines.protocol import (
     books,
     files,
     format,
+    messages,
     requirements,
     snapshots,
-    validation,
 )
 from focusfl.engines.protocol.books import Books
 from focusfl.engines.protocol.entries import Entries
@@ -79,7 +79,7 @@ BUGS = [
         (Site._reply, "head.digest == state.request", "request.place >= state.place"),
     ]),
     Bug("an answer is repeated to whoever asks under the same number", 11, [
-        (validation.validate_reply,
+        (messages.validate_reply,
          '("incarnation", reply.incarnation, ledger.incarnation),', ""),
         (Site._reply, "head.digest == state.request", "request.place == state.place"),
     ]),
@@ -112,15 +112,15 @@ BUGS = [
         (books.decode_ledger, "counted=counted,", "counted=(),"),
     ]),
     Bug("an answer counts that was given up", 32, [
-        (validation.validate_reply, VOID,
+        (messages.validate_reply, VOID,
          "if request is None or reply.seq > request.seq:"),
     ]),
     Bug("an answer counts twice", 32, [
-        (validation.validate_reply, VOID, "if request is None:"),
-        (validation.validate_reply, "if reply.seq <= applied:", "if False:"),
-        (validation.validate_reply, "if reply.base != applied:", "if False:"),
-        (validation.validate_reply, "reply.grads_done != request", "0 and request"),
-        (validation.validate_reply, "if reply.round != request.round:", "if False:"),
+        (messages.validate_reply, VOID, "if request is None:"),
+        (messages.validate_reply, "if reply.seq <= applied:", "if False:"),
+        (messages.validate_reply, "if reply.base != applied:", "if False:"),
+        (messages.validate_reply, "reply.grads_done != request", "0 and request"),
+        (messages.validate_reply, "if reply.round != request.round:", "if False:"),
     ]),
     Bug("what is late counts for every algorithm", 214, [
         (requirements._takes_late, "return False", "return True"),

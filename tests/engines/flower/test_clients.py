@@ -29,10 +29,10 @@ from focusfl.engines.flower import (
     from_torch,
     params,
 )
+from focusfl.engines.flower.app import run
 from focusfl.engines.flower.evaluation import Evaluation, metrics_of
 from focusfl.engines.flower.events import describe
 from focusfl.engines.flower.identity import identify
-from focusfl.engines.flower.server import run
 from focusfl.problems import Objective, Problem
 
 

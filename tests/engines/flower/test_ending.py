@@ -14,7 +14,7 @@ import focusfl as ff
 from focusfl.cli import main
 from focusfl.deploy import record
 from focusfl.engines.flower import AlgorithmStrategy, Work, client_app, server_app
-from focusfl.engines.flower.server import run
+from focusfl.engines.flower.app import run
 from focusfl.experiment import results
 
 

@@ -11,9 +11,9 @@ from loopback import FOCUS, PROBLEM, Clock, Loopback, events, job, nodes
 import focusfl as ff
 from focusfl.engines.flower import Work, client_app, server_app
 from focusfl.engines.flower import events as written
+from focusfl.engines.flower.app import run
 from focusfl.engines.flower.ending import Unhealthy
 from focusfl.engines.flower.health import Health
-from focusfl.engines.flower.server import run
 from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.result import COSTS
 from focusfl.engines.served import TAKEN, check_names

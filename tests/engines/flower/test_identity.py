@@ -7,8 +7,8 @@ from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, nodes
 
 from focusfl.deploy import certificates
 from focusfl.engines.flower import client_app
+from focusfl.engines.flower.app import run
 from focusfl.engines.flower.public_keys import canonical
-from focusfl.engines.flower.server import run
 
 
 def new_key():

@@ -14,10 +14,10 @@ from focusfl import keys
 from focusfl.core import Batch, Drawn
 from focusfl.deploy import study as deploy
 from focusfl.engines.flower import client_app
+from focusfl.engines.flower.app import run
 from focusfl.engines.flower.client import _of_problem
 from focusfl.engines.flower.health import Health
 from focusfl.engines.flower.identity import Identity
-from focusfl.engines.flower.server import run
 from focusfl.engines.protocol.account import Terms
 from focusfl.engines.secure import Secure
 from focusfl.problems import Private

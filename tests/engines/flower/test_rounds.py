@@ -27,7 +27,7 @@ import focusfl as ff
 from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower import Work, client_app
-from focusfl.engines.flower.server import run
+from focusfl.engines.flower.app import run
 from focusfl.problems import Quadratic
 
 

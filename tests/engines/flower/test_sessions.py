@@ -13,8 +13,8 @@ import focusfl as ff
 from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower import AlgorithmStrategy, client_app
+from focusfl.engines.flower.app import run
 from focusfl.engines.flower.records import unpack as unpack_records
-from focusfl.engines.flower.server import run
 from focusfl.engines.protocol import Site, header
 from focusfl.engines.protocol.format import unpack
 from focusfl.engines.secure import Secure

@@ -1,14 +1,18 @@
 """The server app: a job on Flower, which fails where it did not end well."""
 
+import os
 from collections.abc import Callable, Collection
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from focusfl.engines.flower import events
-from focusfl.engines.flower.ending import Unhealthy
+from focusfl.engines.flower.ending import Unhealthy, budgets_spent
 from focusfl.engines.flower.job import Job
-from focusfl.engines.flower.server import run
+from focusfl.engines.flower.link import Link
+from focusfl.engines.flower.server import Server
+from focusfl.engines.flower.sessions import play_securely
+from focusfl.engines.secure import SecureServer
 
 
 def server_app(
@@ -33,3 +37,28 @@ def server_app(
             raise Unhealthy(" ".join(amiss))
 
     return app
+
+
+def run(grid: Grid, job: Job) -> list[str]:
+    """Train until all rounds are done, from where an earlier run has stopped.
+
+    Give why this was no healthy end; nothing if it was.
+    """
+    link = Link(grid, job.sites, job.known())
+    with job.open_protocol() as protocol:
+        server = Server(job, protocol, link)
+        server.say(
+            "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
+            metrics=server.measured(),
+        )  # fmt: skip
+        for why in (*job.notices(), *filter(None, [protocol.notice])):
+            server.say("notice", why=why)
+        server.gather()
+        while protocol.round < job.rounds and not server.diverged:
+            if budgets_spent(job, protocol):
+                break
+            if isinstance(protocol, SecureServer):
+                play_securely(server, protocol)
+            else:
+                server.play()
+        return server.finish()

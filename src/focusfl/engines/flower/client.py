@@ -13,7 +13,7 @@ from flwr.clientapp.typing import Mod
 from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.identity import Identity, identify
-from focusfl.engines.flower.records import beside, pack, unpack
+from focusfl.engines.flower.records import pack, unpack, with_privacy
 from focusfl.engines.protocol import Site
 from focusfl.engines.protocol.account import Terms
 from focusfl.engines.secure import Secure, SecureSite
@@ -85,7 +85,7 @@ def client_app(
         site = _site(algorithm, *named, secure, mine.private)
         reply = site.answer(request, mine.grad_fn, mine.batch_of)
         told = site.account.told if site.account else {}
-        return Message(beside(pack(reply), told), reply_to=message)
+        return Message(with_privacy(pack(reply), told), reply_to=message)
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:

@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     number: int | None = None  # of the request
 
 
-class Reply(NamedTuple):
+class Answer(NamedTuple):
     """What came of a message: an answer, or why there will be none."""
 
     asked: Asked
@@ -66,7 +66,7 @@ class Link:
         self._asked: dict[str, Asked] = {}  # by message
         self._answered: dict[str, Asked] = {}
         self._moved: list[str] = []  # sites that have come back as another node
-        self._unsent: list[Reply] = []
+        self._unsent: list[Answer] = []
         self._failing: dict[str, float] = {}  # since when, by what we ask of it
 
     def look(self) -> list[str]:
@@ -119,7 +119,7 @@ class Link:
             group,
         )
 
-    def poll(self, patience: float) -> list[Reply]:
+    def poll(self, patience: float) -> list[Answer]:
         """Fetch what has come since, and give up what was asked too long ago."""
         replies, self._unsent = self._unsent, []
         if self._asked:
@@ -133,11 +133,11 @@ class Link:
                 del self._asked[key]
                 why = "it came back" if asked.site in self._moved else "no answer"
                 if asked.site:
-                    replies.append(Reply(asked, None, why))
+                    replies.append(Answer(asked, None, why))
         self._moved.clear()
         return replies
 
-    def _take(self, message: Message) -> list[Reply]:
+    def _take(self, message: Message) -> list[Answer]:
         key = message.metadata.reply_to_message_id
         first = self._asked.pop(key, None)
         asked = first or self._answered.get(key)
@@ -152,7 +152,7 @@ class Link:
         else:
             content = message.content
         if asked.site:
-            return [Reply(asked, content, why, first is not None)]
+            return [Answer(asked, content, why, first is not None)]
         records = content.config_records if content else {}
         hello: Mapping[str, Any] = records.get("hello", {})
         if self._named:  # since it was asked
@@ -203,7 +203,7 @@ class Link:
             if key:
                 self._asked[key] = asked
             elif asked.site:
-                self._unsent.append(Reply(asked, None, "it could not be sent"))
+                self._unsent.append(Answer(asked, None, "it could not be sent"))
 
     def _try(self, call: Callable[..., Any], *args: Any) -> Any:
         """Ask the SuperLink; nothing if it fails.

@@ -31,14 +31,14 @@ def pack(message: Wired) -> RecordDict:
     return records
 
 
-def beside(records: RecordDict, told: Mapping[str, float]) -> RecordDict:
+def with_privacy(records: RecordDict, told: Mapping[str, float]) -> RecordDict:
     """The records, and what a site says of what it has given away."""
     if told:
         records[PRIVACY] = ConfigRecord(dict(told))
     return records
 
 
-def epsilon(site: str, content: RecordDict) -> dict[str, float]:
+def privacy_of(site: str, content: RecordDict) -> dict[str, float]:
     """What a site says that it has given away, by its name; nothing if it says none."""
     own: Any = content.config_records.get(PRIVACY) or {}
     found = own.get("epsilon")

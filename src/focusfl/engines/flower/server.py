@@ -1,53 +1,23 @@
 """Rounds over Flower's grid that wait for nobody in particular."""
 
-import os
 import statistics
 import time
 from collections import deque
 from collections.abc import Collection
 from typing import Any
 
-from flwr.serverapp import Grid
-
 from focusfl.engines.divergence import BLOWN_UP
 from focusfl.engines.flower import evaluation, events
 from focusfl.engines.flower.ending import LEFT_OUT, Ending, budgets_spent, who
 from focusfl.engines.flower.job import Job
-from focusfl.engines.flower.link import Link, Reply
-from focusfl.engines.flower.records import epsilon, size, unpack
-from focusfl.engines.flower.sessions import awaited_by_stage, play_securely
+from focusfl.engines.flower.link import Answer, Link
+from focusfl.engines.flower.records import privacy_of, size, unpack
 from focusfl.engines.protocol import ProtocolServer, Wired
 from focusfl.engines.protocol.magnitude import norm
-from focusfl.engines.secure import SecureServer
 
 LOOK = 5  # polls between two looks at who is online
 LAST = 10  # rounds that say how long those to come will take
 LONGEST = 2000  # letters of a site's own words that are kept
-
-
-def run(grid: Grid, job: Job) -> list[str]:
-    """Train until all rounds are done, from where an earlier run has stopped.
-
-    Give why this was no healthy end; nothing if it was.
-    """
-    link = Link(grid, job.sites, job.known())
-    with job.open_protocol() as protocol:
-        server = Server(job, protocol, link)
-        server.say(
-            "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
-            metrics=server.measured(),
-        )  # fmt: skip
-        for why in (*job.notices(), *filter(None, [protocol.notice])):
-            server.say("notice", why=why)
-        server.gather()
-        while protocol.round < job.rounds and not server.diverged:
-            if budgets_spent(job, protocol):
-                break
-            if isinstance(protocol, SecureServer):
-                play_securely(server, protocol)
-            else:
-                server.play()
-        return server.finish()
 
 
 class Server:
@@ -61,7 +31,7 @@ class Server:
         self._tested: evaluation.Evaluation | None = None  # the last that is over
         self._paces: deque[float] = deque(maxlen=LAST)  # seconds that rounds took
         self._bytes = {"down": 0, "up": 0}  # since the last round
-        self._given: dict[str, float] = {}  # away, as sites say: epsilon
+        self._epsilons: dict[str, float] = {}  # since the last round, as sites say
         self._needed: list[str] = []  # whom a warm start was waiting for last
 
     def gather(self) -> None:
@@ -135,8 +105,8 @@ class Server:
             "counted": list(counted), "seconds": round(seconds, 3),
             "bytes": self._bytes, "epoch": protocol.epoch,
         }  # fmt: skip
-        facts |= {"epsilon": self._given} if self._given else {}
-        self._bytes, self._given = {"down": 0, "up": 0}, {}
+        facts |= {"epsilon": self._epsilons} if self._epsilons else {}
+        self._bytes, self._epsilons = {"down": 0, "up": 0}, {}
         if protocol.round == number:  # that was the one before round 0
             why = "everybody was heard before the first round"
             self.say("warm", why=why, **facts)
@@ -245,23 +215,24 @@ class Server:
         self.link.ask(requests, kind, group)
 
     def receive(self) -> None:
-        for reply in self.link.poll(self.job.patience):
-            if reply.asked.kind == "evaluate":
-                self._take(reply)
-            elif reply.content is None:
-                self.say("nothing", site=reply.site, why=reply.why[:LONGEST])
-                self.protocol.give_up(reply.site, reply.asked.number)
+        for answer in self.link.poll(self.job.patience):
+            site, number = answer.site, answer.asked.number
+            if answer.asked.kind == "evaluate":
+                self._take(answer)
+            elif answer.content is None:
+                self.say("nothing", site=site, why=answer.why[:LONGEST])
+                self.protocol.give_up(site, number)
             else:
-                message = unpack(reply.content)
+                message = unpack(answer.content)
                 self._bytes["up"] += size(message)
-                self._given |= epsilon(reply.site, reply.content)
-                due = reply.last and awaited_by_stage(self.protocol, reply)
-                receipt = self.protocol.receive(reply.site, message)
+                self._epsilons |= privacy_of(site, answer.content)
+                due = answer.last and self.protocol.awaits(site, number)
+                receipt = self.protocol.receive(site, message)
                 if receipt.status != "applied":
                     copy = {} if due else {"copy": True}
-                    self.say(receipt.status, site=reply.site, why=receipt.why, **copy)
-                if receipt.status == "refused" and reply.last:
-                    self.protocol.give_up(reply.site, reply.asked.number)
+                    self.say(receipt.status, site=site, why=receipt.why, **copy)
+                if receipt.status == "refused" and answer.last:
+                    self.protocol.give_up(site, number)
 
     def _begin_test(self) -> None:
         """Have everybody who is online evaluate the model, beside the next rounds."""
@@ -274,14 +245,14 @@ class Server:
             job.job, protocol.round, sites, protocol.x, job.weights, job.metrics
         )
 
-    def _take(self, reply: Reply) -> None:
+    def _take(self, answer: Answer) -> None:
         test = self._test
-        if test is None or reply.asked.number != test.round:  # of an earlier one
+        if test is None or answer.asked.number != test.round:  # of an earlier one
             return
-        if reply.content is not None:
-            self._bytes["up"] += size(unpack(reply.content))
-        if why := test.take(reply.site, reply.content):
-            self.say("unfit", site=reply.site, why=why)
+        if answer.content is not None:
+            self._bytes["up"] += size(unpack(answer.content))
+        if why := test.take(answer.site, answer.content):
+            self.say("unfit", site=answer.site, why=why)
         if not test.awaited:
             self._end_test()
 

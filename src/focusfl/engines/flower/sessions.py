@@ -5,8 +5,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from focusfl.engines.flower.ending import budgets_spent
-from focusfl.engines.flower.link import Reply
-from focusfl.engines.protocol import ProtocolServer
 from focusfl.engines.secure import Failed, SecureServer
 
 if TYPE_CHECKING:
@@ -14,14 +12,6 @@ if TYPE_CHECKING:
 
 TRIES = 6  # times that a site is asked in a stage, if nothing comes of it
 SLOWEST = 1.0  # seconds between two looks at what has come
-
-
-def awaited_by_stage(protocol: ProtocolServer, reply: Reply) -> bool:
-    """Whether a reply is one that its stage still waits for; others are void, and are
-    told of as copies. Without secure sums there are no stages, and all are awaited."""
-    return not isinstance(protocol, SecureServer) or (
-        reply.site in protocol.free and reply.asked.number == protocol.turn
-    )
 
 
 def play_securely(server: "Server", protocol: SecureServer) -> None:

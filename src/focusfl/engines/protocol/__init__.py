@@ -10,7 +10,7 @@ does not know, and begins a new epoch. Needs numpy alone.
 
 from focusfl.deprecated import renamed_names
 from focusfl.engines.protocol.format import Refused, Wired, header
-from focusfl.engines.protocol.incidents import Receipt
+from focusfl.engines.protocol.messages import Receipt
 from focusfl.engines.protocol.server import ProtocolServer
 from focusfl.engines.protocol.site import Site
 from focusfl.engines.protocol.tracking import tracking_error

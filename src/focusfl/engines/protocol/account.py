@@ -43,8 +43,8 @@ class Terms(NamedTuple):
         return cls(*(getattr(problem, name) for name in cls._fields))
 
 
-class Books(NamedTuple):
-    """What is on disk."""
+class Balance(NamedTuple):
+    """What the account of one site says on disk."""
 
     gradients: int  # computed, or about to be
     within: int | None  # as many as the budget allows; None: there is none
@@ -74,19 +74,19 @@ class Account:
         Raises:
             Spent: If that is more than the budget allows, or nobody knows.
         """
-        books = self._read() or Books(0, self._within(), {}, False)
-        if seen > books.gradients and not books.lost:
-            books = books._replace(lost=True)
-            self._write(books)
-        if books.lost:
+        balance = self._read() or Balance(0, self._within(), {}, False)
+        if seen > balance.gradients and not balance.lost:
+            balance = balance._replace(lost=True)
+            self._write(balance)
+        if balance.lost:
             raise Spent("its books are lost, and with them what it has given away")
-        done = books.gradients + count
-        if books.within is not None and done > books.within:
+        done = balance.gradients + count
+        if balance.within is not None and done > balance.within:
             raise Spent(
                 f"its privacy budget of epsilon {self.terms.budget:g} allows "
-                f"{books.within} gradients, and {books.gradients} are computed"
+                f"{balance.within} gradients, and {balance.gradients} are computed"
             )
-        known = books.known
+        known = balance.known
         if str(done) not in known and self.terms.noise:
             ahead = done + count * np.arange(AT_ONCE)
             from focusfl.privacy import epsilons
@@ -94,17 +94,17 @@ class Account:
             terms = self.terms
             found = epsilons(terms.noise, ahead, terms.delta, terms.accountant)
             known = dict(zip(map(str, ahead.tolist()), found.tolist(), strict=True))
-        self._write(books._replace(gradients=done, known=known))
+        self._write(balance._replace(gradients=done, known=known))
 
     @property
     def told(self) -> dict[str, float]:
         """What may be known of it: gradients, and their epsilon if it is finite."""
-        books = self._read()
-        if books is None or books.lost:
+        balance = self._read()
+        if balance is None or balance.lost:
             return {}
-        epsilon = books.known.get(str(books.gradients))
+        epsilon = balance.known.get(str(balance.gradients))
         found = {} if epsilon is None else {"epsilon": epsilon}
-        return {"gradients": float(books.gradients), **found}
+        return {"gradients": float(balance.gradients), **found}
 
     def _within(self) -> int | None:
         terms = self.terms
@@ -116,7 +116,7 @@ class Account:
             terms.budget, terms.noise, terms.delta, terms.accountant
         )
 
-    def _read(self) -> Books | None:
+    def _read(self) -> Balance | None:
         """What is on disk; nothing if there is none. What is damaged is lost."""
         try:
             own = files.load(self.path)
@@ -126,17 +126,17 @@ class Account:
             check_fields(head.fields, kind=str, terms=str, books=list)
         except Refused as error:
             log.warning("%s: %s It counts as lost.", self.path, error)
-            return Books(0, self._within(), {}, True)
+            return Balance(0, self._within(), {}, True)
         if head.fields["terms"] != json.dumps(self.terms):
             raise ValueError(
                 f"{self.path} is of {head.fields['terms']}; this site has "
                 f"{json.dumps(self.terms)}. Give the job another name."
             )
-        return Books(*head.fields["books"])
+        return Balance(*head.fields["books"])
 
-    def _write(self, books: Books) -> None:
+    def _write(self, balance: Balance) -> None:
         fields = {"kind": "privacy", "terms": json.dumps(self.terms)}
-        files.save(self.path, encode({**fields, "books": list(books)}, pack({})))
+        files.save(self.path, encode({**fields, "books": list(balance)}, pack({})))
 
 
 def drawn(batches: Iterator[Any]) -> Iterator[Drawn]:

@@ -1,23 +1,10 @@
 """What keeps sites from taking part, until they do again or an epoch begins."""
 
-from typing import Literal, NamedTuple
-
 from focusfl.engines.protocol.ledger import Ledger
-from focusfl.engines.protocol.messages import Reply
+from focusfl.engines.protocol.messages import Receipt, Reply
 from focusfl.engines.protocol.rules import LOSSES
 
 STRIKES = 5  # in a row, after which a site is left out
-
-
-class Receipt(NamedTuple):
-    """What became of a reply."""
-
-    status: Literal["applied", "refused", "lost", "ahead", "spent"]
-    why: str = ""
-
-    @property
-    def applied(self) -> bool:
-        return self.status == "applied"
 
 
 class Incidents:

@@ -20,9 +20,9 @@ class Ledger(NamedTuple):
     settings: dict[str, Any]  # what it was last started with
     entries: "Entries"  # an Entry for every site, by name
     epoch: int
-    current: int  # the open round by its index; -1 is the one before round 0
+    current: int  # the open round's index in this epoch; -1 is the one before round 0
     round: int  # rounds closed, over all epochs
-    clock: int  # the last number given out
+    clock: int  # the `seq` of the last request
     total: Message  # sum of the pushes counted in the open round
     counted: tuple[str, ...]  # whose these are
     start: dict[str, Tree]  # {"x": what the epoch began with} while a site needs it

@@ -11,7 +11,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.checks import shown
 from focusfl.core import Algorithm
-from focusfl.engines.protocol import files
+from focusfl.engines.protocol import files, messages
 from focusfl.engines.protocol.books import Books
 from focusfl.engines.protocol.format import (
     Packed,
@@ -25,10 +25,10 @@ from focusfl.engines.protocol.format import (
     restore,
     unpack,
 )
-from focusfl.engines.protocol.incidents import STRIKES, Incidents, Receipt
+from focusfl.engines.protocol.incidents import STRIKES, Incidents
 from focusfl.engines.protocol.ledger import Ledger, View
 from focusfl.engines.protocol.magnitude import TooLarge, check_size, norm, strayed
-from focusfl.engines.protocol.messages import NO_PUSH, Request, read_reply
+from focusfl.engines.protocol.messages import Receipt, Request
 from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.protocol.rules import Rules
 from focusfl.engines.protocol.settings import (
@@ -39,7 +39,6 @@ from focusfl.engines.protocol.settings import (
 )
 from focusfl.engines.protocol.snapshots import newcomer
 from focusfl.engines.protocol.uplink import Uplink
-from focusfl.engines.protocol.validation import validate_reply
 from focusfl.tree import Tree
 
 log = logging.getLogger(__name__)
@@ -112,8 +111,8 @@ class ProtocolServer(View):
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Who owes a reply, and since which round."""
-        past = self.ledger.round - self.ledger.current
+        """Who owes a reply, and since which round, over all epochs."""
+        past = self.ledger.round - self.ledger.current  # rounds of earlier epochs
         return {site: past + request.round for site, request in self._requests.items()}
 
     @property
@@ -126,6 +125,10 @@ class ProtocolServer(View):
         """Who may be asked at no loss: owes nothing, was not counted, has not left."""
         busy = {*self.counted, *self.gone, *self._requests, *self.spent}
         return tuple(site for site in self.ledger.entries if site not in busy)
+
+    def awaits(self, site: str, number: int | None) -> bool:
+        """Whether the first reply to that request is one to look at, or void."""
+        return True
 
     @property
     def spent(self) -> tuple[str, ...]:
@@ -163,11 +166,10 @@ class ProtocolServer(View):
         """Count a reply in the open round, or say why not; then it changes nothing."""
         try:
             head = header(message)
-            reply = read_reply(head)
-            validate_reply(
-                self._rules, self.ledger, self._requests.get(sender), sender, reply
-            )
-            if reply.kind in NO_PUSH:
+            reply = messages.read_reply(head)
+            asked = self._requests.get(sender)
+            messages.validate_reply(self._rules, self.ledger, asked, sender, reply)
+            if reply.kind in messages.NO_PUSH:
                 check_leaves(head.leaves, {})
                 receipt = self._incidents.report(self.ledger, reply)
                 log.warning(receipt.why)

@@ -10,12 +10,16 @@ import numpy as np
 from focusfl import tree
 from focusfl.core import Algorithm
 from focusfl.engines.protocol.format import Refused, Wired, check_leaves, header, leaves
-from focusfl.engines.protocol.incidents import STRIKES, Receipt
+from focusfl.engines.protocol.incidents import STRIKES
 from focusfl.engines.protocol.ledger import Ledger
-from focusfl.engines.protocol.messages import NO_PUSH, read_reply
+from focusfl.engines.protocol.messages import (
+    NO_PUSH,
+    Receipt,
+    read_reply,
+    validate_reply,
+)
 from focusfl.engines.protocol.rules import LOSSES
 from focusfl.engines.protocol.server import ProtocolServer
-from focusfl.engines.protocol.validation import validate_reply
 from focusfl.engines.secure.messages import (
     STAGES,
     Said,
@@ -71,6 +75,10 @@ class SecureServer(ProtocolServer):
         """The number of this stage, among all of this server; 0 between sessions."""
         session = self._session
         return len(STAGES) * session.number + session.at if session else 0
+
+    def awaits(self, site: str, number: int | None) -> bool:
+        """Whether this stage still waits for a reply; what comes later is void."""
+        return site in self.free and number == self.turn
 
     @property
     def free(self) -> tuple[str, ...]:

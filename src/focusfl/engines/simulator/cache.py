@@ -20,10 +20,10 @@ from focusfl.engines.simulator.layout import Plan
 from focusfl.engines.simulator.rows import Ids, Store
 from focusfl.engines.simulator.start import (
     Start,
-    begin,
     begin_in_parts,
     evaluated,
     in_model_coordinates,
+    initial_memory,
     parts,
     to_model_coordinates,
 )
@@ -61,7 +61,7 @@ class ClientCache:
         """Give the state before round 0, with nobody's rows on the device."""
         static, x0, data, eval_data = start
         anybody = jax.tree.map(lambda a: a[:1], data)
-        memory = begin(static, x0, anybody, key)
+        memory = initial_memory(static, x0, anybody, key)
         row = jax.tree.map(lambda a: np.asarray(a[0]), memory[1:])
         many = clients_in(data)
         all_alike = (

@@ -43,7 +43,7 @@ from focusfl.engines.simulator.layout import (
 )
 from focusfl.engines.simulator.start import (
     Start,
-    compiled_begin,
+    compiled_memory,
     in_model_coordinates,
     shapes,
     stack_runs,
@@ -192,7 +192,7 @@ class Simulation:
         """What a checkpoint is of: runs with other facts are other runs."""
         spec = self.spec
         like = clients.like(begun.state, begun.layout.nobodys(len(spec.seeds)))
-        beginning = compiled_begin.lower(*start[:3], key, spec.algorithm.starts_warm)
+        beginning = compiled_memory.lower(*start[:3], key, spec.algorithm.starts_warm)
         chunk = begun.run_chunk.lower(self.static, like[0], *begun.fixed, like[1])
         ahead = [np.concatenate(own) for own in self.participants.ahead]
         return {

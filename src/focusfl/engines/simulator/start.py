@@ -47,7 +47,7 @@ class Start(NamedTuple):
     eval_data: Tree
 
 
-def begin(
+def initial_memory(
     static: StaticConfig, x0: Tree, data: Theirs, key: Any, warm: bool = False
 ) -> Memory:
     """What server and clients remember before round 0, after a warm start if that is
@@ -59,11 +59,11 @@ def begin(
         memory = shapes(static, x0, data, key)
         if tree.size(memory) <= COPIED and in_model_coordinates(static.objective):
             return jax.tree.map(jnp.array, memory)
-    return compiled_begin(static, x0, data, key, warm)
+    return compiled_memory(static, x0, data, key, warm)
 
 
 @partial(jax.jit, static_argnums=(0, 4))
-def compiled_begin(
+def compiled_memory(
     static: StaticConfig, x0: Tree, data: Theirs, key: Any, warm: bool
 ) -> Memory:
     """The same, of any size, on any devices."""
@@ -72,10 +72,8 @@ def compiled_begin(
         memory = _fresh(static, x0, data.data)
         if not warm:
             return memory
-        server, clients = run_round(
-            static, _warm_up(static), jnp.arange(len(memory.steps)), None, memory, data,
-            key,
-        )  # fmt: skip
+        all_ids, rd = jnp.arange(len(memory.steps)), _warm_round(static)
+        server, clients = run_round(static, rd, all_ids, None, memory, data, key)
         return Memory(server, clients, memory.steps + 1)
 
     takes, gives = (REPLICATED, SHARDED, REPLICATED), Memory(*SPREAD[:3])
@@ -87,7 +85,7 @@ def shapes(static: StaticConfig, x0: Tree, data: Theirs, key: Any) -> Memory:
     if in_model_coordinates(static.objective):
         return _fresh(static, jax.tree.map(np.asarray, x0), data.data, np)
     return jax.eval_shape(
-        lambda x0, data: compiled_begin(static, x0, data, key, False), x0, data
+        lambda x0, data: compiled_memory(static, x0, data, key, False), x0, data
     )
 
 
@@ -116,10 +114,10 @@ def begin_on_device(
 ) -> tuple[State, Log]:
     """Give everybody's state before round 0, warmed up in parts if they are many."""
     warm = static.algorithm.starts_warm
-    several = static.devices.count > 1  # who all warm up at once
+    several = static.devices.count > 1  # which warm all their clients up at once
     if not warm or several or clients_in(data) <= _at_once(x0):
-        return evaluated(static, begin(static, x0, data, key, warm), eval_data)
-    server, *rest = begin(static, x0, data, key)
+        return evaluated(static, initial_memory(static, x0, data, key, warm), eval_data)
+    server, *rest = initial_memory(static, x0, data, key)
     theirs = tuple(rest)
 
     def write(ids, rows):
@@ -166,7 +164,7 @@ def begin_in_parts(
     """
     total = None
     for ids in parts(x0, clients_in(data)):
-        rows, ups = _some(static, x0, data, key, ids)
+        rows, ups = _begin_part(static, x0, data, key, ids)
         total = ups if total is None else tree.add(total, ups)
         write(ids, rows)
     if total is None:
@@ -216,11 +214,11 @@ def _all_to_model_coordinates(
 
 
 @partial(jax.jit, static_argnums=0)
-def _some(
+def _begin_part(
     static: StaticConfig, x0: Tree, data: Theirs, key: Any, ids: Ids
 ) -> tuple[Any, Any]:
     """The memory and steps of some clients; what they push in all, if they do."""
-    mine, rd = _get(data, ids), _warm_up(static)
+    mine, rd = _get(data, ids), _warm_round(static)
     server, clients, steps = _fresh(static, x0, mine.data)
     if not static.algorithm.starts_warm:
         return (clients, steps), None
@@ -231,14 +229,14 @@ def _some(
 
 @partial(jax.jit, static_argnums=0)
 def _answer(static: StaticConfig, server: Any, total: Any) -> Any:
-    return static.algorithm.update(server, total, _warm_up(static))
+    return static.algorithm.update(server, total, _warm_round(static))
 
 
 @partial(jax.jit, static_argnums=0)
 def _settled(
     static: StaticConfig, server: Any, clients: Any, data: Theirs, ids: Ids
 ) -> Any:
-    return settle(static, _warm_up(static), server, clients, _get(data.data, ids))
+    return settle(static, _warm_round(static), server, clients, _get(data.data, ids))
 
 
 _get = jax.jit(take_rows)
@@ -250,7 +248,7 @@ def _put(table: Tree, ids: Ids, rows: Tree) -> Tree:
 
 
 def _fresh(static: StaticConfig, x0: Tree, data: Tree, xp: Any = jnp) -> Memory:
-    """Server and clients who have done nothing yet; in numpy all rows are one."""
+    """Server and clients who have done nothing yet; numpy's rows share their memory."""
     many = clients_in(data)
     server, client = static.algorithm.init(x0)
     # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
@@ -261,7 +259,7 @@ def _fresh(static: StaticConfig, x0: Tree, data: Tree, xp: Any = jnp) -> Memory:
     return Memory(server, clients, xp.broadcast_to(xp.int32(0), many))
 
 
-def _warm_up(static: StaticConfig) -> Round:
+def _warm_round(static: StaticConfig) -> Round:
     return Round(-1, 0.0, 1, static.everybody, static.everybody)
 
 
