@@ -9,7 +9,7 @@ from focusfl.deploy import apps, study, timed_by
 from focusfl.deploy.faults import chaos, delays
 from focusfl.deploy.faults.app import study_client
 from focusfl.deploy.local import local_study
-from focusfl.engines.flower.records import pack
+from focusfl.engines.flower.records import to_records
 from focusfl.participation import Clock
 from focusfl.participation.clock import Work
 
@@ -57,7 +57,7 @@ def test_a_reply_leaves_when_it_is_as_old_as_the_clock_says(
     monkeypatch.setattr(delays, "time", Now)
     with this.job(tmp_path / "server").open_protocol() as protocol:
         for i, site in enumerate(this.sites):
-            message = Message(pack(protocol.request(site)), 9, "train")
+            message = Message(to_records(protocol.request(site)), 9, "train")
             message.metadata.__dict__["_message_id"] = "1"
             reply = Node(app, i, tmp_path / site)(message)
             assert not reply.has_error(), reply.error.reason

@@ -109,7 +109,7 @@ from flwr.app import Array, ArrayRecord
 
 from focusfl.engines.flower import client, identity
 
-small = client.pack
+small = client.to_records
 
 
 def large(message):
@@ -120,7 +120,7 @@ def large(message):
 
 def identify(context):
     who = identity.identify(context)
-    client.pack = large if who.site == "rome" else small
+    client.to_records = large if who.site == "rome" else small
     return who
 
 

@@ -33,6 +33,7 @@ class Bug(NamedTuple):
     changes: list[tuple[Callable, str, str]]  # where, what is right, what is wrong
 
 
+REPEATED = "head.digest == state.request_digest"
 VOID = "if request is None or reply.seq != request.seq:"
 HELD = "(s for s in snapshots if s[:2] == (request.base, request.digest)), None"
 
@@ -76,12 +77,12 @@ BUGS = [
         (Site._reply, "if state and request.place <= state.place:", "if False:"),
     ]),
     Bug("the last answer is repeated to any later request", 0, [
-        (Site._reply, "head.digest == state.request", "request.place >= state.place"),
+        (Site._reply, REPEATED, "request.place >= state.place"),
     ]),
     Bug("an answer is repeated to whoever asks under the same number", 11, [
         (messages.validate_reply,
          '("incarnation", reply.incarnation, ledger.incarnation),', ""),
-        (Site._reply, "head.digest == state.request", "request.place == state.place"),
+        (Site._reply, REPEATED, "request.place == state.place"),
     ]),
     Bug("a site that is ahead refuses for ever", 6, [
         (Site._behind, "if request.incarnation == state.incarnation:", "if True:"),

@@ -14,7 +14,7 @@ from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower import AlgorithmStrategy, client_app
 from focusfl.engines.flower.app import run
-from focusfl.engines.flower.records import unpack as unpack_records
+from focusfl.engines.flower.records import from_records
 from focusfl.engines.protocol import Site, header
 from focusfl.engines.protocol.format import unpack
 from focusfl.engines.secure import Secure
@@ -77,7 +77,7 @@ def test_the_server_is_given_no_push_and_no_gradient_and_writes_none(folder):
         def pull_messages(self, message_ids):
             found = Loopback.pull_messages(self, message_ids)
             for message in found:
-                seen.append(b"".join(unpack_records(message.content).values()))
+                seen.append(b"".join(from_records(message.content).values()))
                 seen.append(repr(message.content).encode())
             for site in SITES:
                 disk = Site(CODED, folder / site, "test", site).disk

@@ -64,7 +64,7 @@ def test_an_older_value_stays_what_it_was_whatever_becomes_of_the_newer():
         wanted.append(wanted[of] | {name: entry})
         if step % 5 == 0:
             told = (step, 0.2, 1, 60, 3)
-            values.append(values[-1].counted(NAMES[:2], told))
+            values.append(values[-1].with_counted_in(NAMES[:2], told))
             both = {n: wanted[-1][n]._replace(counted_in=told) for n in NAMES[:2]}
             wanted.append(wanted[-1] | both)
     for k in rng.permutation(len(values)):

@@ -19,7 +19,7 @@ from focusfl.deploy.faults.delays import Delays
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.engines.flower.client import Work, client_app, work_of
 from focusfl.engines.flower.identity import identify
-from focusfl.engines.flower.records import unpack
+from focusfl.engines.flower.records import from_records
 from focusfl.engines.protocol import header
 from focusfl.engines.protocol.magnitude import norm
 from focusfl.tree import Tree
@@ -61,7 +61,7 @@ def _mortal(
     it is told so, with the reply of a stage on disk and not sent."""
     reply = call_next(message, context)
     if message.metadata.message_type == "train":
-        stage = header(unpack(reply.content)).fields.get("stage")
+        stage = header(from_records(reply.content)).fields.get("stage")
         told = told_file(identify(context).folder, str(stage))
         if told.exists():
             told.unlink()

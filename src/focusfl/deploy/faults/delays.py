@@ -10,7 +10,7 @@ from focusfl import keys
 from focusfl.deploy import timed_by
 from focusfl.deploy.study import Deployed
 from focusfl.engines.flower.identity import identify
-from focusfl.engines.flower.records import unpack
+from focusfl.engines.flower.records import from_records
 from focusfl.engines.protocol import Refused, header
 
 
@@ -37,7 +37,7 @@ class Delays:
     def _seconds(self, message: Message, site: int) -> float:
         """What this reply takes, by the number of local steps that are asked for."""
         try:
-            asked: dict[str, Any] = header(unpack(message.content)).fields
+            asked: dict[str, Any] = header(from_records(message.content)).fields
             which = asked["epoch"], asked["round"]
             pace = timed_by.pace_of(self._deployed, int(asked["local_steps"]))
         except (Refused, KeyError):  # not of the protocol

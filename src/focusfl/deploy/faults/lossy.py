@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 
 from focusfl import keys
 from focusfl.deploy.faults.chaos import Chaos
-from focusfl.engines.flower.records import unpack
+from focusfl.engines.flower.records import from_records
 from focusfl.engines.protocol import Refused, header
 
 LONGEST_DELAY = 3  # rounds
@@ -45,7 +45,7 @@ class Lossy(Grid):
         if message.has_error():
             return [message]
         try:
-            fields = header(unpack(message.content)).fields
+            fields = header(from_records(message.content)).fields
         except Refused:  # not of the protocol
             return [message]
         chaos = self._chaos

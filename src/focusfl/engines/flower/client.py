@@ -13,7 +13,7 @@ from flwr.clientapp.typing import Mod
 from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.identity import Identity, identify
-from focusfl.engines.flower.records import pack, unpack, with_privacy
+from focusfl.engines.flower.records import from_records, to_records, with_privacy
 from focusfl.engines.protocol import Site
 from focusfl.engines.protocol.account import Terms
 from focusfl.engines.secure import Secure, SecureSite
@@ -76,16 +76,16 @@ def client_app(
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        who, request = identify(context), unpack(message.content)
+        who, request = identify(context), from_records(message.content)
         named = who, _job(job, context)
         if context.node_config.get("leave"):
             reply = _site(algorithm, *named, secure).goodbye(request)
-            return Message(pack(reply), reply_to=message)
+            return Message(to_records(reply), reply_to=message)
         mine = work_of(work, context, seed)
         site = _site(algorithm, *named, secure, mine.private)
         reply = site.answer(request, mine.grad_fn, mine.batch_of)
         told = site.account.told if site.account else {}
-        return Message(with_privacy(pack(reply), told), reply_to=message)
+        return Message(with_privacy(to_records(reply), told), reply_to=message)
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:
@@ -96,7 +96,7 @@ def client_app(
     def evaluate(message: Message, context: Context) -> Message:
         mine = work_of(work, context, seed)
         found = evaluation.answer(
-            unpack(message.content), _job(job, context), mine.evaluate,
+            from_records(message.content), _job(job, context), mine.evaluate,
             None if secure else mine.whole,
         )  # fmt: skip
         return Message(found, reply_to=message)

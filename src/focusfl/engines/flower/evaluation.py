@@ -11,7 +11,7 @@ from focusfl.algorithms.trackers import TRACKERS
 from focusfl.checks import shown
 from focusfl.core import Server
 from focusfl.engines.flower.job import Job
-from focusfl.engines.flower.records import pack, unpack
+from focusfl.engines.flower.records import from_records, to_records
 from focusfl.engines.protocol import Refused, Wired
 from focusfl.engines.protocol.format import check_leaves, encode, header
 from focusfl.engines.protocol.format import pack as packed
@@ -44,7 +44,7 @@ def answer(
     content = RecordDict()
     if gradient:
         found = packed({GRADIENT: alike(x, gradient(x))})
-        content = pack(encode({"kind": GRADIENT, "job": job}, found))
+        content = to_records(encode({"kind": GRADIENT, "job": job}, found))
     numbers = evaluate(x) if evaluate else {}
     content[METRICS] = MetricRecord({k: float(v) for k, v in numbers.items()})
     return content
@@ -134,7 +134,7 @@ def metrics_of(content: RecordDict) -> dict[str, float]:
 def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:
     """The gradient in a site's answer; None if there is none of this job's model."""
     try:
-        message = unpack(content)
+        message = from_records(content)
         head = header(message)
         if head.fields != {"kind": GRADIENT, "job": job}:
             return None

@@ -49,7 +49,9 @@ class Job:
     patience: float = 300.0  # seconds until a site that has not answered is asked again
     poll: float = 0.2  # seconds
     evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
-    evaluate_every: int = 0  # rounds between evaluations on the sites; 0: none
+    # Rounds between evaluations on the sites. 0: at the start and the end alone, and
+    # not there either if `evaluate` gives a grad_norm.
+    evaluate_every: int = 0
     # Of what sites find: their mean, or also the worst site's, the worst tenth's and
     # the spread, among those that answer.
     metrics: Literal["mean", "per_client"] = "mean"

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from focusfl.checks import printable
 from focusfl.engines.flower.fetching import Fetching
 from focusfl.engines.flower.public_keys import canonical
-from focusfl.engines.flower.records import pack
+from focusfl.engines.flower.records import to_records
 from focusfl.engines.protocol import Wired
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
     asked: Asked
     content: RecordDict | None
     why: str = ""  # there is no content
-    last: bool = True  # nothing else will come of that message; else a copy
+    last: bool = True  # nothing else will come of that message; False: of a copy
 
     @property
     def site(self) -> str:
@@ -113,7 +113,7 @@ class Link:
         now = time.monotonic()
         self._send(
             [
-                (Asked(kind, self._node[site], site, now, number), pack(wired))
+                (Asked(kind, self._node[site], site, now, number), to_records(wired))
                 for site, number, wired in requests
             ],
             group,

@@ -13,7 +13,7 @@ BYTES = "focusfl.bytes"  # says that an array's data are bytes, as the header ha
 SMALL, ARRAYS, PRIVACY = "small", "arrays", "privacy"
 
 
-def pack(message: Wired) -> RecordDict:
+def to_records(message: Wired) -> RecordDict:
     """Put a message into records.
 
     Every array of Flower's costs several requests on its way, but what is in several
@@ -46,7 +46,7 @@ def privacy_of(site: str, content: RecordDict) -> dict[str, float]:
     return {site: found} if sound else {}
 
 
-def unpack(content: RecordDict) -> Wired:
+def from_records(content: RecordDict) -> Wired:
     """Take a message out of records, whatever is in them; who reads it will check."""
     message: dict[str, Any] = {}
     if ARRAYS in content.array_records:

@@ -11,7 +11,7 @@ from focusfl.engines.flower import evaluation, events
 from focusfl.engines.flower.ending import LEFT_OUT, Ending, budgets_spent, who
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Answer, Link
-from focusfl.engines.flower.records import privacy_of, size, unpack
+from focusfl.engines.flower.records import from_records, privacy_of, size
 from focusfl.engines.protocol import ProtocolServer, Wired
 from focusfl.engines.protocol.magnitude import norm
 
@@ -223,7 +223,7 @@ class Server:
                 self.say("nothing", site=site, why=answer.why[:LONGEST])
                 self.protocol.give_up(site, number)
             else:
-                message = unpack(answer.content)
+                message = from_records(answer.content)
                 self._bytes["up"] += size(message)
                 self._epsilons |= privacy_of(site, answer.content)
                 due = answer.last and self.protocol.awaits(site, number)
@@ -250,7 +250,7 @@ class Server:
         if test is None or answer.asked.number != test.round:  # of an earlier one
             return
         if answer.content is not None:
-            self._bytes["up"] += size(unpack(answer.content))
+            self._bytes["up"] += size(from_records(answer.content))
         if why := test.take(answer.site, answer.content):
             self.say("unfit", site=answer.site, why=why)
         if not test.awaited:

@@ -17,7 +17,7 @@ from flwr.supercore import log
 from focusfl.engines.flower import evaluation
 from focusfl.engines.flower.job import Job
 from focusfl.engines.flower.link import Link
-from focusfl.engines.flower.records import pack, unpack
+from focusfl.engines.flower.records import from_records, to_records
 from focusfl.engines.protocol import ProtocolServer
 
 
@@ -52,7 +52,9 @@ class AlgorithmStrategy(Strategy):
         protocol, link, group = self._protocol, self._link, str(server_round)
         free = [site for site in self._online() if site in protocol.free]
         return [
-            Message(pack(protocol.request(s)), link.node(s), "train", group_id=group)
+            Message(
+                to_records(protocol.request(s)), link.node(s), "train", group_id=group
+            )
             for s in free
         ]
 
@@ -65,7 +67,7 @@ class AlgorithmStrategy(Strategy):
         for reply in replies:
             site = self._link.site(reply.metadata.src_node_id)
             if site and not reply.has_error():
-                protocol.receive(site, unpack(reply.content))
+                protocol.receive(site, from_records(reply.content))
         for site in protocol.waiting:
             protocol.give_up(site)  # Flower has stopped to listen
         counted = protocol.close_round() or ()
@@ -83,7 +85,7 @@ class AlgorithmStrategy(Strategy):
             or server_round % every
         ):
             return []
-        content = pack(evaluation.ask(self._job.job, self._protocol.x))
+        content = to_records(evaluation.ask(self._job.job, self._protocol.x))
         group = str(server_round)
         return [
             Message(content, self._link.node(site), "evaluate", group_id=group)

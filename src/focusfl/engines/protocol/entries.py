@@ -151,7 +151,7 @@ class Entries(Mapping[str, Entry]):
         after._swap(self, {numbers[site]: entry for site, entry in changes.items()})
         return after
 
-    def counted(self, sites: Sequence[str], told: tuple) -> "Entries":
+    def with_counted_in(self, sites: Sequence[str], told: tuple) -> "Entries":
         """Another such value: the pushes of these were counted in a round."""
         table, numbers = self._own(), self._table.roster.numbers
         which = [numbers[site] for site in sites]
@@ -199,7 +199,7 @@ class Entries(Mapping[str, Entry]):
 
     @property
     def missing(self) -> bool:
-        """Whether somebody of these has not left."""
+        """Whether somebody who has not left was not counted in this epoch."""
         lines = self._own().lines
         return bool((lines["applied"][lines["flags"] & GONE == 0] == 0).any())
 

@@ -159,9 +159,9 @@ class Rules:
             epoch=ledger.epoch,
             round=ledger.current,
             seq=ledger.clock + 1,
-            base=entry.applied,
+            base=entry.applied,  # its push that was counted last; 0: none
             digest=entry.digest,
-            counted=list(entry.counted_in),
+            counted=list(entry.counted_in),  # the round that counted it
             grads_done=entry.grads_done,
             lr=rd.lr,
             local_steps=rd.local_steps,
@@ -211,7 +211,7 @@ class Rules:
         copies = {k: copy for k, copy in ledger.copies.items() if k != reply.site}
         before = ledger.entries[reply.site]
         forgets = not reply.base or before.losses >= LOSSES
-        entry = Entry(
+        entry = Entry(  # counted in no round yet: this one is open
             applied=reply.seq,
             digest=digest,
             grads_done=reply.grads_done,
@@ -243,7 +243,7 @@ class Rules:
         if sites or self.on_empty == "step":
             with np.errstate(all="ignore"):  # the caller looks
                 server = self.algorithm.update(server, ledger.total, rd)
-        entries = ledger.entries.counted(sites, tuple(rd))
+        entries = ledger.entries.with_counted_in(sites, tuple(rd))
         kept = ledger.kept
         if sites and self.requirements.settle:
             down = self.algorithm.broadcast(server)
@@ -290,7 +290,7 @@ class Rules:
             epoch=ledger.epoch,
             round=ledger.current,
             seq=ledger.clock + 1,
-            base=entry.applied,
+            base=entry.applied,  # its push that was counted last; 0: none
             grads_done=entry.grads_done,
             latest=ledger.epoch,
         )

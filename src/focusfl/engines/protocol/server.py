@@ -127,7 +127,7 @@ class ProtocolServer(View):
         return tuple(site for site in self.ledger.entries if site not in busy)
 
     def awaits(self, site: str, number: int | None) -> bool:
-        """Whether the first reply to that request is one to look at, or void."""
+        """Whether that reply is due; void where a stage of a secure sum is over."""
         return True
 
     @property

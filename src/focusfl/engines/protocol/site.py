@@ -100,18 +100,19 @@ class Site:
         grad_fn: GradFn | None,
         batch_of: Callable[[int], Any] | None,
     ) -> Wired:
-        head = header(message)
+        head = header(message)  # checked; its digest is of the whole message
         request = read_request(head)
         self._check_ours(request)
         with self.disk.locked():
             state = self.disk.load()
-            if state and head.digest == state.request:
+            if state and head.digest == state.request_digest:
                 return self.disk.last_reply()  # one of the two did not get through
             trees = self._read(message, head)
             if state and request.place <= state.place:
                 return self._behind(request, state)
             new = newcomer(self.algorithm, trees["start"])
-            # What the server has counted last: `pending` becomes `acked`, if it has.
+            # What the server has counted last. Disk has both: the memory after the push
+            # it is known to have counted, and that after the last reply.
             acked = self._base(request, trees, state, new)
             if acked is None:
                 return self._encode(request, "lost", request.grads_done)

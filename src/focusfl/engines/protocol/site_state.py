@@ -46,7 +46,7 @@ class SiteState(NamedTuple):
     acked: Snapshot
     pending: Snapshot
     incarnation: str  # of the server that asked last
-    request: str  # the checksum of what it asked
+    request_digest: str  # the checksum of what it asked
 
     @property
     def place(self) -> tuple[int, int]:
@@ -83,7 +83,7 @@ class SiteFile:
         }
         fields |= {"kind": "state", "algorithm": repr(self.algorithm), "job": self.job}
         fields |= {"site": self.site, "epoch": state.epoch}
-        fields |= {"incarnation": state.incarnation, "request": state.request}
+        fields |= {"incarnation": state.incarnation, "request": state.request_digest}
         memories = pack({name: snapshot.memory for name, snapshot in snapshots.items()})
         said = {REPLY + name: blob for name, blob in reply.items()}
         files.save(self.path, encode(fields, memories) | said)
