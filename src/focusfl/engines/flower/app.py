@@ -55,7 +55,7 @@ def run(grid: Grid, job: Job) -> list[str]:
             server.say("notice", why=why)
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
-            if budgets_spent(job, protocol):
+            if budgets_spent(job, protocol):  # of privacy: there is nobody left to ask
                 break
             if isinstance(protocol, SecureServer):
                 play_securely(server, protocol)

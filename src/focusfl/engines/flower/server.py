@@ -39,7 +39,7 @@ class Server:
         until = time.monotonic() + self.job.deadline
         while len(self.online) < self._enough and time.monotonic() < until:
             self.look()
-            self.receive()
+            self.receive()  # which site a node is, where it must be asked
             time.sleep(self.job.poll)
 
     def play(self) -> None:

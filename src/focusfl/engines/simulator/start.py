@@ -82,7 +82,7 @@ def compiled_memory(
 
 def shapes(static: StaticConfig, x0: Tree, data: Theirs, key: Any) -> Memory:
     """What they remember on one device, without the memory for it."""
-    if in_model_coordinates(static.objective):
+    if in_model_coordinates(static.objective) and tree.size(x0) <= COPIED:
         return _fresh(static, jax.tree.map(np.asarray, x0), data.data, np)
     return jax.eval_shape(
         lambda x0, data: compiled_memory(static, x0, data, key, False), x0, data
