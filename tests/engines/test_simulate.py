@@ -1,11 +1,12 @@
 """The simulator's own machinery, and what a user meets at its door."""
 
 import re
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pytest
-from helpers import Nested, quadratic, some_masks, squares
+from helpers import Nested, quadratic, same, some_masks, squares
 
 import focusfl as ff
 from focusfl.engines.simulator import layout as plan
@@ -380,3 +381,21 @@ def test_who_watches_can_say_that_it_is_enough(engine):
     assert run.diverged_at is None and run.clients is not None
     assert run.metrics["distance"][-1] < 1e-6
     assert 0 < len(run.metrics["distance"]) - 1 < 3000 and told[-1] < 3000
+
+
+@dataclass(frozen=True)
+class OnlyJax(ff.Scaffold):
+    """Anybody's, with a method in it that numpy's arrays do not have."""
+
+    def init(self, params):
+        return super().init(params.at[:].get())
+
+
+def test_an_algorithm_may_begin_by_what_jax_alone_has():
+    how = {"rounds": 5, "lr": 0.1}
+    problem = ff.problems.Logistic(np.ones((3, 4, 2)), np.ones((3, 4)))
+    ours, theirs = (
+        ff.simulate(algorithm, problem, Full(), **how)
+        for algorithm in (OnlyJax(), ff.Scaffold())
+    )
+    assert same(ours.x, theirs.x)

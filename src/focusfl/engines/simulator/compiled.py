@@ -25,6 +25,7 @@ from focusfl.engines.simulator.cohort import (
 )
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.engines.simulator.layout import NOBODY, PADDING, Plan
+from focusfl.engines.spec import Record
 from focusfl.engines.stop import Targets
 from focusfl.tree import Tree
 
@@ -114,7 +115,7 @@ def _chunk(
                 enough |= row.budget_spent
             met |= alive & enough
         after = State(server, clients, steps, metrics, alive, met)
-        kept = log(static, after)
+        kept = log(static.record, server.x, metrics, alive)
         return after, kept if going is None else kept._replace(alive=alive & going)
 
     return jax.lax.scan(one, state, plan)
@@ -221,10 +222,9 @@ def _on_devices(static: StaticConfig, one: Any, plan: Plan) -> Any:
     return static.devices.each(one, takes, (SPREAD, REPLICATED))
 
 
-def log(static: StaticConfig, state: State) -> Log:
+def log(record: Record, x: Tree, metrics: dict[str, Any], alive: Any) -> Log:
     """What is kept of a round that ends like this."""
-    model = state.server.x if static.record == "model" else None
-    return Log(state.metrics, state.alive, model)
+    return Log(metrics, alive, x if record == "model" else None)
 
 
 def _due(static: StaticConfig, rounds: Any, index: Any, anybody: Any) -> Any:

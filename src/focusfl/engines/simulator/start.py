@@ -24,7 +24,7 @@ from focusfl.engines.simulator.cohort import (
     take_rows,
     train_cohort,
 )
-from focusfl.engines.simulator.compiled import SPREAD, Log, State
+from focusfl.engines.simulator.compiled import SPREAD, Log, State, log
 from focusfl.engines.simulator.devices import REPLICATED, SHARDED
 from focusfl.engines.spec import Record
 from focusfl.problems import Objective
@@ -55,9 +55,10 @@ def initial_memory(
 
     A few numbers are copied to the device sooner than a program that writes them there
     is compiled."""
-    if not warm and static.devices.count == 1:
+    alone = static.devices.count == 1
+    if alone and not warm and in_model_coordinates(static.objective):
         memory = shapes(static, x0, data, key)
-        if tree.size(memory) <= COPIED and in_model_coordinates(static.objective):
+        if tree.size(memory) <= COPIED:
             return jax.tree.map(jnp.array, memory)
     return compiled_memory(static, x0, data, key, warm)
 
@@ -83,7 +84,7 @@ def compiled_memory(
 def shapes(static: StaticConfig, x0: Tree, data: Theirs, key: Any) -> Memory:
     """What they remember on one device, without the memory for it."""
     if in_model_coordinates(static.objective) and tree.size(x0) <= COPIED:
-        return _fresh(static, jax.tree.map(np.asarray, x0), data.data, np)
+        return _fresh(static, x0, data.data, np)
     return jax.eval_shape(
         lambda x0, data: compiled_memory(static, x0, data, key, False), x0, data
     )
@@ -105,7 +106,7 @@ def _first_evaluation(
 ) -> tuple[tuple[dict[str, Any], Array], Log]:
     found = jax.tree.map(jnp.asarray, evaluate(objective, kind, x, eval_data))
     alive = jnp.array(True)
-    first = Log(found, alive, x if record == "model" else None)
+    first = log(record, x, found, alive)
     return (found, alive), jax.tree.map(lambda a: a[None], first)
 
 
@@ -248,7 +249,9 @@ def _put(table: Tree, ids: Ids, rows: Tree) -> Tree:
 
 
 def _fresh(static: StaticConfig, x0: Tree, data: Tree, xp: Any = jnp) -> Memory:
-    """Server and clients who have done nothing yet; numpy's rows share their memory."""
+    """Server and clients who have done nothing yet; numpy's rows share their memory.
+
+    The algorithm is given jax's arrays in either case: anybody's may need them."""
     many = clients_in(data)
     server, client = static.algorithm.init(x0)
     # A counter of an algorithm is a plain int; it takes the dtype of round numbers.
