@@ -35,13 +35,13 @@ class Local(NamedTuple):
 class Focus(Algorithm[Server, Client, Local]):
     """Track the sum of gradients on the server; push differences, never averages.
 
-    memory="mean" is not the paper's: a client stores, and so pushes, the mean of its
-    local gradients instead of the last. It sends as much, has less noise, and is exact
-    at twice the step. With one local step there is no difference.
+    memory="last" is the paper's: a client stores, and so pushes, the last of its local
+    gradients. The default stores their mean: it sends as much, has less noise, and is
+    exact at twice the step. With one local step there is no difference.
     """
 
     warm_start: bool = False  # the theorem's initialisation; Algorithm 1 starts cold
-    memory: str = "last"  # which local gradient a client stores: "last", or the "mean"
+    memory: str = "mean"  # which local gradient a client stores: the "mean" or "last"
 
     def __post_init__(self):
         check_flag("warm_start", self.warm_start)

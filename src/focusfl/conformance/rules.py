@@ -162,8 +162,9 @@ def library() -> dict[str, Any]:
     }
     return found | {
         "SCAFFOLD I": Scaffold(option=1),
-        "FOCUS, warm start": Focus(warm_start=True),
-        "FOCUS, mean memory": Focus(memory="mean"),
+        "FOCUS": Focus(memory="last"),
+        "FOCUS, warm start": Focus(warm_start=True, memory="last"),
+        "FOCUS, mean memory": Focus(),
     }
 
 

@@ -61,7 +61,7 @@ def _strongly_convex() -> Panel:
     law, rounds = Bernoulli([0.9, 0.5, 0.3, 0.6]), 1500
     known, allowed = constants(problem), _allowed(problem, law, "strongly convex")
     mu, mu_F = problem.mu, problem.mu_F
-    fast = auto_lr(Focus(warm_start=True), problem, law, LOCAL_STEPS).lr
+    fast = auto_lr(Focus(warm_start=True, memory="last"), problem, law, LOCAL_STEPS).lr
     rows, lines, r = [], [], np.arange(rounds + 1)
     tried: list[tuple[float, Kind, str]] = [
         (allowed, "measured", "the theorem's"),
@@ -94,7 +94,10 @@ def _strongly_convex() -> Panel:
 def _pl() -> Panel:
     problem, law = wavy(), Bernoulli(np.linspace(0.3, 0.9, 8))
     known, allowed = constants(problem), _allowed(problem, law, "PL")
-    lr, rounds = auto_lr(Focus(warm_start=True), problem, law, LOCAL_STEPS).lr, 180
+    lr, rounds = (
+        auto_lr(Focus(warm_start=True, memory="last"), problem, law, LOCAL_STEPS).lr,
+        180,
+    )
     gap = _run(problem, law, lr, rounds).metrics["loss"]
     r, step = np.arange(rounds + 1), lr * known.N
     basin = int(np.flatnonzero(gap < 1)[0])  # past the last wave F is convex
@@ -120,7 +123,10 @@ def _pl() -> Panel:
 def _general() -> Panel:
     problem, law = robust(), Bernoulli(np.linspace(0.3, 0.9, 8))
     known, allowed = constants(problem), _allowed(problem, law, "non-convex")
-    lr, rounds = auto_lr(Focus(warm_start=True), problem, law, LOCAL_STEPS).lr, 2000
+    lr, rounds = (
+        auto_lr(Focus(warm_start=True, memory="last"), problem, law, LOCAL_STEPS).lr,
+        2000,
+    )
     metrics = _run(problem, law, lr, rounds).metrics
     R = np.arange(1, rounds + 1)
     total = (metrics["grad_norm"][:-1] ** 2).cumsum()
@@ -161,7 +167,7 @@ def _run(problem: Problem, law: Participation, lr: float, rounds: int) -> Result
 
     # Warm: Theorem 1 speaks of no other start.
     return simulate(
-        Focus(warm_start=True), problem, law, rounds=rounds, lr=lr,
+        Focus(warm_start=True, memory="last"), problem, law, rounds=rounds, lr=lr,
         local_steps=LOCAL_STEPS,
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ def _each(name: str, *values: Any) -> tuple[dict[str, Any], ...]:
 
 
 ALL: list[Entrant] = [
-    Entrant("FOCUS", "focus", ours=True),
+    Entrant("FOCUS", "focus", ({"memory": "last"},), ours=True),
     Entrant("FOCUS mean", "focus", ({"memory": "mean"},), ours=True),
     Entrant("Anchored FOCUS", "anchored_focus", ours=True),
     Entrant("T-FOCUS", "t_focus", ours=True),

@@ -21,6 +21,7 @@ from focusfl.theory.constants import (
 )
 from focusfl.theory.steps import rates, step_sizes
 
+PUBLISHED = Focus(memory="last")  # the one that Theorem 1 is about
 SOURCE_WIDTH = 60
 HEADERS = ("quantity", "value", "where it comes from")
 
@@ -113,12 +114,12 @@ def report(
             of, f"{step.regime}, {step.reading}", step.lr,
             f"{step.binding}; {step.note}",
         )  # fmt: skip
-    choice = auto_lr(Focus(), problem, participation, local_steps)
+    choice = auto_lr(PUBLISHED, problem, participation, local_steps)
     add("step to use", "auto_lr", choice.lr, choice.why)
     of = "step below which rest is the optimum"
     mean = "Focus, mean memory"
     for name, algorithm in (
-        ("Focus", Focus()), (mean, Focus(memory="mean")), ("Scaffold", Scaffold()),
+        ("Focus", PUBLISHED), (mean, Focus()), ("Scaffold", Scaffold()),
     ):  # fmt: skip
         bound = algorithm.exact_below(known.L, local_steps)
         told = "any step will do" if np.isinf(bound) else f"lr L = {lr * known.L:.3g}"
@@ -175,7 +176,7 @@ def _ends(
 
 
 def _exact(of: str, problem: Quadratics, lr: float, local_steps: int) -> Row:
-    bound = Focus().exact_below(problem.L, local_steps)
+    bound = PUBLISHED.exact_below(problem.L, local_steps)
     if lr < bound:
         return Row(of, "FOCUS, SCAFFOLD", 0.0, "their fixed point is x*")
     return Row(of, "SCAFFOLD", 0.0, "FOCUS may stop elsewhere: lr is at 1/L or past it")

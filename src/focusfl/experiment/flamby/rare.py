@@ -54,7 +54,7 @@ def lines(names: Sequence[str], folder: Path, data_dir: Place = None) -> Iterato
                 f"steps are taken from it; it has {', '.join(rows)}."
             )
         methods = {name: make(rows[name]) for name, make in STRATEGIES.items()}
-        methods |= {"MIFA": MIFA(), "FOCUS": Focus()}
+        methods |= {"MIFA": MIFA(), "FOCUS": Focus(memory="last")}
         methods |= {"FOCUS, mean memory": Focus(memory="mean")}
         methods[EVERYBODY] = methods["Scaffold"]
         problems = cache(lambda seed, one=one: _problem(one, seed))
