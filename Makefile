@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-more lint bench docs clean
 
 demo: .venv/installed
 	$(BIN)/focusfl demo
@@ -13,6 +13,10 @@ demo: .venv/installed
 test: .venv/installed-tests
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# What needs the real data (FOCUSFL_DATA) or a program beside Python, and what is slow.
+test-more: .venv/installed-tests
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "needs or slow"
 
 lint: .venv/installed-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy

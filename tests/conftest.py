@@ -63,7 +63,37 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
+# What a test marked `needs(NAME)` cannot run without, and what has it. Fixtures that
+# use such a thing mark their tests by themselves.
+NEEDS = {
+    "data": "FOCUSFL_DATA, a folder with the real data sets",
+    **{name: f"the program {name}" for name in (
+        "chromedriver", "fish", "nginx", "pdflatex", "strace", "unshare", "zsh",
+    )},
+}  # fmt: skip
+NEEDED_BY = {"browser": "chromedriver", "chromium": "chromedriver", "real_data": "data"}
+
+
+def pytest_runtest_setup(item):
+    """Skip a test that needs what is not there; the summary has a line per reason."""
+    marked = {name for mark in item.iter_markers("needs") for name in mark.args}
+    for name in sorted(marked):
+        there = "FOCUSFL_DATA" in os.environ if name == "data" else shutil.which(name)
+        if not there:
+            pytest.skip(f"needs {NEEDS[name]}")
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder with the real data sets."""
+    return Path(os.environ["FOCUSFL_DATA"])
+
+
 def pytest_collection_modifyitems(items):
+    for item in items:
+        for fixture in NEEDED_BY.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.needs(NEEDED_BY[fixture]))
+
     def turn(item):
         mine = (k for k, name in enumerate(LONG) if item.nodeid.startswith(name))
         return next(mine, len(LONG))

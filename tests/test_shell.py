@@ -6,7 +6,6 @@ import pty
 import re
 import select
 import shlex
-import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -149,7 +148,7 @@ def test_bash_offers_what_can_come_next(line, scripts):
     assert in_bash(scripts, line) == LINES[line]
 
 
-@pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish here")
+@pytest.mark.needs("fish")
 def test_fish_offers_what_can_come_next(scripts):
     for line, expected in LINES.items():
         code = f"source fish; complete -C {shlex.quote(line)}"
@@ -170,7 +169,7 @@ def read_until(terminal, word):
         seen += os.read(terminal, 1000)
 
 
-@pytest.mark.skipif(not shutil.which("zsh"), reason="there is no zsh here")
+@pytest.mark.needs("zsh")
 @pytest.mark.parametrize(
     ("typed", "line"),
     [

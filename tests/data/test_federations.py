@@ -1,6 +1,5 @@
 """Natural federations: small files made here, and the real ones where they are."""
 
-import os
 import struct
 import zipfile
 import zlib
@@ -12,9 +11,7 @@ from focusfl import data
 from focusfl.data import speech
 from focusfl.data.omniglot import FILES, read_png
 
-needs_data = pytest.mark.skipif(
-    "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
-)
+needs_data = pytest.mark.needs("data")
 
 
 def lengths(sets):

@@ -102,19 +102,15 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def skip_without_hospitals():
-    from focusfl.data import heart_disease
-
-    try:
-        heart_disease()
-    except ValueError as error:
-        pytest.skip(str(error))
-
-
-@pytest.mark.parametrize("command", WRONG)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(each, marks=pytest.mark.needs("data")) if "hospitals" in each
+        else each
+        for each in WRONG
+    ],
+)  # fmt: skip
 def test_bad_input_is_one_line_and_nothing_is_begun(command, here, capsys):
-    if "hospitals" in command:
-        skip_without_hospitals()
     before = sorted(here.rglob("*"))
     assert main(["deploy", *shlex.split(command)]) == 2
     said = capsys.readouterr().err
@@ -135,8 +131,8 @@ def test_nothing_started_yet_is_no_error(here, capsys):
     assert "nothing was started in runs" in capsys.readouterr().out
 
 
+@pytest.mark.needs("data")
 def test_sites_of_a_study_weigh_what_its_clients_do(tmp_path):
-    skip_without_hospitals()
     (tmp_path / "hospitals.toml").write_text(HOSPITALS)
     loaded = [
         study.load(tmp_path / "hospitals.toml", changes, None, None)

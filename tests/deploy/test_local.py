@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -253,7 +252,7 @@ def test_hospitals_learn_in_torch(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("strace"), reason="there is no strace to watch")
+@pytest.mark.needs("strace")
 def test_no_process_connects_to_anywhere_but_this_machine(tmp_path):
     (tmp_path / "study.toml").write_text(QUADRATIC)
     watch = ["strace", "-f", "-qq", "-e", "trace=connect", "-o", "trace.txt"]

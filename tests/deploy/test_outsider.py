@@ -1,7 +1,6 @@
 """An outsider with the public ca.crt tries everything, on real processes."""
 
 import os
-import shutil
 import sys
 import time
 from contextlib import contextmanager
@@ -49,7 +48,7 @@ def test_what_flower_serves_is_open_to_whoever_reaches_it(tmp_path):
     assert {"register a key", "claim a site", "submit a run", "list runs"} <= done
 
 
-@pytest.mark.skipif(not shutil.which("nginx"), reason="there is no nginx")
+@pytest.mark.needs("nginx")
 def test_behind_nginx_sites_are_let_in_and_nobody_else(tmp_path):
     """The arrangement of the template: nginx outside, the SuperLink on loopback."""
     apps.init(tmp_path / "app")

@@ -1,6 +1,5 @@
 """FLamby's tables, trained anew: the random numbers, the data, cells to the digit."""
 
-import os
 import shutil
 from types import SimpleNamespace
 
@@ -22,9 +21,7 @@ from focusfl.experiment.flamby.torch_random import TorchRandom
 from focusfl.participation import Full
 from focusfl.report import flamby as report
 
-real_data = pytest.mark.skipif(
-    "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
-)
+real_data = pytest.mark.needs("data")
 torch = pytest.importorskip("torch")
 
 

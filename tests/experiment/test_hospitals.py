@@ -1,7 +1,6 @@
 """Whom a model serves: measures, the study, and the command."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -11,9 +10,7 @@ from focusfl.data.hospitals import CENTERS
 from focusfl.experiment import hospitals
 from focusfl.report import hospitals as report
 
-real_data = pytest.mark.skipif(
-    "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
-)
+real_data = pytest.mark.needs("data")
 
 
 def test_concordance_counts_pairs():

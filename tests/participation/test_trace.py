@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +9,6 @@ import pytest
 from focusfl.participation import Trace, from_events, masks
 
 SMALL = [[-1, 1, 0], [1, -1, 0], [-1, 0, 0], [0, -1, 1]]
-
-
-@pytest.fixture(scope="module")
-def data():
-    if "FOCUSFL_DATA" not in os.environ:
-        pytest.skip("FOCUSFL_DATA is not set: it names the folder with the real traces")
-    return Path(os.environ["FOCUSFL_DATA"])
 
 
 def test_unknown_is_away():
@@ -159,9 +150,9 @@ def test_the_order_of_lines_does_not_matter(tmp_path):
         assert np.array_equal(from_events(path), from_events(LOGS))
 
 
-def test_real_phones_are_there_as_often_as_the_trace_says(data):
+def test_real_phones_are_there_as_often_as_the_trace_says(real_data):
     law = Trace(
-        str(data / "flash_availability_723dev_30min.npz"), drop_absent=True
+        str(real_data / "flash_availability_723dev_30min.npz"), drop_absent=True
     )  # 211 of the 723 are never there
     drawn = masks(law, 500, 241, seed=0)
     stated = law.marginals(500)
@@ -176,9 +167,9 @@ LEFT_OUT = (
 ).split()
 
 
-def test_real_logs_give_the_table_made_from_them(data):
-    table = np.load(data / "flash_availability_723dev_30min.npz")["avail"]
-    with gzip.open(data / "flash_state_traces_100dev.json.gz", "rt") as file:
+def test_real_logs_give_the_table_made_from_them(real_data):
+    table = np.load(real_data / "flash_availability_723dev_30min.npz")["avail"]
+    with gzip.open(real_data / "flash_state_traces_100dev.json.gz", "rt") as file:
         logs = {k: v for k, v in json.load(file).items() if k not in LEFT_OUT}
     table = table[:, : len(logs)]  # the same phones in the same order
     window = {"start": "2020-01-29", "end": "2020-02-03"}

@@ -1,7 +1,5 @@
 """Exactness on real data: a9a split by label, four hospitals."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -9,9 +7,7 @@ import focusfl as ff
 from focusfl import participation as who
 from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
 
-real_data = pytest.mark.skipif(
-    "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
-)
+real_data = pytest.mark.needs("data")
 pytestmark = pytest.mark.usefixtures("as_users_compile")  # thousands of rounds
 
 

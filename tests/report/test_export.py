@@ -1,6 +1,5 @@
 import csv
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -63,9 +62,8 @@ def test_the_file_says_what_it_needs_and_is_balanced(tmp_path):
     assert not re.search(r"(?<!\\)_", text)
 
 
+@pytest.mark.needs("pdflatex")
 def test_latex_takes_it(tmp_path):
-    if shutil.which("pdflatex") is None:
-        pytest.skip("needs pdflatex")
     (tmp_path / "table.tex").write_text(latex(make_study(tmp_path / "study")))
     (tmp_path / "main.tex").write_text(
         r"\documentclass{article}\usepackage{booktabs}"

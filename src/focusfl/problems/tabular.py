@@ -11,6 +11,7 @@ from focusfl.problems.logistic import Logistic
 from focusfl.problems.weights import Weights
 
 TEST_SHARE = 0.25  # of every hospital's patients
+PARTS = ("all", "train", "test")
 
 
 def libsvm(
@@ -43,6 +44,7 @@ def libsvm(
     check_one_of("split", split, data.SPLITS)
     check_count("num_clients", num_clients)
     check_count("seed", seed, least=0)
+    check_positive("alpha", alpha)
     check_positive("penalty", penalty)
     if rows is not None:
         check_count("rows", rows)
@@ -82,6 +84,7 @@ def heart_disease(
     Raises:
         ValueError: If the data are not there, or a word is not known.
     """
+    _check(part, seed, penalty)
     table = data.heart_disease(data_dir, missing)
     taken, x = _part(part, table.x, 2 * table.center + (table.y > 0), seed)
     ones = np.ones((len(x), 1))  # an intercept, penalised like the rest
@@ -111,6 +114,7 @@ def tcga_brca(
     Raises:
         ValueError: If the data are not there, or a word is not known.
     """
+    _check(part, seed, penalty)
     table = data.tcga_brca(data_dir)
     taken, x = _part(part, table.x, 2 * table.region + table.event, seed)
     parts = data.natural(table.region[taken])
@@ -119,11 +123,17 @@ def tcga_brca(
     return Cox(A, time, event, penalty, stacked.mask, weights)
 
 
+def _check(part: str, seed: int, penalty: float) -> None:
+    """Check arguments before any data are looked for: they may have to be fetched."""
+    check_one_of("part", part, PARTS)
+    check_count("seed", seed, least=0)
+    check_positive("penalty", penalty)
+
+
 def _part(part: str, x: np.ndarray, groups: np.ndarray, seed: int):
-    """Which patients; and all features, standardised without a look at the tests."""
+    """Select patients; standardise all features without looking at the tests."""
     test = data.hold_out(groups, TEST_SHARE, seed)
-    parts = {"all": np.ones(len(x), bool), "train": ~test, "test": test}
-    check_one_of("part", part, parts)
+    parts = dict(zip(PARTS, (np.ones(len(x), bool), ~test, test), strict=True))
     return parts[part], data.standardise(x, x if part == "all" else x[~test])
 
 
