@@ -111,6 +111,24 @@ def test_participation_can_follow_the_data(focusfl, study):
     assert len(set(ends)) == 3
 
 
+def test_a_tracker_is_told_of_runs_that_had_ended_before(focusfl, study, tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    assert focusfl("run", study).returncode == 0
+
+    def tracked(*more):
+        place = tmp_path / f"board{len(more)}"
+        done = focusfl("run", study, "--track", f"tensorboard={place}", *more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, {file.parents[3].name for file in place.rglob("events*")}
+
+    said, names = tracked()
+    assert names == {"focus", "halved"}
+    assert "tracked: 2 runs, 2 of which had ended before" in said
+    said, names = tracked("--set", "seeds=2")
+    assert "tracked: 4 runs, 2 of which had ended before" in said
+    assert names == {"focus", "halved"}
+
+
 def test_a_diverging_study_says_where_and_still_ends_well(focusfl, study):
     done = focusfl("run", study, "--set", "algorithms.halved.lr=1.0", "--json")
     assert done.returncode == 0, done.stderr

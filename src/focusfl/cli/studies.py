@@ -81,7 +81,8 @@ def run_options(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     sub.add_argument(
         "--track", action="append", default=[], metavar="TRACKER[=WHERE]",
-        help="tell tensorboard, mlflow or wandb of every finished run",
+        help="tell tensorboard, mlflow or wandb of every run, also of those that had "
+        "ended before",
     )  # fmt: skip
     sub.add_argument(
         "--quiet", action="store_true", help="show no progress and no table"
@@ -138,16 +139,21 @@ def run_study(options: argparse.Namespace) -> int:
     left = ResultCache(place, plan, fresh=options.fresh).left()
     if options.resume and not begun(place):
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
+    told: set[str] = set()  # keys of runs that trackers know
     watched = terminal.silence if options.quiet else terminal.study_progress
     with ExitStack() as open_, watched(plan, left) as (watch, ended):
         for track in trackers:
             open_.enter_context(track)
 
+        def tell(runs):
+            for run in runs:
+                for track in trackers:
+                    track(run)
+
         def finished(runs):
             ended(runs)
-            for track in trackers:
-                for run in runs:
-                    track(run)
+            tell(runs)
+            told.update(run.row["key"] for run in runs)
 
         try:
             found = run_in_folder(
@@ -156,6 +162,7 @@ def run_study(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _say_what_is_kept(place, plan)
             raise
+        tell(earlier := [run for run in found.runs if run.row["key"] not in told])
     files = shown.save_report(found)
     if options.json:
         rows = [run.row for run in found.runs]
@@ -164,6 +171,9 @@ def run_study(options: argparse.Namespace) -> int:
         shown.print_report(found)
         if not left:
             print("nothing was left to run; --fresh runs everything again.")
+        if trackers:
+            many = f"tracked: {len(found.runs)} runs"
+            print(f"{many}, {len(earlier)} of which had ended before")
         print("written: " + "  ".join(str(f) for f in files))
     return 0
 
