@@ -217,7 +217,15 @@ def test_list_names_everything(process, focusfl):
     found = json.loads(process("list", "--json").stdout)
     assert set(found["algorithms"]) == set(ff.ALGORITHMS)
     assert "weighted" in found["participation"] and "ridge" in found["problems"]
-    assert "focus" in focusfl("list").stdout
+    assert set(found["schedules"]) == set(ff.schedules.SCHEDULES)
+    assert set(found["codecs"]) == set(ff.codecs.CODECS)
+    assert "lr" not in found["schedules"]["cosine"]["options"]  # each of the study's
+    for kinds in found.values():  # no sentence is cut
+        assert all(about["what"][-1:] in (".", "?") for about in kinds.values())
+    table = focusfl("list").stdout
+    assert "codecs (compression)" in table
+    for name in ("focus", "weighted", "ridge", "cosine", "top_k"):
+        assert re.search(rf"^ *{name} ", table, re.M), name
 
 
 @pytest.mark.parametrize(

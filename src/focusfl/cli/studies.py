@@ -53,7 +53,8 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     )
     graph.add_argument("-o", "--out", type=Path, help="PNG file (graph.png)")
     command(
-        "list", _list, "list algorithms, participation models and problems",
+        "list", _list,
+        "list algorithms, participation models, problems, schedules and codecs",
         "focusfl list --json",
     )  # fmt: skip
 
@@ -258,16 +259,20 @@ def _list(options: argparse.Namespace) -> int:
     import inspect
 
     from focusfl.algorithms import ALGORITHMS
+    from focusfl.codecs import CODECS
     from focusfl.participation import PARTICIPATION
     from focusfl.problems import PROBLEMS
     from focusfl.report import terminal
+    from focusfl.schedules import SCHEDULES
 
-    def describe(kind: Callable) -> dict:
+    def describe(section: str, kind: Callable) -> dict:
         parameters = inspect.signature(kind).parameters.values()
         return {
             "what": (inspect.getdoc(kind) or "").split("\n")[0],
             "options": {
-                p.name: None if p.default is p.empty else p.default for p in parameters
+                p.name: None if p.default is p.empty else p.default
+                for p in parameters
+                if section != "schedules" or p.name != "lr"  # which the study says
             },
         }
 
@@ -275,9 +280,11 @@ def _list(options: argparse.Namespace) -> int:
         "algorithms": ALGORITHMS,
         "participation": PARTICIPATION,
         "problems": PROBLEMS,
+        "schedules": SCHEDULES,
+        "codecs": CODECS,
     }
     found = {
-        section: {name: describe(kind) for name, kind in kinds.items()}
+        section: {name: describe(section, kind) for name, kind in kinds.items()}
         for section, kinds in everything.items()
     }
     if options.json:
@@ -288,5 +295,6 @@ def _list(options: argparse.Namespace) -> int:
             (name, about["what"], ", ".join(about["options"]))
             for name, about in kinds.items()
         ]
-        terminal.print_table("", (section, "", "options"), rows)
+        title = section + " (compression)" * (section == "codecs")
+        terminal.print_table("", (title, "", "options"), rows)
     return 0
