@@ -111,6 +111,24 @@ def test_participation_can_follow_the_data(focusfl, study):
     assert len(set(ends)) == 3
 
 
+def test_a_tracker_is_told_of_runs_that_had_ended_before(focusfl, study, tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    assert focusfl("run", study).returncode == 0
+
+    def tracked(*more):
+        place = tmp_path / f"board{len(more)}"
+        done = focusfl("run", study, "--track", f"tensorboard={place}", *more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, {file.parents[3].name for file in place.rglob("events*")}
+
+    said, names = tracked()
+    assert names == {"focus", "halved"}
+    assert "tracked: 2 runs, 2 of which had ended before" in said
+    said, names = tracked("--set", "seeds=2")
+    assert "tracked: 4 runs, 2 of which had ended before" in said
+    assert names == {"focus", "halved"}
+
+
 def test_a_diverging_study_says_where_and_still_ends_well(focusfl, study):
     done = focusfl("run", study, "--set", "algorithms.halved.lr=1.0", "--json")
     assert done.returncode == 0, done.stderr
@@ -199,7 +217,15 @@ def test_list_names_everything(process, focusfl):
     found = json.loads(process("list", "--json").stdout)
     assert set(found["algorithms"]) == set(ff.ALGORITHMS)
     assert "weighted" in found["participation"] and "ridge" in found["problems"]
-    assert "focus" in focusfl("list").stdout
+    assert set(found["schedules"]) == set(ff.schedules.SCHEDULES)
+    assert set(found["codecs"]) == set(ff.codecs.CODECS)
+    assert "lr" not in found["schedules"]["cosine"]["options"]  # each of the study's
+    for kinds in found.values():  # no sentence is cut
+        assert all(about["what"][-1:] in (".", "?") for about in kinds.values())
+    table = focusfl("list").stdout
+    assert "codecs (compression)" in table
+    for name in ("focus", "weighted", "ridge", "cosine", "top_k"):
+        assert re.search(rf"^ *{name} ", table, re.M), name
 
 
 @pytest.mark.parametrize(

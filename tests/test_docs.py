@@ -111,6 +111,15 @@ def test_a_first_study_goes_from_nothing_to_a_report(tmp_path, monkeypatch, caps
     assert "<html" in Path("report.html").read_text()
 
 
+def test_the_readme_and_the_api_name_every_algorithm():
+    readme = (ROOT / "README.md").read_text()
+    (row,) = re.findall(r"^\| algorithms \|.*$", readme, re.M)
+    api = (ROOT / "docs/api/algorithms.md").read_text()
+    for kind in ff.ALGORITHMS.values():
+        assert re.search(rf"`{kind.__name__}\b", row), kind
+        assert f"::: focusfl.algorithms.{kind.__name__}\n" in api, kind
+
+
 def test_every_make_target_in_the_readme_exists():
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
     named = re.findall(r"`?make (\w+)", (ROOT / "README.md").read_text())

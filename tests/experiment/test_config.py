@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from focusfl.cli import main
@@ -205,3 +206,36 @@ def test_the_schema_for_editors_knows_every_kind(capsys):
     assert "warm_start" in schema["$defs"]["algorithms.focus"]["properties"]
     assert schema["properties"]["algorithms"]["properties"]["focus"]
     assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("privacy", ["", "[privacy]\nclip = 1.0\nnoise = 1.0\n"])
+def test_clients_of_a_network_are_rare_by_their_classes(tmp_path, privacy):
+    y = np.repeat([0, 0, 0, 1, 1, 2], 20)  # each client has one class; 2 is rarest
+    x = np.random.default_rng(0).standard_normal((len(y), 3))
+    np.savez(tmp_path / "own.npz", x=x, y=y, client=np.repeat(np.arange(6), 20))
+    file = tmp_path / "study.toml"
+    file.write_text(
+        "rounds = 2\nlr = 0.1\n"
+        + privacy
+        + """
+[problem]
+kind = "mlp"
+data = "own.npz"
+batch_size = 4
+
+[participation.rare]
+kind = "bernoulli"
+by_rarity = { p_min = 0.1, p_max = 0.9 }
+
+[algorithms.focus]
+"""
+    )
+    p = config.load(file).participation["rare"].participation.marginals(6).p
+    assert p[5] == p.min() == 0.1 and p[:3].min() > p[3:5].max()
+
+
+def test_rarity_needs_an_optimum_or_classes(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text(GOOD.replace('"ridge"', '"robust"').replace("penalty = 0.1\n", ""))
+    with pytest.raises(ValueError, match="optimum is known exactly, or .* labels y"):
+        config.load(file)

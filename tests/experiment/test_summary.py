@@ -111,6 +111,17 @@ def test_a_slow_exact_run_is_never_called_biased(rounds, lr):
             assert one.row["verdict"] in ("falling", "unclear"), one.row["reason"]
 
 
+def test_a_level_and_its_prediction_are_told_to_digits_that_tell_them_apart():
+    found = summarise(run_with(0.9**ROUNDS + 0.25), Expected(bias=0.235))
+    assert found.reason == "settled at 0.25; predicted 0.235"
+    found = summarise(run_with(0.9**ROUNDS + 2.14e-5), Expected(bias=2.1e-5))
+    assert found.reason == "settled at 2.14e-05; predicted 2.1e-05"
+    falls = summarise(run_with(0.02 + 0.995**ROUNDS), Expected(bias=0.0235))
+    assert falls.reason.endswith("; theory puts its end at 0.0235")
+    swings = summarise(run_with(0.9**ROUNDS + 0.01 * 10 ** np.sin(ROUNDS / 7)))
+    assert swings.reason.startswith("swings between 0.00113 and 0.089 ")
+
+
 def test_settled_runs_are_told_apart_by_where_they_ended():
     words = {
         (one.row["participation"], one.row["algorithm"]): one.row["verdict"]

@@ -32,7 +32,7 @@ def test_a_faster_rate_is_better_and_a_slower_one_worse(tmp_path):
     assert words(compare(slow, fast)) == {
         "error": "same",  # both are exact: rounding differs and nothing else
         "rounds_to_target": "better", "vectors_to_target": "better",
-        "bytes_to_target": "better", "seconds": "same",
+        "bytes_to_target": "better", "seconds_per_round": "same",
     }  # fmt: skip
     assert words(compare(fast, slow))["rounds_to_target"] == "worse"
     change = compare(slow, fast).changes[1]
@@ -54,6 +54,19 @@ def test_rounding_is_no_difference_even_where_there_is_no_spread(tmp_path):
         for bias in (0.02, 0.0200001)
     )
     assert words(compare(a, b))["error"] == "same"
+
+
+def test_fewer_rounds_are_no_better_in_seconds(tmp_path):
+    whole, half = pair(tmp_path, {"rounds": 60}, {"rounds": 30})
+    for found in (whole, half):  # a second takes as many rounds in both
+        for run in found.runs:
+            run.curves["seconds"] = 0.1 * run.curves["round"]
+    ends = [found.runs[0].curves["seconds"][-1] for found in (whole, half)]
+    assert ends == [6.0, 3.0]
+    assert words(compare(whole, half))["seconds_per_round"] == "same"
+    for run in half.runs:
+        run.curves["seconds"] *= 0.5
+    assert words(compare(whole, half))["seconds_per_round"] == "better"
 
 
 def test_more_accuracy_is_better_and_divergence_is_worst(tmp_path):

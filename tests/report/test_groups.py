@@ -142,7 +142,7 @@ def test_verdicts_say_where_and_how_many(tmp_path):
     runs += [make_run("a", "fedavg", 0, bias=0.02)]
     one, biased = grouped(save(tmp_path, runs))
     assert one.verdict() == "exact 2 of 3, diverged 1 of 3"
-    assert biased.verdict() == "biased at 2e-2"
+    assert biased.verdict() == "biased at 2.1e-2"
 
 
 def test_what_was_never_reached_is_infinite_and_spoils_only_its_own_quartile(

@@ -239,7 +239,7 @@ def test_the_table_is_sorted_by_a_click_and_by_the_keyboard(opened):
 
 def test_verdicts_are_words(opened):
     verdicts = {cell.text for cell in find(opened, "#study-0 td:nth-child(3) b")}
-    assert verdicts == {"exact", "biased at 2e-2", "diverged in round 12"}
+    assert verdicts == {"exact", "biased at 2.1e-2", "diverged in round 12"}
     reasons = {cell.text for cell in find(opened, "#study-0 td:nth-child(3) small")}
     assert "has settled away from the optimum" in reasons
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -55,6 +56,13 @@ def test_a_run_is_read_back_as_it_was(run, kept, uri):
         assert history(client, found, name) == ([1500], [run.row[name]])
     assert found.data.tags["verdict"] == "exact"
     assert found.info.status == "FINISHED"
+
+
+def test_a_run_of_a_study_that_is_there_is_not_written_again(run, uri):
+    known = replace(run, row={**run.row, "key": "0123456789abcdef", "seed": 7})
+    for _ in range(2):
+        tracker(f"mlflow={uri}")(known)
+    only(uri, "some/focus/0.002/3/7")
 
 
 def test_a_live_run_goes_on_until_it_is_closed(uri):

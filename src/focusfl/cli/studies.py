@@ -53,7 +53,8 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     )
     graph.add_argument("-o", "--out", type=Path, help="PNG file (graph.png)")
     command(
-        "list", _list, "list algorithms, participation models and problems",
+        "list", _list,
+        "list algorithms, participation models, problems, schedules and codecs",
         "focusfl list --json",
     )  # fmt: skip
 
@@ -81,7 +82,8 @@ def run_options(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     sub.add_argument(
         "--track", action="append", default=[], metavar="TRACKER[=WHERE]",
-        help="tell tensorboard, mlflow or wandb of every finished run",
+        help="tell tensorboard, mlflow or wandb of every run, also of those that had "
+        "ended before",
     )  # fmt: skip
     sub.add_argument(
         "--quiet", action="store_true", help="show no progress and no table"
@@ -138,16 +140,21 @@ def run_study(options: argparse.Namespace) -> int:
     left = ResultCache(place, plan, fresh=options.fresh).left()
     if options.resume and not begun(place):
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
+    told: set[str] = set()  # keys of runs that trackers know
     watched = terminal.silence if options.quiet else terminal.study_progress
     with ExitStack() as open_, watched(plan, left) as (watch, ended):
         for track in trackers:
             open_.enter_context(track)
 
+        def tell(runs):
+            for run in runs:
+                for track in trackers:
+                    track(run)
+
         def finished(runs):
             ended(runs)
-            for track in trackers:
-                for run in runs:
-                    track(run)
+            tell(runs)
+            told.update(run.row["key"] for run in runs)
 
         try:
             found = run_in_folder(
@@ -156,6 +163,7 @@ def run_study(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _say_what_is_kept(place, plan)
             raise
+        tell(earlier := [run for run in found.runs if run.row["key"] not in told])
     files = shown.save_report(found)
     if options.json:
         rows = [run.row for run in found.runs]
@@ -164,6 +172,9 @@ def run_study(options: argparse.Namespace) -> int:
         shown.print_report(found)
         if not left:
             print("nothing was left to run; --fresh runs everything again.")
+        if trackers:
+            many = f"tracked: {len(found.runs)} runs"
+            print(f"{many}, {len(earlier)} of which had ended before")
         print("written: " + "  ".join(str(f) for f in files))
     return 0
 
@@ -248,16 +259,20 @@ def _list(options: argparse.Namespace) -> int:
     import inspect
 
     from focusfl.algorithms import ALGORITHMS
+    from focusfl.codecs import CODECS
     from focusfl.participation import PARTICIPATION
     from focusfl.problems import PROBLEMS
     from focusfl.report import terminal
+    from focusfl.schedules import SCHEDULES
 
-    def describe(kind: Callable) -> dict:
+    def describe(section: str, kind: Callable) -> dict:
         parameters = inspect.signature(kind).parameters.values()
         return {
             "what": (inspect.getdoc(kind) or "").split("\n")[0],
             "options": {
-                p.name: None if p.default is p.empty else p.default for p in parameters
+                p.name: None if p.default is p.empty else p.default
+                for p in parameters
+                if section != "schedules" or p.name != "lr"  # which the study says
             },
         }
 
@@ -265,9 +280,11 @@ def _list(options: argparse.Namespace) -> int:
         "algorithms": ALGORITHMS,
         "participation": PARTICIPATION,
         "problems": PROBLEMS,
+        "schedules": SCHEDULES,
+        "codecs": CODECS,
     }
     found = {
-        section: {name: describe(kind) for name, kind in kinds.items()}
+        section: {name: describe(section, kind) for name, kind in kinds.items()}
         for section, kinds in everything.items()
     }
     if options.json:
@@ -278,5 +295,6 @@ def _list(options: argparse.Namespace) -> int:
             (name, about["what"], ", ".join(about["options"]))
             for name, about in kinds.items()
         ]
-        terminal.print_table("", (section, "", "options"), rows)
+        title = section + " (compression)" * (section == "codecs")
+        terminal.print_table("", (title, "", "options"), rows)
     return 0

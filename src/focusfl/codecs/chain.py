@@ -16,10 +16,10 @@ from focusfl.codecs.top_k import TopK
 
 @dataclass(frozen=True)
 class Chain(Codec):
-    """Choose numbers, then round them: Chain(TopK(0.1), Integers(4)) sends a tenth of
-    them, in four bits each.
+    """Choose some numbers of each leaf, then send them in fewer bits.
 
-    In no other order: what one leaves unsent must be no part of what the next does.
+    Chain(TopK(0.1), Integers(4)) sends a tenth of them, in four bits each. In no other
+    order: what the first leaves unsent must be no part of what the second does.
     """
 
     first: Codec = TopK()  # TopK or RandomK

@@ -9,8 +9,10 @@ from focusfl.codecs.sparse import Sparse, largest
 
 @dataclass(frozen=True)
 class RandomK(Sparse):
-    """Send k numbers of each leaf, drawn by the round: everybody's are the same ones,
-    and their places need not be sent."""
+    """Send k numbers of each leaf, drawn anew in every round.
+
+    All clients send the same ones, so their places need not be sent.
+    """
 
     def chosen(self, flat, index, salt):
         count = flat.shape[0]

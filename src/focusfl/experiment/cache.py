@@ -95,8 +95,8 @@ class ResultCache:
             if lrs
         ]
 
-    def put(self, group: RunGroup, runs: list[Run]) -> None:
-        """Keep the runs of a group, all or none of them."""
+    def put(self, group: RunGroup, runs: list[Run]) -> list[Run]:
+        """Keep the runs of a group, all or none of them; give them with their keys."""
         keys = self._keys(group)
         runs = [
             replace(
@@ -115,6 +115,7 @@ class ResultCache:
             raise
         self._files |= dict.fromkeys(keys, file)
         shutil.rmtree(self.unfinished(group), ignore_errors=True)
+        return runs
 
     def unfinished(self, group: RunGroup) -> Path:
         """The folder in which a group keeps its checkpoints, if it does."""

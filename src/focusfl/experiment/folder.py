@@ -64,9 +64,9 @@ def run_in_folder(
         for group, runs in run_all(
             study, cache.left(), watch, workers, cache.unfinished
         ):
-            cache.put(group, runs)
+            kept = cache.put(group, runs)
             if finished:
-                finished(runs)
+                finished(kept)
         runs = cache.everything()
         about = {
             "name": study.name,

@@ -20,7 +20,7 @@ from focusfl.experiment import schema
 from focusfl.experiment.kinds import Part, find, part_of
 from focusfl.experiment.schema import Wrong, validate
 from focusfl.experiment.toml import Path_
-from focusfl.participation import PARTICIPATION, Participation, Sync, by_rarity
+from focusfl.participation import PARTICIPATION, Participation, Sync, by_rarity, rarity
 from focusfl.participation.timed import Timed
 from focusfl.problems import PROBLEMS, Private, Problem
 from focusfl.schedules import SCHEDULES
@@ -236,12 +236,18 @@ def named(path: Path_) -> str:
 
 
 def _chances(path: Path_, table: dict[str, Any], problem: Problem) -> Any:
-    """Chances that follow the data: who disagrees most with the optimum is rarest."""
+    """Give chances that follow the data.
+
+    The rarest client is the one that disagrees most with the optimum, or the one with
+    the rarest classes where no optimum is known.
+    """
     said = validate(schema.rarity(), table, path)
-    scores = problem.disagreement
+    scores, counts = problem.disagreement, problem.class_counts
+    if scores is None and counts is not None:
+        scores = rarity(counts)
     if scores is None:
-        words = f"{named(path)} needs a problem whose optimum is known exactly."
-        raise Wrong(path, words)
+        words = "a problem whose optimum is known exactly, or samples with labels y"
+        raise Wrong(path, f"{named(path)} needs {words}, whole numbers.")
     return made_of(path, partial(by_rarity, scores), said)
 
 

@@ -156,7 +156,7 @@ def _still_falling(
     if expected.slowed:
         end = ", with steps that become smaller: not a pace to count on"
     elif expected.bias:
-        end = f"; theory puts its end at {expected.bias:.0e}"
+        end = f"; theory puts its end at {expected.bias:.3g}"
     else:
         away = np.log(EXACT / trend.level) / trend.slope
         end = f"; at this pace {EXACT:.0e} is {_about(away)} rounds away"
@@ -170,26 +170,26 @@ def _flat(trend: Trend, first: float, expected: Expected) -> Verdict:
     if expected.slowed:
         return Verdict(
             "unclear",
-            f"stands at {level:.0e} while its steps became small: that may be the end "
+            f"stands at {level:.3g} while its steps became small: that may be the end "
             "of the schedule, not of the fall",
         )
     if trend.high > WIDE * trend.low and not expected.noisy and not bias:
         return Verdict(
             "oscillating",
-            f"swings between {trend.low:.0e} and {trend.high:.0e} without a trend; "
+            f"swings between {trend.low:.3g} and {trend.high:.3g} without a trend; "
             "a smaller lr may settle it",
         )
     if bias and 1 / NEAR < level / bias < NEAR:
-        return Verdict("biased", f"settled at {level:.0e}; predicted {bias:.0e}")
+        return Verdict("biased", f"settled at {level:.3g}; predicted {bias:.3g}")
     if expected.noisy:
         return Verdict(
-            "noisy", f"levelled off at {level:.0e} under gradient noise; lower lr"
+            "noisy", f"levelled off at {level:.3g} under gradient noise; lower lr"
         )
     if bias == 0:
         rate = f" at {_factor(expected.rate)} a round" if expected.rate else ""
         return Verdict(
             "unclear",
-            f"hardly moves at {level:.0e}, though it can only rest at the optimum"
+            f"hardly moves at {level:.3g}, though it can only rest at the optimum"
             f"{rate}: too few rounds, or lr too small",
         )
     if level > 1.01 * first:
@@ -204,7 +204,7 @@ def _flat(trend: Trend, first: float, expected: Expected) -> Verdict:
             f"has hardly left where it began ({level / first:.2f} of the first error): "
             "too few rounds, or lr too small",
         )
-    return Verdict("biased", f"settled at {level:.0e}")
+    return Verdict("biased", f"settled at {level:.3g}")
 
 
 def _trend(rounds: np.ndarray, errors: np.ndarray) -> Trend:

@@ -55,6 +55,14 @@ class ProblemAround(Problem):
     def x0(self):
         return self.exact.x0
 
+    @property
+    def disagreement(self):
+        return self.exact.disagreement
+
+    @property
+    def class_counts(self):
+        return self.exact.class_counts
+
 
 def with_noise(grad: Tree, scale: Any, batch: Any, *stream: int) -> Tree:
     """A gradient plus scale times normal noise, which this batch and stream draw."""

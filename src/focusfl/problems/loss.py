@@ -1,6 +1,6 @@
 """Any model written in jax: a loss per sample, and everybody's samples."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
@@ -206,6 +206,18 @@ class LossProblem(Problem):
             own = sets.unstacked(self.samples, self.lengths)
         sets.check(self.mean_loss.check_evaluation, self.params, own)
         return sets.laid_out(own, self.mean_loss.each_metric is not None)
+
+    @cached_property
+    def class_counts(self) -> Int[np.ndarray, "clients classes"] | None:
+        """Count samples by client and class; None without labels y, whole numbers."""
+        labels = self.samples.get("y") if isinstance(self.samples, Mapping) else None
+        if labels is None or np.asarray(labels).dtype.kind not in "iu":
+            return None
+        own = [labels[i, :n].ravel() for i, n in enumerate(self.lengths.tolist())]
+        ends = np.cumsum([len(each) for each in own])
+        return room.counts(
+            np.concatenate(own), np.split(np.arange(ends[-1]), ends[:-1])
+        )
 
     @property
     def x0(self):

@@ -120,7 +120,3 @@ class Private(ProblemAround):
     def objective(self):
         clip, noise = float(self.clip or 0), float(self.noise)  # checked: none is None
         return PrivateObjective(self.exact.objective, self.level, clip, noise)
-
-    @property
-    def disagreement(self):
-        return self.exact.disagreement

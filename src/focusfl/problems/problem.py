@@ -160,3 +160,8 @@ class Problem(abc.ABC):
     def disagreement(self) -> Any:
         """How much each client disagrees with x*; None where that is unknown."""
         return None
+
+    @property
+    def class_counts(self) -> Any:
+        """Count samples by client and class, (clients, classes); None: no labels."""
+        return None

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 from focusfl.experiment.results import Results
 from focusfl.experiment.verdict import EXACT
 from focusfl.report.groups import Group, grouped
-from focusfl.report.numbers import Spread, number
+from focusfl.report.numbers import PER_ROUND, Spread, number
 from focusfl.report.rows import settings
 
 MEASURES = (
     "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
-    "vectors_to_target", "bytes_to_target", "seconds",
+    "vectors_to_target", "bytes_to_target", PER_ROUND,
 )  # fmt: skip
 JITTER = 0.1  # of the seconds: that much they differ from one time to the next
 ROUNDING = 1e-3  # of all else: another machine adds in another order
@@ -122,7 +122,7 @@ def _word(what: str, a: Spread, b: Spread) -> str:
     """Better or worse only where the quartiles do not overlap."""
     if what == "error":  # below this, rounding differs and nothing else
         a, b = (Spread(*(max(value, EXACT) for value in s)) for s in (a, b))
-    slack = 1 + (JITTER if what == "seconds" else ROUNDING)
+    slack = 1 + (JITTER if what == PER_ROUND else ROUNDING)
     if b.high * slack < a.low:
         return "worse" if number(what).rising else "better"
     if b.low > a.high * slack:

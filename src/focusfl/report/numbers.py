@@ -10,6 +10,7 @@ from focusfl.engines.served import in_words, rises
 from focusfl.experiment.results import LOSS, Run
 from focusfl.experiment.summary import TARGET
 
+PER_ROUND = "seconds_per_round"  # what `compare` tells of time: rounds may differ
 HUGE = 1e300  # stands for infinity where numbers are interpolated
 
 
@@ -92,6 +93,11 @@ def _in_row(name: str) -> Callable[[Run], float]:
     return number
 
 
+def _per_round(run: Run) -> float:
+    rounds = run.curves["round"][-1]
+    return float(run.curves["seconds"][-1] / rounds) if rounds else np.nan
+
+
 GOAL, _COUNT = sci(TARGET, 0), "{:,.0f}".format
 NUMBERS = {
     "lr": Number("lr", _in_row("lr"), short),
@@ -112,9 +118,11 @@ NUMBERS = {
 
 
 def number(name: str) -> Number:
-    """One of NUMBERS, or what a metric of clients' own has come to."""
+    """Give one of NUMBERS, PER_ROUND, or the last value of a clients' own metric."""
     if name in NUMBERS:
         return NUMBERS[name]
+    if name == PER_ROUND:
+        return Number("seconds per round", _per_round, short)
     rising = rises(name)
     form = "{:.4f}".format if rising else short
     return Number(in_words(name), _at_end(name), form, rising)

@@ -31,7 +31,7 @@ def verdict(rows: Rows) -> str:
     if word == "diverged":
         return f"diverged in round {int(np.median([r['diverged_at'] for r in own])):,}"
     if word == "biased":
-        return f"biased at {sci(float(np.median([r['error'] for r in own])), 0)}"
+        return f"biased at {sci(float(np.median([r['error'] for r in own])))}"
     return word
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from focusfl.experiment.results import Run
 from focusfl.track.base import Facts, Record, Tracker, need
 
 EXPERIMENT = "focusfl"
@@ -34,6 +35,15 @@ class MLflow(Tracker):
                 if known
                 else self._client.create_experiment(experiment)
             )
+
+    def __call__(self, run: Run) -> None:
+        """Keep a finished run, unless its key says that it is there."""
+        if key := run.row.get("key"):
+            same = f"params.key = '{key}' and attributes.status = 'FINISHED'"
+            with _explained():
+                if self._client.search_runs([self._experiment], same, max_results=1):
+                    return
+        super().__call__(run)
 
     def begin(self, name: str, parameters: Facts) -> Record:
         with _explained():
