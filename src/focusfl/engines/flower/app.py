@@ -1,6 +1,5 @@
 """The server app: a job on Flower, which fails where it did not end well."""
 
-import os
 from collections.abc import Callable, Collection
 
 from flwr.app import Context
@@ -47,12 +46,7 @@ def run(grid: Grid, job: Job) -> list[str]:
     link = Link(grid, job.sites, job.known())
     with job.open_protocol() as protocol:
         server = Server(job, protocol, link)
-        server.say(
-            "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
-            metrics=server.measured(),
-        )  # fmt: skip
-        for why in (*job.notices(), *filter(None, [protocol.notice])):
-            server.say("notice", why=why)
+        server.begin()
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
             if budgets_spent(job, protocol):  # of privacy: there is nobody left to ask
