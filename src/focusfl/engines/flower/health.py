@@ -209,6 +209,11 @@ class Health:
         empty = [name for name, one in here.items() if one.age is None]
         never = [name for name in empty if here[name].last is None]
         since = [name for name in empty if here[name].last is not None]
+        if never and not any(one.counted for one in self.sites.values()):
+            return (
+                f"no site was counted in any of {self.round} rounds: the model was not "
+                f"trained. {self.error}"
+            ).strip()
         found = []
         if never:
             found.append(f"{', '.join(never)} never took part")
