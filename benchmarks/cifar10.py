@@ -32,11 +32,13 @@ LR, LOCAL_STEPS, SEED = STUDY["lr"], STUDY["local_steps"], STUDY["seeds"][0]
 CHANCES = STUDY["participation"]["bernoulli"]["p"]
 
 
-def load(compute_dtype):
+def load(compute_dtype, quick):
     try:
-        return vision.cifar10(compute_dtype=compute_dtype)
+        if not quick:
+            return vision.cifar10(compute_dtype=compute_dtype)
     except ValueError as error:
         print(f"random images: {str(error).split(':')[0]}", file=sys.stderr)
+    batch, samples, tests = (8, 16, 32) if quick else (BATCH, 1562, 10_000)
     rng = np.random.default_rng(0)
 
     def draw(n):
@@ -44,8 +46,8 @@ def load(compute_dtype):
         return {"x": x, "y": rng.integers(0, CLASSES, n, dtype=np.int32)}
 
     return ff.problems.from_loss(
-        vision.image_loss, vision.cnn_params(), [draw(1562) for _ in range(32)],
-        batch_size=BATCH, eval_data=draw(10_000), metrics_fn=vision.image_metrics,
+        vision.image_loss, vision.cnn_params(), [draw(samples) for _ in range(32)],
+        batch_size=batch, eval_data=draw(tests), metrics_fn=vision.image_metrics,
         augment=vision.crop_and_flip, compute_dtype=compute_dtype,
     )  # fmt: skip
 
@@ -53,7 +55,7 @@ def load(compute_dtype):
 def ours(problem, law, rounds, every, active):
     marks, start = [], time.perf_counter()
     result = ff.simulate(
-        ff.Focus(), problem, law, rounds=rounds, lr=LR, every=every,
+        ff.Focus(memory="last"), problem, law, rounds=rounds, lr=LR, every=every,
         local_steps=LOCAL_STEPS, seed=SEED,
         progress=lambda done, _: marks.append((time.perf_counter(), done)),
     )  # fmt: skip
@@ -112,14 +114,14 @@ def eager(problem, drawn, seconds):
     tracker = [torch.zeros_like(p) for p in server]
     stored = [[torch.zeros_like(p) for p in server] for _ in clients]
     cursors, orders = [0] * len(clients), [None] * len(clients)
-    entropy = nn.CrossEntropyLoss()
+    entropy, batch = nn.CrossEntropyLoss(), problem.objective.batch_size
 
     def next_batch(i):
         length = x.shape[1]
         if cursors[i] % length == 0 or orders[i] is None:
             cursors[i], orders[i] = 0, torch.randperm(length, device=device)
-        mine = orders[i][cursors[i] : cursors[i] + BATCH]
-        cursors[i] = min(cursors[i] + BATCH, length)
+        mine = orders[i][cursors[i] : cursors[i] + batch]
+        cursors[i] = min(cursors[i] + batch, length)
         return (augment(x[i][mine]).float() / 255 - mean) / std, y[i][mine]
 
     def round_(ids):
@@ -173,12 +175,15 @@ def main():
     parser.add_argument("--rounds", type=int, help="of focusfl (10,000; 40 on a CPU)")
     parser.add_argument("--every", type=int, default=250, help="rounds per evaluation")
     parser.add_argument("--seconds", type=float, default=15.0, help="of PyTorch")
-    parser.add_argument("--compute-dtype")
+    parser.add_argument("--compute-dtype", choices=["bfloat16", "float16"])
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 9, 1.0  # chunks have 8 on a CPU
     on_cpu = jax.default_backend() == "cpu"
     rounds = options.rounds or (40 if on_cpu else 10_000)
     problem, law = (
-        load(options.compute_dtype),
+        load(options.compute_dtype, options.quick),
         ff.participation.Bernoulli(np.array(CHANCES)),
     )
     drawn = [ids.tolist() for ids in schedule(law, 32, max(rounds, 300), SEED)]

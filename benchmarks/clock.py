@@ -15,10 +15,13 @@ import focusfl as ff
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arrivals", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.arrivals, options.clients = 1000, 20
     clients, arrivals = options.clients, options.arrivals
     rng = np.random.default_rng(0)
     problem = ff.problems.LeastSquares(

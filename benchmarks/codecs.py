@@ -13,7 +13,7 @@ Images are 2,000 of CIFAR-10, by 8 clients of uneven classes, or all of it as th
 has it; FOCUS with mean memory takes every codec at the same step there.
 """
 
-import sys
+import argparse
 import time
 import tomllib
 from functools import partial
@@ -209,14 +209,24 @@ def unsent(run):
 
 
 def main():
-    if sys.argv[1:] in (["images"], ["cifar10"]):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parts = ["others", "matrix", "images", "cifar10"]
+    parser.add_argument("part", choices=parts, nargs="?", help="this alone")
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
+    options = parser.parse_args()
+    if options.part in ("images", "cifar10"):
         print("| | accuracy | loss | unsent | fewer bits | seconds |\n|" + " --- |" * 6)
-        return of_scales() if sys.argv[1] == "images" else of_cifar10()
+        try:
+            return of_scales() if options.part == "images" else of_cifar10()
+        except ValueError as error:  # no data
+            parser.exit(2, f"{error}\n")
     problem = ff.problems.ridge(num_clients=16, dim=100, rows=40)
     print("| | rounds | uplink bits | fewer bits | step times L |\n|" + " --- |" * 5)
-    if sys.argv[1:] == ["matrix"]:
+    if options.quick:
+        return of_focus(problem, problem.L, CODECS[:2])
+    if options.part == "matrix":
         return of_focus(as_matrix(problem), problem.L, MATRIX)
-    if sys.argv[1:] != ["others"]:
+    if options.part != "others":
         of_focus(problem, problem.L, CODECS)
     of_others(problem)
 

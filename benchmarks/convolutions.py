@@ -186,7 +186,10 @@ def main():
     parser.add_argument("--flax", action="store_true", help="as a Flax module, too")
     parser.add_argument("--torch", action="store_true", help="as a torch module, too")
     parser.add_argument("--resnet", action="store_true", help="ResNet-18 in its place")
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.clients = options.rounds = 1
     clients, sides = images(options.clients), {}
     few = max(1, options.rounds // 10)  # of the eager loop, which has no beginning
     if not options.resnet:

@@ -21,19 +21,19 @@ import focusfl as ff
 
 CLIENTS, ROWS = 10_000, 2
 ACTIVE, DIMS, STEPS = (10, 40, 160), (32, 128, 512), (1, 5, 20)
-ROUNDS, CHUNK, REPEATS = 256 * 12, 256, 3
+CHUNKS, CHUNK, REPEATS = 12, 256, 3
 TERMS = {"a": "a round", "b": "a participant", "e": "a number", "g": "a step of one"}
 
 
-def round_seconds(problem, active: int, steps: int) -> float:
+def round_seconds(problem, active: int, steps: int, chunks: int) -> float:
     """The time of a round: of the chunks in the middle of a run, the least of some."""
     times: list[float] = []
 
     def run():
         times.clear()
         ff.simulate(
-            ff.Focus(), problem, ff.participation.Uniform(active), rounds=ROUNDS,
-            lr=1e-6, local_steps=steps, every=10**9,
+            ff.Focus(), problem, ff.participation.Uniform(active),
+            rounds=chunks * CHUNK, lr=1e-6, local_steps=steps, every=10**9,
             progress=lambda *_: times.append(time.perf_counter()),
         )  # fmt: skip
         return (times[-2] - times[1]) / (len(times) - 3) / CHUNK
@@ -42,12 +42,12 @@ def round_seconds(problem, active: int, steps: int) -> float:
     return min(run() for _ in range(REPEATS))
 
 
-def measure() -> list[dict]:
-    found = []
-    for dim in DIMS:
+def measure(quick: bool) -> list[dict]:
+    found, chunks, few = [], 4 if quick else CHUNKS, (ACTIVE[:2], STEPS[:2])
+    for dim in DIMS[:2] if quick else DIMS:
         problem = made_up.logistic(CLIENTS, ROWS, dim)
-        for active, steps in product(ACTIVE, STEPS):
-            seconds = round_seconds(problem, active, steps)
+        for active, steps in product(*few) if quick else product(ACTIVE, STEPS):
+            seconds = round_seconds(problem, active, steps, chunks)
             found.append({"S": active, "d": dim, "steps": steps, "seconds": seconds})
     return found
 
@@ -76,8 +76,9 @@ def fit(found: list[dict]) -> tuple[dict[str, float], np.ndarray]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
-    found = measure()
+    found = measure(options.quick)
     constants, predicted = fit(found)
     for row, by_fit in zip(found, predicted.tolist(), strict=True):
         row["predicted"] = by_fit

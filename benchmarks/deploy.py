@@ -181,12 +181,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--warm", action="store_true", help="SuperNodes kept warm")
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.clients, options.rounds, options.turns = 2, 2, 1
     sites = [f"site-{i}" for i in range(options.clients)]
     with tempfile.TemporaryDirectory(prefix="focusfl-") as scratch:
         folder = Path(scratch)
         with Fleet(folder / "fleet", sites, warm=options.warm) as fleet:
-            for dim in SIZES:
+            for dim in SIZES[:1] if options.quick else SIZES:
                 config = {"clients": options.clients, "rounds": options.rounds}
                 config["dim"] = dim
                 theirs, ours = [], []

@@ -25,12 +25,12 @@ CASES = {  # clients, who takes part in a round, rows of each, local steps
     "uniform, long rounds": (1024, 256, 50, 5),
 }
 DIM, SHORT, REPEATS = 123, 16, 3
-SECONDS = 2  # of rounds that are timed
+SECONDS = 2.0  # of rounds that are timed
 NEVER = 10**9  # rounds to the next evaluation, which every device does in full
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
-def measure(devices: int, case: str) -> dict:
+def measure(devices: int, case: str, time_for: float) -> dict:
     """Time rounds in this process, which has as many cores as devices."""
     import made_up
 
@@ -50,7 +50,7 @@ def measure(devices: int, case: str) -> dict:
 
     seconds(SHORT)
     each = seconds(SHORT) / SHORT
-    long = SHORT * max(4, min(512, int(SECONDS / each / SHORT)))
+    long = SHORT * max(4, min(512, int(time_for / each / SHORT)))
     seconds(long)
     times = [seconds(long) - seconds(SHORT) for _ in range(REPEATS)]
     drawn = ff.participation.schedule(who, many, 100, 0)
@@ -63,12 +63,12 @@ def measure(devices: int, case: str) -> dict:
     }
 
 
-def apart(devices: int, case: str) -> dict:
+def apart(devices: int, case: str, time_for: float) -> dict:
     """Measure in a process of its own, on its own cores."""
     cores = sorted(os.sched_getaffinity(0))[:devices]
     flags = f"--xla_force_host_platform_device_count={devices} {ONE_THREAD}"
     out = subprocess.run(
-        [sys.executable, __file__, "--one", str(devices), case],
+        [sys.executable, __file__, "--one", str(devices), case, str(time_for)],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         preexec_fn=lambda: os.sched_setaffinity(0, cores),
         check=True, stdout=subprocess.PIPE, text=True,
@@ -77,22 +77,23 @@ def apart(devices: int, case: str) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        devices, case = options.one
-        print(json.dumps(measure(int(devices), case)))
+        devices, case, time_for = options.one
+        print(json.dumps(measure(int(devices), case, float(time_for))))
         return
     cores = len(os.sched_getaffinity(0))
     found = []
     print(f"{cores} cores")
     print(f"{'':22}{'devices':>8}{'rounds/s':>10}{'efficiency':>12}{'balance':>9}")
-    for case in CASES:
+    for case in list(CASES)[:1] if options.quick else CASES:
         devices, one = 1, None
         while devices <= cores:
-            row = apart(devices, case)
+            row = apart(devices, case, 0.0 if options.quick else SECONDS)
             one = one or row["rounds_per_s"]
             row["efficiency"] = row["rounds_per_s"] / (devices * one)
             found.append(row)

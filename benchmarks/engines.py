@@ -7,6 +7,7 @@ Usage: python benchmarks/engines.py [--json FILE]
 import argparse
 import json
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,22 +30,19 @@ def timed(call, repeats=1):
     return best, out
 
 
-def against_loop() -> list[dict]:
+def against_loop(quick: bool) -> list[dict]:
     """Microseconds per round, for every cell of the demo."""
-    study = config.load(DEMO)
-    return [
-        cell(study, scenario, name)
-        for scenario in study.participation
-        for name in study.algorithms
-    ]
+    study, rounds = config.load(DEMO), 64 if quick else ROUNDS
+    cells = list(product(study.participation, study.algorithms))
+    return [cell(study, *names, rounds) for names in cells[: 1 if quick else None]]
 
 
-def cell(study: config.Study, scenario: str, name: str) -> dict:
+def cell(study: config.Study, scenario: str, name: str, rounds: int) -> dict:
     """Time the three ways to run one cell."""
     who = study.participation[scenario].participation
     what = (study.algorithms[name].algorithm, study.problem, who)
     lr, local_steps, _ = study.one(scenario, name)
-    how = {"local_steps": local_steps, "rounds": ROUNDS}
+    how = {"local_steps": local_steps, "rounds": rounds}
     lrs = lr * np.geomspace(0.1, 1, RATES)
     first, _ = timed(lambda: ff.simulate(*what, lr=lr, **how))
     fast, a = timed(lambda: ff.simulate(*what, lr=lr, **how), 5)
@@ -55,42 +53,42 @@ def cell(study: config.Study, scenario: str, name: str) -> dict:
     return {
         "cell": f"{scenario} {name}",
         "compile_s": first - fast,
-        "loop_us": 1e6 * slow / ROUNDS,
-        "simulate_us": 1e6 * fast / ROUNDS,
-        "sweep_us": 1e6 * many / ROUNDS / RATES,
+        "loop_us": 1e6 * slow / rounds,
+        "simulate_us": 1e6 * fast / rounds,
+        "sweep_us": 1e6 * many / rounds / RATES,
     }
 
 
-def against_clients() -> list[dict]:
+def against_clients(quick: bool) -> list[dict]:
     """Microseconds per round at |S| = 8 while N doubles.
 
     From where the data no longer fits a cache: below, a doubling shows the cache.
     """
-    rows = []
-    for num_clients in (8000, 16000, 32000):
+    rows, rounds = [], 64 if quick else 8 * ROUNDS
+    for num_clients in (80, 160, 320) if quick else (8000, 16000, 32000):
         problem = ff.problems.ridge(num_clients=num_clients, dim=10, rows=10)
 
         def run(problem=problem):
             return ff.simulate(
-                ff.Focus(), problem, ff.participation.Uniform(8), rounds=8 * ROUNDS,
+                ff.Focus(), problem, ff.participation.Uniform(8), rounds=rounds,
                 lr=1e-6, local_steps=5,
             )  # fmt: skip
 
         run()
         best = timed(run, 5)[0]
-        rows.append({"clients": num_clients, "simulate_us": 1e6 * best / (8 * ROUNDS)})
+        rows.append({"clients": num_clients, "simulate_us": 1e6 * best / rounds})
     return rows
 
 
-def measured() -> dict[str, list[dict]]:
-    """All of it."""
-    return {"engines": against_loop(), "clients": against_clients()}
+def measured(quick: bool = False) -> dict[str, list[dict]]:
+    """All of it, or a little of each part."""
+    return {"engines": against_loop(quick), "clients": against_clients(quick)}
 
 
 def show(found: dict[str, list[dict]]) -> None:
     """Print it."""
     engines, clients = found["engines"], found["clients"]
-    print(f"microseconds per round and run, demo problem, {ROUNDS:,} rounds")
+    print("microseconds per round and run, demo problem")
     columns = ("loop", "simulate", "ratio", f"sweep of {RATES}", "ratio", "compile")
     print(" " * 18 + "".join(f"{name:>12}" for name in columns))
     for r in engines:
@@ -116,10 +114,11 @@ def show(found: dict[str, list[dict]]) -> None:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=Path, help="also write the numbers here")
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
-    found = measured()
+    found = measured(options.quick)
     show(found)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2))

@@ -91,7 +91,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--dim", type=int, default=3, help="numbers of the model")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.sites, options.rounds = [10, 20], 2
     print(
         f"{'sites':>10}{'a push':>11}{'end of round':>15}{'mean':>10}{'most':>10}"
         f"{'restart':>10}{'on disk':>12}{'a site in memory':>19}"

@@ -5,11 +5,11 @@
     python benchmarks/privacy.py members     # who can tell that a patient was there
 
 Delta is 1e-5, one local step, records are the unit; epsilons of `walks` are by RDP.
-Hospitals are those of heart
-disease, all patients, the third hospital online in one round of 20.
+Hospitals are those of heart disease, all patients, the third hospital online in one
+round of 20: FOCUSFL_DATA names the folder of the data.
 """
 
-import sys
+import argparse
 
 import jax
 import jax.numpy as jnp
@@ -261,7 +261,23 @@ def advantage(one, other):
     return abs(shares[0] - shares[1]).max()
 
 
+def main():
+    parts = {"walks": walks, "accuracy": accuracy, "members": members}
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("part", nargs="*", help=f"of {', '.join(parts)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
+    options = parser.parse_args()
+    if unknown := set(options.part) - set(parts):
+        parser.error(f"part must be of {', '.join(parts)}; got {', '.join(unknown)}")
+    try:
+        heart_disease(missing="mean")
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
+    if options.quick:
+        return members(rounds=10, trials=20)
+    for what in options.part or parts:
+        parts[what]()
+
+
 if __name__ == "__main__":
-    asked = sys.argv[1:] or ["walks", "accuracy", "members"]
-    for what in asked:
-        {"walks": walks, "accuracy": accuracy, "members": members}[what]()
+    main()

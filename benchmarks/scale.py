@@ -23,7 +23,7 @@ import focusfl as ff
 CLIENTS = (10**3, 10**4, 10**5, 10**6)
 DIM, ROWS, ACTIVE, STEPS = 123, 2, 100, 5
 CHUNK, WINDOW = 256, 6  # rounds in a chunk; chunks in a row that are timed
-ROUNDS = CHUNK * 24
+CHUNKS = 24
 TURNS, REPEATS = 3, 3
 NEVER = 10**9
 IMAGES, BATCH, FEW_ACTIVE = 8, 8, 8
@@ -44,15 +44,15 @@ def timed(call) -> float:
     return time.perf_counter() - start
 
 
-def logistic(num_clients: int) -> dict:
+def logistic(num_clients: int, chunks: int) -> dict:
     """Time a round and an evaluation; measure memory."""
     problem = made_up.logistic(num_clients, ROWS, DIM)
     times = []
 
     def run():
         ff.simulate(
-            ff.Focus(), problem, ff.participation.Uniform(ACTIVE), rounds=ROUNDS,
-            lr=0.1 / num_clients, local_steps=STEPS, every=NEVER,
+            ff.Focus(), problem, ff.participation.Uniform(ACTIVE),
+            rounds=chunks * CHUNK, lr=0.1 / num_clients, local_steps=STEPS, every=NEVER,
             progress=lambda *_: times.append(time.perf_counter()),
         )  # fmt: skip
 
@@ -88,17 +88,17 @@ def evaluation(problem) -> float:
         )
 
 
-def in_turns(sizes: tuple[int, ...]) -> list[dict]:
+def in_turns(sizes: tuple[int, ...], turns: int, chunks: int) -> list[dict]:
     """Time all sizes turn by turn: others on this machine disturb some of them."""
-    turns = [[apart("logistic", n) for n in sizes] for _ in range(TURNS)]
+    found = [[apart("logistic", n, chunks) for n in sizes] for _ in range(turns)]
     rows = []
-    for same in zip(*turns, strict=True):
+    for same in zip(*found, strict=True):
         row = {name: min(one[name] for one in same) for name in same[0]}
         rows.append(row | {"peak_bytes": max(one["peak_bytes"] for one in same)})
     return rows
 
 
-def cnn(num_clients: int, client_state: str) -> dict:
+def cnn(num_clients: int, client_state: str, rounds: int) -> dict:
     """Rounds per second of the CNN, and memory."""
     from focusfl.problems import loss, vision
 
@@ -116,18 +116,18 @@ def cnn(num_clients: int, client_state: str) -> dict:
         vision.cnn_params(),
     )  # fmt: skip
 
-    def run(rounds):
+    def run(number):
         return ff.simulate(
-            ff.Focus(), problem, ff.participation.Uniform(FEW_ACTIVE), rounds=rounds,
-            lr=1e-4, every=NEVER, client_state=client_state, seed=rounds,
+            ff.Focus(), problem, ff.participation.Uniform(FEW_ACTIVE), rounds=number,
+            lr=1e-4, every=NEVER, client_state=client_state, seed=number,
         )  # fmt: skip
 
     run(16)
-    short, long = (timed(lambda rounds=rounds: run(rounds)) for rounds in (16, 216))
+    short, long = (timed(lambda k=k: run(k)) for k in (16, 16 + rounds))
     return {
         "clients": num_clients,
         "client_state": client_state,
-        "rounds_per_s": 200 / (long - short),
+        "rounds_per_s": rounds / (long - short),
         "state_bytes": 4 * 541_094 * num_clients,
         "peak_bytes": peak(),
     }
@@ -171,9 +171,10 @@ def print_cnn(rows: list[dict]) -> None:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=CASES, help="leave the other part out")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
@@ -182,10 +183,15 @@ def main():
         return
     numbers = {}
     if options.only != "cnn":
-        numbers["logistic"] = in_turns(CLIENTS)
+        few = (CLIENTS[:1], 1, WINDOW + 3)
+        how = few if options.quick else (CLIENTS, TURNS, CHUNKS)
+        numbers["logistic"] = in_turns(*how)
         print_logistic(numbers["logistic"])
     if options.only != "logistic":
-        numbers["cnn"] = [apart("cnn", 32, "device"), apart("cnn", 20_000, "disk")]
+        many, rounds = (64, 16) if options.quick else (20_000, 200)
+        numbers["cnn"] = [
+            apart("cnn", 32, "device", rounds), apart("cnn", many, "disk", rounds)
+        ]  # fmt: skip
         print_cnn(numbers["cnn"])
     if options.json:
         options.json.write_text(json.dumps(numbers, indent=2))

@@ -3,9 +3,10 @@
 Each problem has a common test set of as many samples as clients' own have together.
 Compiling is in seconds of the CPU, an evaluation in milliseconds of the clock, the best
 of several: a shared machine is slow at times.
-Usage: python benchmarks/served.py
+Usage: python benchmarks/served.py [--quick]
 """
 
+import argparse
 import time
 
 import jax
@@ -21,9 +22,14 @@ RNG = np.random.default_rng(0)
 
 def main() -> None:
     """Print a row of a table for each problem."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
+    quick = parser.parse_args().quick
     print("| problem | mean, ms | per client, ms | compiling, CPU s | per client |")
     print("| --- | --- | --- | --- | --- |")
     row("ridge, 100 clients, 100 dimensions", ff.problems.ridge(100, 100, 100), 300)
+    if quick:
+        return
     whole = models.PerSample(models._each)
     for lengths in (1, 10, 30):
         sets = [rows(20 + i % lengths) for i in range(100)]

@@ -3,11 +3,11 @@
 Both compute FedAvg with everybody: the same clients, batches of the same size, as many
 local steps, on one CPU. The ratio is the time of eager PyTorch over that of focusfl.
 
-    python benchmarks/torch_models.py [clients]
+    python benchmarks/torch_models.py [--clients 16]
 """
 
+import argparse
 import copy
-import sys
 import time
 
 import torch
@@ -95,11 +95,15 @@ def of_focusfl(module, data):
 
 
 def main():
-    clients = int(sys.argv[1]) if len(sys.argv) > 1 else 16
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
+    options = parser.parse_args()
+    clients = 2 if options.quick else options.clients
     torch.set_num_threads(1)
     data = samples(clients)
     print(f"{clients} clients, {STEPS} steps of {BATCH} samples, ms per round")
-    for make in (mlp, gru, cnn):
+    for make in (mlp,) if options.quick else (mlp, gru, cnn):
         torch.manual_seed(0)
         module = make()
         eager = min(of_eager(module, data) for _ in range(3))

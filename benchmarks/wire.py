@@ -120,7 +120,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dim", type=int, default=550_000)
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.dim = 2, 1000
     config = {"clients": options.clients, "rounds": options.rounds, "dim": options.dim}
     sites = [f"site-{i}" for i in range(options.clients)]
     replies, sent, paces = options.clients * (options.rounds - 1), {}, {}

@@ -31,7 +31,7 @@ def guard(monkeypatch):
 def test_what_got_slower_is_named_and_fails(
     change, told, guard, monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.setattr(guard, "measured", lambda: STORED | change)
+    monkeypatch.setattr(guard, "measured", lambda quick: STORED | change)
     file = tmp_path / "build" / "bench.json"
     assert guard.main(["--out", str(file)]) == (1 if told else 0)
     said = capsys.readouterr().err.strip()

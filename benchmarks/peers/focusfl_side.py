@@ -15,16 +15,20 @@ def problem(task: Task):
 
     work = task.work
     if task.kind == "logistic":
-        return ff.problems.Logistic(work["A"], work["b"], float(work["penalty"]))
+        rows = work["b"] != 0  # others are padding
+        b = np.where(rows, work["b"], 1)
+        return ff.problems.Logistic(work["A"], b, float(work["penalty"]), rows)
     if task.kind == "ridge":
         return ff.problems.LeastSquares(work["A"], work["b"], float(work["penalty"]))
     from focusfl.problems.models import cross_entropy
 
     start = params(work)
 
-    def loss(model, samples):
+    def loss(model, samples, key=None):
         x = (samples["x"].astype("float32") - work["mean"]) / work["std"]
-        return cross_entropy(scores(model, x, samples), samples["y"])
+        drawn = key if any(task.rates) else None
+        keep = dropout(drawn, len(x), *task.rates)
+        return cross_entropy(scores(model, x, *keep), samples["y"])
 
     return ff.problems.from_loss(
         loss,
@@ -32,32 +36,36 @@ def problem(task: Task):
         [{"x": x, "y": y} for x, y in zip(work["x"], work["y"], strict=True)],
         batch_size=int(work["batch"]), stream="fixed_order",
         eval_data={"x": work["test_x"][:10], "y": work["test_y"][:10]},
-        augment=dropout(*task.rates) if any(task.rates) else None,
     )  # fmt: skip
 
 
-def dropout(first: float, second: float):
-    """Give every sample what each of its units is multiplied by."""
+def dropout(key, count: int, first: float, second: float):
+    """Draw what the units of so many samples are multiplied by: 1 without a key.
+
+    Args:
+        key: of jax, or None where nothing is drawn.
+        count: samples.
+        first: how often a unit after the pooling is dropped, a multiple of 1 / 256.
+        second: the same after the hidden layer.
+    """
+    if key is None:
+        return 1, 1
     import jax
     import jax.numpy as jnp
 
-    def kept(key, rate, shape):
-        bits = jax.random.bits(key, shape, "uint8")  # rates are multiples of 1 / 256
+    def keep(key, rate, units):
+        bits = jax.random.bits(key, (count, units), "uint8")
         return jnp.where(bits < int(256 * rate), 0.0, 1 / (1 - rate))
 
-    def draw(key, samples):
-        one, two = jax.random.split(key)
-        count = len(samples["y"])
-        return samples | {
-            "keep1": kept(one, first, (count, 14 * 14 * 64)),
-            "keep2": kept(two, second, (count, 128)),
-        }
-
-    return draw
+    one, two = jax.random.split(key)
+    return keep(one, first, 14 * 14 * 64), keep(two, second, 128)
 
 
-def scores(model, x, samples):
-    """Two convolutions, pooling, two dense layers; images are (batch, 32, 32, 3)."""
+def scores(model, x, keep1=1, keep2=1):
+    """Two convolutions, pooling, two dense layers; images are (batch, 32, 32, 3).
+
+    `keep1` and `keep2` multiply the units that dropout drops at random.
+    """
     import jax
     from jax import lax
 
@@ -68,12 +76,8 @@ def scores(model, x, samples):
         x = jax.nn.relu(x + layer["b"])
     smallest = np.array(-np.inf, x.dtype)
     x = lax.reduce_window(x, smallest, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-    x = x.reshape(len(x), -1)
-    if "keep1" in samples:
-        x = x * samples["keep1"]
-    x = jax.nn.relu(x @ model["hidden"]["w"] + model["hidden"]["b"])
-    if "keep2" in samples:
-        x = x * samples["keep2"]
+    x = x.reshape(len(x), -1) * keep1
+    x = jax.nn.relu(x @ model["hidden"]["w"] + model["hidden"]["b"]) * keep2
     return x @ model["out"]["w"] + model["out"]["b"]
 
 
@@ -93,7 +97,7 @@ def quality(work: dict, model: dict) -> dict[str, float]:
 
     layers = {n: {k: model[f"{n}.{k}"] for k in "wb"} for n in layers_of(model)}
     x = (work["test_x"][:TESTED].astype(np.float32) - work["mean"]) / work["std"]
-    found, y = jax.jit(scores)(layers, x, {}), work["test_y"][:TESTED]
+    found, y = jax.jit(scores)(layers, x), work["test_y"][:TESTED]
     return {
         "loss": float(cross_entropy(found, y).mean()),
         "accuracy": float(accuracy(found, y)),

@@ -2,6 +2,7 @@
 
     python benchmarks/peers/run.py                  # all of it, about a quarter hour
     python benchmarks/peers/run.py --workloads logistic --turns 1
+    python benchmarks/peers/run.py --quick --peers  # small, focusfl and NumPy alone
 
 Each peer gets an environment of its own, made here by venv and pip. Every run is a
 process of its own: it warms up, then it is timed. Sides take turns; figures are medians
@@ -76,6 +77,7 @@ class Place(NamedTuple):
     device: str
     threads: int
     here: bool  # peers are there already, for this interpreter
+    prefix: str  # of the workloads' files
 
 
 def environment(cache: Path, name: str) -> str:
@@ -105,7 +107,7 @@ def call(place: Place, run: Run, workload: str) -> tuple[dict, dict]:
     out.unlink(missing_ok=True)
     command = [
         python, "-W", "ignore", *launcher, HERE / f"{run.script}_side.py",
-        place.cache / f"{workload}.npz", out, "--rounds", run.rounds,
+        place.cache / f"{place.prefix}{workload}.npz", out, "--rounds", run.rounds,
         "--warm", run.warm, "--threads", place.threads, "--device", place.device,
         "--began", time.time(),
     ]  # fmt: skip
@@ -137,7 +139,7 @@ def alike(place: Place, sides: list[Run], workload: str, rounds: int) -> dict:
         say(f"{workload}: {run.script}, {rounds} rounds, to compare models")
         _, found = call(place, run._replace(rounds=rounds, warm=1), workload)
         models[run.script] = flat(found)
-    with np.load(place.cache / f"{workload}.npz") as file:
+    with np.load(place.cache / f"{place.prefix}{workload}.npz") as file:
         start = flat({k[3:]: file[k] for k in file.files if k.startswith("x0.")})
     mine = models.pop("focusfl")
     moved = np.linalg.norm(mine - start)
@@ -162,9 +164,12 @@ def measure(place: Place, names: list[str], turns: int, peers: list[str]) -> dic
         every = RUNS if place.device == "cpu" else ON_GPU
         runs = [run for run in every[name] if run.script in known]
         plain = "cnn-no-dropout" if name == "cnn" else name
-        gaps = alike(place, runs, plain, ALIKE[plain])
+        rounds = ALIKE[plain]
+        if place.prefix:
+            runs, rounds = [run._replace(rounds=2, warm=1) for run in runs], 1
+        gaps = alike(place, runs, plain, rounds)
         reports: dict = {run.side: [] for run in runs}
-        with np.load(place.cache / f"{name}.npz") as file:
+        with np.load(place.cache / f"{place.prefix}{name}.npz") as file:
             work = dict(file)
         for turn in range(turns):
             for run in runs:
@@ -243,6 +248,7 @@ def main():
     )
     parser.add_argument("--cache", type=Path, default=Path("build/peers"))
     parser.add_argument("--json", type=Path, help="default: peers.json in the cache")
+    parser.add_argument("--quick", action="store_true", help="small, without data")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and end what was started
     cores = sorted(os.sched_getaffinity(0))
@@ -250,15 +256,16 @@ def main():
     cache = options.cache.resolve()
     if options.device == "gpu" and "flower" in options.peers:
         parser.error("on a GPU focusfl and pfl are compared: add --peers pfl")
+    prefix, turns = ("quick-", 1) if options.quick else ("", options.turns)
     names = options.workloads or list(RUNS if options.device == "cpu" else ON_GPU)
     os.environ["JAX_PLATFORMS"] = "cpu"  # here; the side that is measured has its own
     try:
-        workloads.write(cache)
+        workloads.write(cache, prefix, options.quick)
     except ValueError as error:
         parser.exit(2, f"{error}\n")
-    place = Place(cache, options.device, options.threads, options.here)
+    place = Place(cache, options.device, options.threads, options.here, prefix)
     load = os.getloadavg()[0]
-    found = measure(place, names, options.turns, options.peers)
+    found = measure(place, names, turns, options.peers)
     machine = {"processor": platform.processor(), "cores": os.cpu_count()}
     everything = {"machine": machine, "load_before": load, "found": found}
     path = options.json or cache / "peers.json"

@@ -4,9 +4,12 @@ logistic: a9a over 1,000 clients at random, five local steps on all rows of a cl
 cnn: the CIFAR-10 benchmark of pfl-research: 1,000 clients with 50 images each, drawn at
 random; one epoch in batches of 10, local step 0.1, 50 clients a round.
 ridge: the paper's ridge regression, 4 of 16 clients a round.
+With `quick` the first two are small and of random numbers, and no data set is read.
 """
 
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -24,35 +27,49 @@ SHAPES = {  # two convolutions without padding, 2 x 2 pooling, two dense layers
 DROPOUT = 0.25, 0.5  # after the pooling, after the hidden layer
 
 
-def write(folder: Path) -> None:
-    """Write all workloads that are not there yet."""
+def write(folder: Path, prefix: str, quick: bool) -> None:
+    """Write all workloads that are not there yet, each as PREFIX + name + .npz."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make in {"logistic": logistic, "cnn": cnn, "ridge": ridge}.items():
-        path = folder / f"{name}.npz"
+    made = {"logistic": partial(logistic, quick), "cnn": partial(cnn, quick)}
+    for name, make in {**made, "ridge": ridge}.items():
+        path = folder / f"{prefix}{name}.npz"
         if path.exists():
             continue
         with renamed(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, kind=name, **make())
-    plain = folder / "cnn-no-dropout.npz"
+    plain = folder / f"{prefix}cnn-no-dropout.npz"
     if not plain.exists():
-        work = dict(np.load(folder / "cnn.npz")) | {"dropout": np.zeros(2)}
+        work = dict(np.load(folder / f"{prefix}cnn.npz")) | {"dropout": np.zeros(2)}
         with renamed(plain) as temporary, open(temporary, "wb") as file:
             np.savez(file, **work)
 
 
-def logistic() -> dict:
-    problem = problems.libsvm("a9a", CLIENTS, split="iid", seed=SEED)
+def logistic(quick: bool) -> dict:
+    clients, cohort = (8, 4) if quick else (CLIENTS, COHORT)
+    if quick:
+        rng = keys.rng(SEED, "peers", "quick")
+        b = rng.choice([-1.0, 1.0], (clients, 5))
+        rows = np.arange(5) < 4 + np.arange(clients)[:, None] % 2  # others are padding
+        problem = problems.Logistic(rng.normal(size=(clients, 5, 10)), b, 0.01, rows)
+    else:
+        problem = problems.libsvm("a9a", clients, split="iid", seed=SEED)
     return {
         "A": problem.A.astype(np.float32), "b": problem.b.astype(np.float32),
         "penalty": problem.penalty, "lr": 0.5, "local_steps": 5,
-        "cohorts": cohorts("logistic", CLIENTS, COHORT),
+        "cohorts": cohorts("logistic", clients, cohort),
         "x0.w": np.zeros(problem.A.shape[2], np.float32),
     }  # fmt: skip
 
 
-def cnn() -> dict:
-    images = data.cifar10()
-    parts = np.stack(data.iid(len(images.train_y), CLIENTS, SEED))
+def cnn(quick: bool) -> dict:
+    clients, cohort = (8, 2) if quick else (CLIENTS, COHORT)
+    if quick:
+        rng = keys.rng(SEED, "peers", "quick")
+        x, y = rng.integers(0, 256, (400, 32, 32, 3), "uint8"), rng.integers(0, 10, 400)
+        images = SimpleNamespace(train_x=x, train_y=y, test_x=x[:20], test_y=y[:20])
+    else:
+        images = data.cifar10()
+    parts = np.stack(data.iid(len(images.train_y), clients, SEED))
     x = np.asarray(images.train_x)
     by = {"axis": (0, 1, 2), "dtype": float}
     return {
@@ -60,7 +77,7 @@ def cnn() -> dict:
         "test_x": images.test_x, "test_y": images.test_y.astype(np.int32),
         "mean": x.mean(**by).astype(np.float32), "std": x.std(**by).astype(np.float32),
         "batch": 10, "lr": 0.1, "local_steps": 5, "dropout": np.array(DROPOUT),
-        "cohorts": cohorts("cnn", CLIENTS, COHORT), **glorot(),
+        "cohorts": cohorts("cnn", clients, cohort), **glorot(),
     }  # fmt: skip
 
 

@@ -7,8 +7,8 @@
 Each at its own best step of a grid, the median of three seeds.
 """
 
+import argparse
 import re
-import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -134,9 +134,25 @@ def put(mark: str, measure: Callable[[], str], page: Path = PAGE) -> None:
         part.write_text(text)
 
 
-if __name__ == "__main__":
-    names = sys.argv[1:]
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    known = [*rows(), "proxskip"]
+    parser.add_argument("names", nargs="*", help="measure these alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="print one cell, write nothing"
+    )
+    options = parser.parse_args()
+    names = options.names
+    if unknown := set(names) - set(known):
+        said = ", ".join(sorted(unknown))
+        parser.error(f"names must be of {', '.join(known)}; got {said}")
+    if options.quick:
+        return print(cell(ff.Focus(), *scenarios()["4 of 16"]))
     if not names or "proxskip" in names:
         put("proxskip", proxskip)
     if names != ["proxskip"]:
         put("measured", lambda: table(names))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """Draw error against simulated minutes: a server that waits, one that asks more than it
 takes, and an asynchronous one. Every run at the best of a grid of steps."""
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +27,13 @@ METHODS = {
 }
 
 
-def best(algorithm, problem, law):
+def best(algorithm, problem, law, minutes=MINUTES):
     """Minutes and errors of the step that is nearest in the end."""
     probe = ff.simulate(
         algorithm, problem, law, rounds=300, lr=1e-9, local_steps=TAU, every=300
     )
     pace = probe.metrics["seconds"].sum() / 300
-    rounds = int(60 * MINUTES / pace)
+    rounds = int(60 * minutes / pace)
     runs = ff.sweep(
         algorithm, problem, law, lrs=list(STEPS / problem.L), rounds=rounds,
         local_steps=TAU, every=max(1, rounds // 200), throw=None,
@@ -44,7 +45,13 @@ def best(algorithm, problem, law):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one method, draw nothing")
+    quick = parser.parse_args().quick
     problem = ff.problems.ridge(num_clients=20, dim=10, rows=20, seed=0)
+    if quick:
+        minutes, errors = best(METHODS["FOCUS"], problem, SERVERS["waits for 10"], 2.0)
+        return print(f"{errors[-1]:.1e} at {minutes[-1]:.0f} min")
     picture = blank(figsize=(9.5, 3.2), layout="constrained")
     panels = picture.subplots(1, len(SERVERS), sharey=True)
     for panel, (name, law) in zip(panels, SERVERS.items(), strict=True):

@@ -8,10 +8,10 @@
 Tests hold the page to what this writes. A new algorithm needs its line in LAWS.
 """
 
+import argparse
 import inspect
 import math
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -139,9 +139,14 @@ def constants() -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="algorithms, measured or constants")
+    names = parser.parse_args().names
+    if unknown := set(names) - {"measured", "constants", *ff.ALGORITHMS}:
+        parser.error(f"names must be of focusfl.ALGORITHMS; got {', '.join(unknown)}")
     put("claims", claims, PAGE)
-    match sys.argv[1:]:
+    match names:
         case []:
             pass
         case ["constants"]:
@@ -149,3 +154,7 @@ if __name__ == "__main__":
         case names:
             chosen = () if names == ["measured"] else names
             put("measured", lambda: measured(chosen), PAGE)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 python docs/draw/natural.py
 """
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,12 @@ def first(own: data.Federation, client: int, what: str) -> np.ndarray:
 
 
 def main() -> None:
-    spoken, drawn = data.spoken_digits(), data.omniglot("character")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.parse_args()
+    try:
+        spoken, drawn = data.spoken_digits(), data.omniglot("character")
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
     figure = blank(figsize=(9.6, 3.4), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=(1.5, 1))
     panels = above.subplots(1, len(spoken.names))

@@ -4,6 +4,8 @@ The bars on the right are the stated chances p_i. The trace is that of real phon
 found through FOCUSFL_DATA; where it is absent its picture is left as it is.
 """
 
+import argparse
+
 import numpy as np
 import svg
 
@@ -52,7 +54,8 @@ def picture(name, law):
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     outage = who.masks(LAWS["bernoulli"], CLIENTS, ROUNDS, SEED)
     outage[32:64, 4:10] = False  # a recording in which six clients were down
     laws = LAWS | {"replay": who.Replay(outage)}
@@ -60,3 +63,7 @@ if __name__ == "__main__":
         laws["trace"] = who.Trace(folder() / TRACE, drop_absent=True)
     for name, law in laws.items():
         picture(name, law)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,8 @@
 Four clients with f_i(x) = (x - b_i)^2 / 2; every number comes from `ff.Focus`.
 """
 
+import argparse
+
 import numpy as np
 import svg
 
@@ -147,5 +149,6 @@ def delay_picture(rounds=48, num_clients=8, side=13):
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     round_pictures()
     delay_picture()

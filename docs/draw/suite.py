@@ -4,7 +4,7 @@ python docs/draw/suite.py                # what the library ships
 python docs/draw/suite.py runs/suite     # ship what is in a folder, first
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 from choosing import put
@@ -33,7 +33,16 @@ def text() -> str:
     return "\n\n".join(parts)
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        save(SHIPPED, Store(Path(sys.argv[1])).rows())
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?", help="ship what is in it")
+    folder = parser.parse_args().folder
+    if folder is not None:
+        if not (rows := Store(folder).rows()):
+            parser.error(f"folder must hold results of the suite; got {folder}")
+        save(SHIPPED, rows)
     put("measured", text, PAGE)
+
+
+if __name__ == "__main__":
+    main()

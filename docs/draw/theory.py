@@ -1,5 +1,7 @@
 """Draw what theory predicts over what runs do: rates, fixed points, the noise floor."""
 
+import argparse
+
 import numpy as np
 from svg import PICTURES
 
@@ -13,6 +15,7 @@ STEPS = (1e-5, 2e-5, 4e-5)
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     problem = ff.problems.ridge(num_clients=16, dim=20, rows=40)
     who = ff.participation.Bernoulli(np.linspace(0.2, 0.9, 16))
     known, unit, rounds = (

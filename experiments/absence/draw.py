@@ -3,8 +3,8 @@
 python experiments/absence/draw.py runs/absence
 """
 
+import argparse
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,12 +54,22 @@ def table(found: dict[tuple[str, str, float], list[float]]) -> str:
     return markdown(heads, rows).strip()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path, help="of the runs of study.toml")
+    try:
+        found = accuracies(parser.parse_args().folder)
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
     text = (
         f"Test accuracy in the end, seed by seed; † broke. Steps are the best of those "
-        f"tried, by the worse seed.\n\n{table(accuracies(Path(sys.argv[1])))}"
+        f"tried, by the worse seed.\n\n{table(found)}"
     )
     page = PAGE.read_text()
     mark = r"(<!-- absence -->\n).*?(\n<!-- end -->)"
     write(PAGE, re.sub(mark, lambda m: m[1] + text + m[2], page, flags=re.S))
     print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 """CIFAR-10 in 8 x 8 pixels, as cifar8.npz beside this file. Wants FOCUSFL_DATA."""
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,20 @@ def shrunk(images: np.ndarray) -> np.ndarray:
     return squares.reshape(len(images), -1)
 
 
-if __name__ == "__main__":
-    whole = data.cifar10()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.parse_args()
+    try:
+        whole = data.cifar10()
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
     x = np.concatenate([shrunk(whole.train_x), shrunk(whole.test_x)])
     y = np.concatenate([whole.train_y, whole.test_y])
     target = Path(__file__).with_name("cifar8.npz")
     with renamed(target) as part, part.open("wb") as file:
         np.savez(file, x=x, y=y)
     print(f"{target.name}: {len(x)} images of {x.shape[1]} numbers")
+
+
+if __name__ == "__main__":
+    main()

@@ -216,19 +216,22 @@ def dealt() -> np.ndarray:
 
 def main() -> None:
     """Gather, write, draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folders", type=Path, nargs="*")
     folders = parser.parse_args().folders
+    try:
+        new, counts = gathered(folders) if folders else {}, dealt()
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
     kept = json.loads((HERE / "results.json").read_text())
-    if folders:
-        new = gathered(folders)
+    if new:
         kept = new | {"curves": added(kept["curves"], new["curves"])}
         write(HERE / "results.json", json.dumps(kept))
     curves = kept["curves"]
     both = markdown(*table(curves)) + "\n" + markdown(*markov_table(curves))
     write(HERE / "table.md", both)
     write(HERE / "accuracy.png", render(accuracy_figure(curves), "png"))
-    write(HERE / "clients.png", render(clients_figure(dealt()), "png"))
+    write(HERE / "clients.png", render(clients_figure(counts), "png"))
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ PENALTIES = (0.003, 0.03)  # few: each is compiled anew
 
 SEVERAL, ONE = (2, 5), (1,)  # local steps
 EXACT = {
-    "FOCUS": (ff.Focus(), SEVERAL),
-    "FOCUS, warm start": (ff.Focus(warm_start=True), SEVERAL),
+    "FOCUS": (ff.Focus(memory="last"), SEVERAL),
+    "FOCUS, warm start": (ff.Focus(warm_start=True, memory="last"), SEVERAL),
     "FOCUS, one step": (ff.Focus(), ONE),
     "SCAFFOLD I": (ff.Scaffold(option=1), SEVERAL),
     "SCAFFOLD II": (ff.Scaffold(), SEVERAL),
@@ -111,10 +111,16 @@ def table(found: dict[tuple[str, str, str], np.ndarray]) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("--problems", type=int, default=200)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
+    options = parser.parse_args()
     start = time.perf_counter()
     warnings.simplefilter("ignore")  # of divergence, and of what is looked for
-    print(table(search(options.parse_args().problems)))
+    print(table(search(1 if options.quick else options.problems)))
     print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -161,7 +161,7 @@ def draw(folders: list[Path]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=Path, nargs="?")
     out = parser.parse_args().out
     draw([file.parent for file in sorted(out.glob("*/manifest.json"))] if out else [])

@@ -4,7 +4,7 @@ the folder of this study's runs; print a table of both.
 python experiments/phones/draw.py runs/phones
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,13 @@ DRAWN = ("focus", "mifa", "fedavg")
 RARE = 0.25  # of the phones: those with the fewest replies
 
 
-def main(folder: Path) -> None:
-    found = results.read(folder)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path, help="of the runs of study.toml")
+    try:
+        found = results.read(parser.parse_args().folder)
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
     best: dict[tuple[str, str], results.Run] = {}
     for run in found.runs:
         key = run.row["participation"], run.row["algorithm"]
@@ -76,4 +81,4 @@ def table(best, counts) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
