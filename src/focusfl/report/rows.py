@@ -1,7 +1,7 @@
 """The table of a study: a row for every group of runs."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from focusfl.experiment.results import Run
 from focusfl.report.groups import Group
@@ -65,12 +65,3 @@ def unlike(runs: Iterable[Run]) -> bool:
         if "bytes_up" in run.curves and (done := run.curves["gradients"][-1])
     ]
     return bool(ends and max(ends) > FEWER * min(ends))
-
-
-def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a study one by one, in the words that --set takes."""
-    for key, value in table.items():
-        if isinstance(value, Mapping) and value:
-            yield from settings(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
