@@ -73,6 +73,11 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--what", help="curves or table (of .csv: curves; of .tex: table)"
     )
     offer(kind, ("curves", "table"))
+    export.add_argument(
+        "--columns", type=_words, default=[], metavar="A,B",
+        help="only these columns, in this order: as a .csv names them, with error for "
+        "median and quartiles and error_mean for mean and standard deviation",
+    )  # fmt: skip
 
 
 def _plot_options(plot: argparse.ArgumentParser) -> None:
@@ -199,7 +204,7 @@ def _export(options: argparse.Namespace) -> int:
     from focusfl.report.export import export
 
     found = pool([_read(folder) for folder in options.runs])
-    return _write(options, export(found, options.out, options.what))
+    return _write(options, export(found, options.out, options.what, options.columns))
 
 
 def _write(options: argparse.Namespace, content: str | bytes) -> int:

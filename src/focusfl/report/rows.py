@@ -30,8 +30,11 @@ class Column(NamedTuple):
         return "–" if cell is None else number(self.name).text(cell.mid)
 
 
-def columns(groups: list[Group]) -> list[Column]:
-    """Everything about the groups that is known of one of them."""
+def columns(groups: list[Group], constant: bool = False) -> list[Column]:
+    """Everything about the groups that is known of one of them.
+
+    With `constant`, also settings that are the same in all of them.
+    """
     found = [
         Column("participation", "participation", [one.scenario for one in groups]),
         Column("algorithm", "algorithm", [one.algorithm for one in groups]),
@@ -41,7 +44,7 @@ def columns(groups: list[Group]) -> list[Column]:
     for name in _names(groups):
         cells = [one.spread(name) for one in groups]
         known = {cell for cell in cells if cell is not None}
-        if len(known) > (name in SETTINGS):
+        if len(known) > (name in SETTINGS and not constant):
             title = groups[0].row["measure"] if name == "error" else number(name).title
             found.append(Column(name, title, cells))
     return found
