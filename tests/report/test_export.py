@@ -54,6 +54,7 @@ def test_names_are_escaped_and_powers_are_written_as_such():
     assert escaped("fed_avg & 50%") == r"fed\_avg \& 50\%"
     assert escaped("biased at 2.1e-2") == r"biased at $2.1\cdot10^{-2}$"
     assert escaped("rounds to 1e-8") == "rounds to $10^{-8}$"
+    assert escaped("1.6e0") == "$1.6$"
     assert escaped("∞ or –") == r"$\infty$ or --"
 
 
@@ -108,7 +109,7 @@ def test_the_table_has_means_and_deviations_beside_medians(tmp_path):
     assert table[5]["error_mean"] == "inf" and table[5]["error_sd"] == ""
     text = latex(found)
     assert r"relative error, mean $\pm$ sd" in text
-    assert re.search(r"FedAvg.*\\pm", text)
+    assert re.search(r"FedAvg.* \$\(2\.1 \\pm 0\.0\)\\cdot10\^\{-2\}\$ ", text)
     one = make_study(tmp_path / "one", seeds=1)
     assert r"\pm" not in latex(one) and rows(table_csv(one))[0]["error_sd"] == ""
 

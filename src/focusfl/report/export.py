@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -199,6 +199,7 @@ def escaped(text: str) -> str:
     """Text as LaTeX takes it, with 1.4e-15 as a product."""
     plain = "".join(SPECIAL.get(sign, sign) for sign in printable(text))
     plain = POWER.sub(r"$\1\\cdot10^{\2}$", plain).replace(r"$1\cdot10", "$10")
+    plain = plain.replace(r"\cdot10^{0}", "")
     return plain.replace("–", "--").replace("∞", r"$\infty$").replace("±", r"$\pm$")
 
 
@@ -230,10 +231,10 @@ def _cell(field: Field, cell: str | Spread | Mean | None, best: bool) -> str:
         return escaped(name or "–")
     form = number(field.number).text
     mid = form(cell.mid)
-    text = f"{{\\bfseries\\boldmath {escaped(mid)}}}" if best else escaped(mid)
     if isinstance(cell, Mean):
-        known = not np.isnan(cell.deviation)
-        return f"{text} $\\pm$ {escaped(form(cell.deviation))}" if known else text
+        plain = _with_deviation(mid, cell.deviation, form)
+        return f"{{\\bfseries\\boldmath {plain}}}" if best else plain
+    text = f"{{\\bfseries\\boldmath {escaped(mid)}}}" if best else escaped(mid)
     low, high = form(cell.low), form(cell.high)
     if low == high:
         return text
@@ -241,6 +242,17 @@ def _cell(field: Field, cell: str | Spread | Mean | None, best: bool) -> str:
     if len(powers) == 1:  # said once is enough
         low, high = (value.partition("e")[0] for value in (low, high))
     return f"{text} {{\\scriptsize [{escaped(low)}, {escaped(high)}]}}"
+
+
+def _with_deviation(mean: str, deviation: float, form: Callable[[float], str]) -> str:
+    """A mean and its deviation, to the same power of ten."""
+    if np.isnan(deviation):
+        return escaped(mean)
+    digits, power, exponent = mean.partition("e")
+    if not power:
+        return escaped(f"{mean} ± {form(deviation)}")
+    both = f"{digits} \\pm {deviation / 10.0 ** int(exponent):.1f}"
+    return f"${both}$" if exponent == "0" else f"$({both})\\cdot10^{{{exponent}}}$"
 
 
 def _csv(rows: Iterable[Iterable[Any]]) -> str:
