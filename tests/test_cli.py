@@ -256,6 +256,7 @@ def test_help_ends_in_an_example(focusfl):
         ["new"],
         ["run"],
         ["schema"],
+        ["merge"],
         ["report"],
         ["plot"],
         ["compare"],

@@ -2,6 +2,7 @@ import csv
 import re
 import subprocess
 
+import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
@@ -43,7 +44,7 @@ def test_the_best_of_each_scene_is_bold(tmp_path):
     body = [line for line in text.splitlines() if line.endswith(r"\\")][1:]
     bold = [line.count(r"\bfseries") for line in body]
     # In both scenarios focus is fastest; in full scaffold is as exact.
-    assert bold == [3, 0, 1, 3, 0, 0]
+    assert bold == [4, 0, 2, 4, 0, 0]  # the mean is bold, too
     assert len({line.count("&") for line in body}) == 1
     assert text.count(r"\midrule") == 2 and r"\toprule" in text
 
@@ -52,6 +53,7 @@ def test_names_are_escaped_and_powers_are_written_as_such():
     assert escaped("fed_avg & 50%") == r"fed\_avg \& 50\%"
     assert escaped("biased at 2.1e-2") == r"biased at $2.1\cdot10^{-2}$"
     assert escaped("rounds to 1e-8") == "rounds to $10^{-8}$"
+    assert escaped("1.6e0") == "$1.6$"
     assert escaped("∞ or –") == r"$\infty$ or --"
 
 
@@ -94,3 +96,44 @@ def test_other_files_are_refused(command_line, tmp_path, name, what):
     make_study(tmp_path / "study")
     with pytest.raises(ValueError, match=r"export writes \.csv"):
         command_line("export", tmp_path / "study", "-o", tmp_path / name, *what)
+
+
+def test_the_table_has_means_and_deviations_beside_medians(tmp_path):
+    found = make_study(tmp_path)
+    table = rows(table_csv(found))
+    own = [run.row["error"] for run in found.runs[3:6]]  # of FedAvg, full
+    assert float(table[1]["error_mean"]) == pytest.approx(np.mean(own))
+    assert float(table[1]["error_sd"]) == pytest.approx(np.std(own, ddof=1))
+    assert table[5]["error_mean"] == "inf" and table[5]["error_sd"] == ""
+    text = latex(found)
+    assert r"relative error, mean $\pm$ sd" in text
+    assert re.search(r"FedAvg.* \$\(2\.1 \\pm 0\.0\)\\cdot10\^\{-2\}\$ ", text)
+    one = make_study(tmp_path / "one", seeds=1)
+    assert r"\pm" not in latex(one) and rows(table_csv(one))[0]["error_sd"] == ""
+
+
+def test_columns_are_chosen_in_their_order(command_line, tmp_path):
+    make_study(tmp_path / "study")
+    for name, chosen, what, first in [
+        ("a.csv", "algorithm, error_mean,lr", ("--what", "table"),
+         "algorithm,error_mean,error_sd,lr,lr_q1,lr_q3"),
+        ("b.csv", "seed,round,loss", (), "seed,round,loss"),
+        ("c.tex", "algorithm,error", (), r"algorithm & relative error \\"),
+    ]:  # fmt: skip
+        words = ("-o", tmp_path / name, "--columns", chosen, *what)
+        assert command_line("export", tmp_path / "study", *words) == 0
+        lines = (tmp_path / name).read_text().splitlines()
+        assert first in (lines[0], lines[min(3, len(lines) - 1)])
+    for name in ("d.tex", "d.csv"):
+        words = ("-o", tmp_path / name, "--columns", "algorithm,eror")
+        with pytest.raises(ValueError, match="unknown column: 'eror'"):
+            command_line("export", tmp_path / "study", *words)
+        assert not (tmp_path / name).exists()
+
+
+def test_nothing_is_unclear_on_paper(tmp_path):
+    unclear = [make_run("a", "x", s, verdict="unclear") for s in range(2)]
+    assert "verdict" not in latex(save(tmp_path / "none", unclear))
+    mixed = [*unclear, make_run("a", "x", 2), make_run("a", "y", 0)]
+    text = latex(save(tmp_path / "some", mixed))
+    assert "unclear" not in text and "exact 1 of 3 &" in text

@@ -1,4 +1,4 @@
-"""`focusfl report`, `plot`, `compare` and `export`: parse, call, print."""
+"""`focusfl merge`, `report`, `plot`, `compare` and `export`: parse, call, print."""
 
 import argparse
 import json
@@ -20,6 +20,17 @@ AXES = (
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the commands, by the function that adds any command."""
+    merge = command(
+        "merge", _merge, "put folders of one study with different seeds together",
+        "focusfl merge runs/seed-* -o runs/all",
+    )  # fmt: skip
+    merge.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study"
+    )
+    merge.add_argument(
+        "-o", "--out", type=Path, required=True,
+        help="folder to write to; runs of the same study that it has are kept",
+    )  # fmt: skip
     report = command(
         "report", _report, "write one self-contained HTML page about studies",
         "focusfl report runs/demo -o report.html",
@@ -41,8 +52,9 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         (plot, "figure.pdf", "the figure (figure.pdf)"),
     ]:
         sub.add_argument(
-            "runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study"
-        )
+            "runs", type=Path, nargs="+", metavar="RUNS",
+            help="folder of a study; those that differ in seeds alone are pooled",
+        )  # fmt: skip
         sub.add_argument("-o", "--out", type=Path, default=Path(default), help=help)
     _plot_options(plot)
     compare.add_argument("before", type=Path, metavar="A", help="folder of a study")
@@ -50,7 +62,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     compare.add_argument(
         "--all", action="store_true", help="show what stayed the same, too"
     )
-    export.add_argument("runs", type=Path, metavar="RUNS", help="folder of a study")
+    export.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUNS",
+        help="folder of a study; several, with different seeds, are pooled",
+    )  # fmt: skip
     export.add_argument(
         "-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"
     )
@@ -58,6 +73,11 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--what", help="curves or table (of .csv: curves; of .tex: table)"
     )
     offer(kind, ("curves", "table"))
+    export.add_argument(
+        "--columns", type=_words, default=[], metavar="A,B",
+        help="only these columns, in this order: as a .csv names them, with error for "
+        "median and quartiles and error_mean for mean and standard deviation",
+    )  # fmt: skip
 
 
 def _plot_options(plot: argparse.ArgumentParser) -> None:
@@ -102,10 +122,45 @@ def _read(folder: Path) -> "Results":
     return results.read(folder)
 
 
+def _read_all(options: argparse.Namespace) -> "list[Results]":
+    """Read all folders; pool those of one study, and say so."""
+    from focusfl.experiment.merge import by_study, pool
+
+    studies = by_study([_read(folder) for folder in options.runs])
+    for own in studies:
+        if len(own) > 1 and not options.json:
+            names = ", ".join(str(found.folder) for found in own)
+            print(printable(f"pooled: {names} ({_seeds(pool(own))})"))
+    return [pool(own) for own in studies]
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from focusfl.cli.options import folder
+    from focusfl.experiment.merge import merge
+    from focusfl.report import shown
+
+    found = merge(options.runs, folder(options, ""))
+    files = [str(file) for file in shown.save_report(found)]
+    if options.json:
+        rows = [run.row for run in found.runs]
+        print(json.dumps({"runs": rows, "files": files}, indent=2))
+        return 0
+    shown.print_report(found)
+    many = f"{len(options.runs)} folders, {len(found.runs)} runs"
+    print(f"merged: {many}, {_seeds(found)}")
+    print("written: " + "  ".join(files))
+    return 0
+
+
+def _seeds(found: "Results") -> str:
+    seeds = dict.fromkeys(str(run.row["seed"]) for run in found.runs)
+    return f"seeds {', '.join(seeds)}"
+
+
 def _report(options: argparse.Namespace) -> int:
     from focusfl.report.html import page
 
-    return _write(options, page([_read(folder) for folder in options.runs]))
+    return _write(options, page(_read_all(options)))
 
 
 def _plot(options: argparse.Namespace) -> int:
@@ -115,7 +170,7 @@ def _plot(options: argparse.Namespace) -> int:
     if kind not in plots.KINDS:
         raise ValueError(f"--out must end in .pdf, .svg or .png; got {options.out}.")
     drawing = plots.plot(
-        [_read(folder) for folder in options.runs], options.x, options.y,
+        _read_all(options), options.x, options.y,
         relative=options.relative, theory=options.theory, reference=options.reference,
         scenarios=options.scenarios, algorithms=options.algorithms, width=options.width,
         all_steps=options.all_steps,
@@ -145,9 +200,11 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
+    from focusfl.experiment.merge import pool
     from focusfl.report.export import export
 
-    return _write(options, export(_read(options.runs), options.out, options.what))
+    found = pool([_read(folder) for folder in options.runs])
+    return _write(options, export(found, options.out, options.what, options.columns))
 
 
 def _write(options: argparse.Namespace, content: str | bytes) -> int:

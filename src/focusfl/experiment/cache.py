@@ -105,7 +105,7 @@ class ResultCache:
             )
             for key, run in zip(keys, runs, strict=True)
         ]  # fmt: skip
-        file = self.folder / f"{_name(keys)}.parquet"
+        file = self.folder / file_name(keys)
         try:
             results.write_runs(file, runs)
         except BaseException:
@@ -119,7 +119,7 @@ class ResultCache:
 
     def unfinished(self, group: RunGroup) -> Path:
         """The folder in which a group keeps its checkpoints, if it does."""
-        return self.folder / UNFINISHED / _name(self._keys(group))
+        return self.folder / UNFINISHED / Path(file_name(self._keys(group))).stem
 
     def _keys(self, group: RunGroup) -> list[str]:
         return [self.key(group, lr, seed) for seed in group.seeds for lr in group.lrs]
@@ -147,5 +147,6 @@ class ResultCache:
         return [found[key] for key in keys]
 
 
-def _name(keys: list[str]) -> str:
-    return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
+def file_name(keys: list[str]) -> str:
+    """Name the file of runs that are kept together, by their keys."""
+    return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16] + ".parquet"

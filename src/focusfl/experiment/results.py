@@ -45,6 +45,7 @@ from focusfl.experiment.tables import (
     columns_of,
     read_table,
     repeated,
+    tidy,
     write_table,
 )
 from focusfl.extras import pandas
@@ -130,17 +131,26 @@ def read(folder: Path) -> Results:
     return Results(folder, manifest, runs, participants)
 
 
-def load_results(path: str | Path) -> "pd.DataFrame":
+def load_results(path: str | Path, *more: str | Path) -> "pd.DataFrame":
     """Give all curves of a study's folder as a tidy table.
 
     A row is a run after one of the rounds in which it was evaluated.
 
+    Args:
+        path: the folder of a study.
+        more: folders of the same study with other seeds, to be pooled.
+
     Raises:
-        ValueError: If the folder holds no results, or damaged ones, or pandas is
-            missing.
+        ValueError: If a folder holds no results, or damaged ones, if folders are of
+            different studies, or if pandas is missing.
     """
     manifest = read_manifest(Path(path))
     pandas()
+    if more:
+        from focusfl.experiment.merge import pool
+
+        runs = pool([read(Path(folder)) for folder in (path, *more)]).runs
+        return tidy([(run.row, run.curves) for run in runs]).to_pandas()
     with _remedy():
         table, *_ = read_table(Path(path) / CURVES, manifest["seals"].get(CURVES))
     return table.to_pandas()
@@ -180,9 +190,17 @@ def load_model(path: str | Path, **run: Any) -> Tree:
         return read_model(path / name, manifest["seals"].get(name))
 
 
+def check_model(path: Path, seal: str | None) -> None:
+    """Raise unless a saved model is there, sound, and the one with this checksum."""
+    with _remedy(), open(path, "rb") as file:
+        files.check_seal(path, files.check(path, file), seal)
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What a folder's results say of themselves, with the seals of its files."""
     file = folder / MANIFEST
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; name the folder of a study.")
     if not file.is_file():
         raise ValueError(
             f"{folder} holds no results: there is no {MANIFEST}. `focusfl run` writes "

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from focusfl.experiment.merge import settings
 from focusfl.experiment.results import Results
 from focusfl.experiment.verdict import EXACT
 from focusfl.report.groups import Group, grouped
 from focusfl.report.numbers import PER_ROUND, Spread, number
-from focusfl.report.rows import settings
 
 MEASURES = (
     "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",

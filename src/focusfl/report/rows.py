@@ -1,7 +1,7 @@
 """The table of a study: a row for every group of runs."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from focusfl.experiment.results import Run
 from focusfl.report.groups import Group
@@ -30,8 +30,11 @@ class Column(NamedTuple):
         return "–" if cell is None else number(self.name).text(cell.mid)
 
 
-def columns(groups: list[Group]) -> list[Column]:
-    """Everything about the groups that is known of one of them."""
+def columns(groups: list[Group], constant: bool = False) -> list[Column]:
+    """Everything about the groups that is known of one of them.
+
+    With `constant`, also settings that are the same in all of them.
+    """
     found = [
         Column("participation", "participation", [one.scenario for one in groups]),
         Column("algorithm", "algorithm", [one.algorithm for one in groups]),
@@ -41,7 +44,7 @@ def columns(groups: list[Group]) -> list[Column]:
     for name in _names(groups):
         cells = [one.spread(name) for one in groups]
         known = {cell for cell in cells if cell is not None}
-        if len(known) > (name in SETTINGS):
+        if len(known) > (name in SETTINGS and not constant):
             title = groups[0].row["measure"] if name == "error" else number(name).title
             found.append(Column(name, title, cells))
     return found
@@ -65,12 +68,3 @@ def unlike(runs: Iterable[Run]) -> bool:
         if "bytes_up" in run.curves and (done := run.curves["gradients"][-1])
     ]
     return bool(ends and max(ends) > FEWER * min(ends))
-
-
-def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a study one by one, in the words that --set takes."""
-    for key, value in table.items():
-        if isinstance(value, Mapping) and value:
-            yield from settings(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

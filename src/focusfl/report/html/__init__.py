@@ -9,6 +9,7 @@ from string import Template
 from typing import Any
 
 from focusfl.engines.served import WORST
+from focusfl.experiment.merge import settings
 from focusfl.experiment.results import Results
 from focusfl.report import verdict_words
 from focusfl.report.finding import condition, findings
@@ -17,7 +18,7 @@ from focusfl.report.html.contents import contents
 from focusfl.report.html.served import section
 from focusfl.report.names import conditions
 from focusfl.report.numbers import NUMBERS, Spread, is_of_clients, number
-from focusfl.report.rows import Column, columns, settings
+from focusfl.report.rows import Column, columns
 from focusfl.report.verdict_words import MEANING
 
 HERE = Path(__file__).parent
