@@ -278,7 +278,8 @@ class Health:
         return {
             "state": self.state, "healthy": not self.why, "why": self.why,
             "worse": self.worse, "warnings": warnings, "awaited": self.awaited,
-            "round": self.round, "rounds": self.rounds, "epoch": self.epoch, "began": self.began,
+            "round": self.round, "rounds": self.rounds, "epoch": self.epoch,
+            "began": self.began,
             "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
             "bytes": dict(self.bytes), **totals, "strangers": self.strangers,
             "notices": self.notices, "error": self.error,
