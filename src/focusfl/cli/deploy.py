@@ -281,7 +281,10 @@ def _print_health(job: Mapping[str, Any]) -> None:
     terminal.print_table("", titles, rows)
     size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
     ago = f"heard {clock(time.time() - job['heard'])} ago,"
-    words = [f"{job['state']},", f"epoch {job['epoch']},", ago]
+    state = job["state"]
+    if state == "stopped":
+        state = f"stopped after round {job['round']} of {job['rounds']}"
+    words = [f"{state},", f"epoch {job['epoch']},", ago]
     words.append(", ".join(size.values()))
     if len(order) > MOST:
         words.insert(0, f"and {len(order) - MOST} more;")
@@ -289,7 +292,9 @@ def _print_health(job: Mapping[str, Any]) -> None:
     print(packed(words))
     why = " ".join(job["why"])
     told = "healthy" if job["healthy"] else f"not healthy, as it stands: {why}"
-    print(packed(told.split()))
+    print(packed(f"sites: {told}".split()))
+    if job["worse"]:
+        print(packed(f"learning: getting worse: {job['worse']}".split()))
 
 
 def _serve(options: argparse.Namespace) -> int:

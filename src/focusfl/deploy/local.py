@@ -23,7 +23,10 @@ from focusfl.experiment import results
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
 LARGEST, ANSWER = 256.0, 8  # MiB of an answer at least, and models
 KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL, FOR_OTHERS)
-FILES = ("superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT)
+DRAWN = ("index.html", "figure.png")  # by the command line, of what was kept
+FILES = (
+    "superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT, *DRAWN,
+)  # fmt: skip
 
 
 class Outcome(NamedTuple):
