@@ -1,69 +1,86 @@
 """The algorithm that docs/add-an-algorithm.md adds keeps every law, and is AREA."""
 
 import importlib.util
-import inspect
-import itertools
+import json
 import math
+import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import test_contract
 from helpers import gap, quadratic, some_masks
 
 import focusfl as ff
 from focusfl import participation as who
 
-PAGE = Path(__file__).parent.parent / "docs" / "add-an-algorithm.md"
-NAME = "focusfl.algorithms.area"
-LAWS = {
-    name: law
-    for name, law in vars(test_contract).items()
-    if name.startswith("test_") and not name.startswith("test_the_check_of")
-}
-EXTRA = {"dtype": ["float32", "float64"]}
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "add-an-algorithm.md"
 
 
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.S)
 
 
-@pytest.fixture
-def area(tmp_path, monkeypatch):
-    """The class, from the page's own file, where the page says to put it."""
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of the library and its tests, to which all is added that the page says."""
     assert "area" not in ff.ALGORITHMS  # or the page should teach another one
+    place = tmp_path_factory.mktemp("tree")
+    for name in ("src", "tests"):
+        left_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, place / name, ignore=left_out)
+    shutil.copy(ROOT / "pyproject.toml", place)
     (file,) = blocks("python")
-    path = tmp_path / "area.py"
-    path.write_text(file)
-    spec = importlib.util.spec_from_file_location(NAME, path)
+    (place / "src/focusfl/algorithms/area.py").write_text(file)
+    for path, said in re.findall(
+        r"^\| `(src/.*?)` \| (.*) \|$", PAGE.read_text(), re.M
+    ):
+        text = (place / path).read_text()
+        for line, side, where in re.findall(r"`([^`]+)` (above|in) `([^`]+)`", said):
+            at = re.search(rf"^{re.escape(where)}\b.*\n", text, re.M)
+            split = at.start() if side == "above" else at.end()
+            text = f"{text[:split]}{line}\n{text[split:]}"
+        (place / path).write_text(text)
+    return place
+
+
+@pytest.fixture(scope="module")
+def area(tree):
+    """The class, from the page's own file."""
+    path = tree / "src/focusfl/algorithms/area.py"
+    spec = importlib.util.spec_from_file_location("area", path)
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, NAME, module)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(ff, "AREA", module.AREA, raising=False)
     return module.AREA
 
 
-def cases():
-    for name, law in LAWS.items():
-        others = [one for one in inspect.signature(law).parameters if one != "alg"]
-        for choice in itertools.product(*(EXTRA[one] for one in others)):
-            labels = [name, *(getattr(a, "__name__", a) for a in choice)]
-            options = dict(zip(others, choice, strict=True))
-            yield pytest.param(law, options, id="-".join(labels))
+def run(tree, *arguments):
+    """Run Python with the library that has AREA; give what it prints."""
+    before = os.environ["PYTHONPATH"]
+    ours = {"PYTHONPATH": os.pathsep.join([str(tree / "src"), before])}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=tree, env=os.environ | ours, text=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
 
 
-@pytest.mark.parametrize(("law", "options"), list(cases()))
-@pytest.mark.parametrize("server_lr", [1.0, 0.5])
-def test_it_keeps_every_law_of_the_contract(area, law, options, server_lr):
-    law(alg=area(server_lr), **options)
-
-
-def test_the_laws_were_found():
-    assert len(LAWS) >= 10 and all(
-        "alg" in inspect.signature(f).parameters for f in LAWS.values()
-    )
+def test_it_keeps_every_law_of_the_contract_and_is_in_every_list(tree):
+    found = run(
+        tree, "-m", "pytest", "-n", "0", "-o", "addopts=", "-p", "no:cacheprovider",
+        "-k", "AREA or every_list", "tests/test_contract.py",
+        "tests/test_types.py",
+    )  # fmt: skip
+    (passed,) = re.findall(r"(\d+) passed", found)
+    assert int(passed) >= 10
+    listed = json.loads(run(tree, "-m", "focusfl.cli", "list", "--json"))
+    assert "area" in listed["algorithms"]
+    run(tree, "-c", "import focusfl as ff; ff.AREA(server_lr=0.5)")
 
 
 @pytest.mark.parametrize("on_empty", ["skip", "step"])
@@ -71,8 +88,8 @@ def test_the_engines_agree(area, on_empty):
     options = {"rounds": 40, "lr": 0.05, "local_steps": 4, "on_empty": on_empty}
     law = who.Replay(some_masks())
     fast, slow = (
-        run(area(), quadratic(), law, record="model", **options)
-        for run in (ff.simulate, ff.loop)
+        engine(area(), quadratic(), law, record="model", **options)
+        for engine in (ff.simulate, ff.loop)
     )
     assert gap(fast.trajectory, slow.trajectory) < 1e-12
     assert gap(fast.server, slow.server) < 1e-12
@@ -110,17 +127,17 @@ def test_it_ends_at_the_fixed_point_of_fedavg_whoever_takes_part(area, law):
     """Which is the optimum with one local step, and is not with several."""
     problem = quadratic()
     for steps in (1, 3):
-        run = ff.simulate(area(), problem, law, rounds=3000, lr=0.1, local_steps=steps)
+        end = ff.simulate(area(), problem, law, rounds=3000, lr=0.1, local_steps=steps)
         limit = ff.theory.fedavg_fixed_point(problem, 0.1, steps)
-        assert gap(run.x, limit) < 1e-11
+        assert gap(end.x, limit) < 1e-11
         exact = area().exact_below(problem.L, steps) == math.inf
         assert exact == (gap(limit, problem.optimum) < 1e-11) == (steps == 1)
 
 
-def test_the_page_prints_what_it_says(area, capsys):
+def test_the_page_prints_what_it_says(tree):
     (code,) = blocks("py")
-    exec(compile(code, PAGE.name, "exec"), {"__name__": "__main__"})
-    printed = [line.rsplit(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    out = run(tree, "-c", code)
+    printed = [line.rsplit(maxsplit=1) for line in out.splitlines()]
     said = re.findall(r"^# (\w+ +\d) (\de-\d\d)$", code, re.M)
     assert len(said) == 6
     for name, size in said:
