@@ -25,8 +25,8 @@ PENALTIES = (0.003, 0.03)  # few: each is compiled anew
 
 SEVERAL, ONE = (2, 5), (1,)  # local steps
 EXACT = {
-    "FOCUS": (ff.Focus(), SEVERAL),
-    "FOCUS, warm start": (ff.Focus(warm_start=True), SEVERAL),
+    "FOCUS": (ff.Focus(memory="last"), SEVERAL),
+    "FOCUS, warm start": (ff.Focus(warm_start=True, memory="last"), SEVERAL),
     "FOCUS, one step": (ff.Focus(), ONE),
     "SCAFFOLD I": (ff.Scaffold(option=1), SEVERAL),
     "SCAFFOLD II": (ff.Scaffold(), SEVERAL),

@@ -77,8 +77,8 @@ def lyapunov(
     for k in range(runs):
         before = start
         spec = RunSpec(
-            _Watched(Focus(warm_start, memory="last")), problem, participation, rounds, [lr],
-            local_steps, start, [seed + k], on_empty="step",
+            _Watched(Focus(warm_start, memory="last")), problem, participation, rounds,
+            [lr], local_steps, start, [seed + k], on_empty="step",
         )  # fmt: skip
         for r, (state, _) in enumerate(states(spec.validated())):
             x, points = state.server.x, np.stack([c.point for c in state.clients])
