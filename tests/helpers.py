@@ -29,7 +29,8 @@ def unnamed(alg: Algorithm) -> Algorithm:
 ALL = [
     *(kind() for kind in ff.ALGORITHMS.values()),
     ff.Focus(warm_start=True),
-    ff.Focus(memory="mean"),
+    ff.Focus(memory="last"),
+    ff.Focus(warm_start=True, memory="last"),
     ff.FedAvg(server_lr=0.5),
     ff.FedAU(cutoff=3),
     ff.FedAWE(server_lr=0.7),
@@ -39,7 +40,7 @@ ALL = [
     ff.ProxSkip(p=0.5, period=2),
     ff.ServerOpt(ff.Focus(warm_start=True), "yogi", 0.1, bias_correction=True),
     ff.ClientOpt(ff.Scaffold(option=1), weight_decay=0.1, clip_norm=1.0, prox=0.5),
-    ff.Coded(ff.Focus(memory="mean"), ff.Integers(4, "stochastic")),
+    ff.Coded(ff.Focus(), ff.Integers(4, "stochastic")),
     ff.Coded(ff.Scaffold(), ff.TopK(0.5)),
     ff.Coded(ff.MIFA(), ff.Chain(ff.RandomK(0.5), ff.Integers(4))),
     ff.Coded(ff.FedVARP(), ff.FixedPoint()),

@@ -108,7 +108,7 @@ def test_leaves_of_one_shape_draw_numbers_of_their_own():
     "alg, steps",
     [
         (ff.Focus(), 3),
-        (ff.Focus(memory="mean"), 3),
+        (ff.Focus(memory="last"), 3),
         (ff.Scaffold(), 3),
         (ff.Scaffold(option=1), 3),
         (ff.MIFA(), 1),
@@ -128,8 +128,9 @@ def test_exact_algorithms_stay_exact_under_unequal_coins(alg, steps, codec):
 
 def test_no_more_is_promised_than_what_is_known():
     L, steps = 2.0, 3
-    assert Coded(ff.Focus(), Integers()).exact_below(L, steps) == 1 / L
-    assert Coded(ff.ServerOpt(ff.Focus())).exact_below(L, steps) == 1 / L
+    assert Coded(ff.Focus(), Integers()).exact_below(L, steps) == 2 / L
+    assert Coded(ff.Focus(memory="last"), Integers()).exact_below(L, steps) == 1 / L
+    assert Coded(ff.ServerOpt(ff.Focus())).exact_below(L, steps) == 2 / L
     assert Coded(ff.MIFA()).exact_below(L, steps) == 0
     assert Coded(ff.Focus(), FixedPoint()).exact_below(L, steps) == 0
     assert Coded(ff.Scaffnew()).exact_below(L, 1) == 0  # sends models, not differences

@@ -8,6 +8,7 @@ import pytest
 import focusfl as ff
 from focusfl.engines.rest import RestWarning, tracker_norm
 
+PAPER = ff.Focus(memory="last")
 FULL, COINS = ff.participation.Full(), ff.participation.Bernoulli([0.9, 0.7, 0.5, 0.3])
 
 
@@ -21,7 +22,7 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
     problem = one_label_each()
     with pytest.warns(RestWarning) as told:
         run = engine(
-            ff.Focus(), problem, FULL, rounds=600, lr=1.43 / problem.L, local_steps=5
+            PAPER, problem, FULL, rounds=600, lr=1.43 / problem.L, local_steps=5
         )
     assert tracker_norm(run.server, 4) < 1e-13  # at rest, to rounding
     assert run.metrics["grad_norm"][-1] > 0.5 and run.metrics["distance"][-1] > 1
@@ -34,9 +35,9 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
 @pytest.mark.parametrize(
     "algorithm, size",
     [
-        (ff.Focus(), 0.6),
-        (ff.Focus(warm_start=True), 0.6),
-        (ff.Focus(memory="mean"), 1.7),
+        (PAPER, 0.6),
+        (ff.Focus(warm_start=True, memory="last"), 0.6),
+        (ff.Focus(), 1.7),
         (ff.Scaffold(), 1.7),
         (ff.Scaffold(option=1), 0.6),
         (ff.Scaffnew(), 1.7),
@@ -67,7 +68,7 @@ def test_at_exactly_one_over_L_memory_is_never_renewed():
     H, h = np.tile(2.0 * np.eye(2), (3, 1, 1)), np.arange(6.0).reshape(3, 2)
     problem = ff.problems.Quadratic(H, h)
     with pytest.warns(RestWarning):
-        run = ff.loop(ff.Focus(), problem, FULL, rounds=50, lr=0.5, local_steps=2)
+        run = ff.loop(PAPER, problem, FULL, rounds=50, lr=0.5, local_steps=2)
     assert np.all(run.x == problem.x0) and np.all(run.server.y == 0)
     assert np.linalg.norm(problem.optimum) > 1
 

@@ -54,7 +54,7 @@ def test_one_local_step_makes_focus_mifa_with_n_times_the_step():
     assert gap(focus.trajectory, mifa.trajectory) < 2e-14
 
 
-def test_focus_on_quadratics_damps_the_refresh_of_its_memory():
+def test_last_memory_on_quadratics_damps_its_refresh():
     problem, masks, lr, steps = quadratic(), some_masks(), 0.05, 4
     damp = [np.linalg.matrix_power(np.eye(5) - lr * H, steps - 1) for H in problem.H]
     x, g, expected = x0(), np.zeros((6, 5)), [x0()]
@@ -63,7 +63,7 @@ def test_focus_on_quadratics_damps_the_refresh_of_its_memory():
             g[i] += damp[i] @ (problem.H[i] @ x - problem.h[i] - g[i])
         x = x - lr * g.sum(0)
         expected.append(x)
-    result = run(ff.Focus(), who.Replay(masks), on_empty="step")
+    result = run(ff.Focus(memory="last"), who.Replay(masks), on_empty="step")
     assert gap(result.trajectory, np.array(expected)) < 1e-13
 
 
@@ -143,6 +143,7 @@ def test_limits_do_not_depend_on_who_takes_part(law):
     assert np.abs(biased - problem.optimum).max() > 1e-2
     for alg, limit in [
         (ff.Focus(), problem.optimum),
+        (ff.Focus(memory="last"), problem.optimum),
         (ff.Scaffold(option=1), problem.optimum),
         (ff.Scaffold(option=2), problem.optimum),
         (ff.MIFA(), biased),

@@ -1,4 +1,4 @@
-"""FOCUS that stores the mean of its local gradients instead of the last."""
+"""FOCUS that stores the mean of its local gradients, its default, not the last."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from focusfl.engines.spec import RunSpec
 from focusfl.experiment.summary import tracking_gap
 from focusfl.theory import auto
 
-MEAN = ff.Focus(memory="mean")
+MEAN = ff.Focus()
 FULL, COINS = ff.participation.Full(), ff.participation.Bernoulli(0.4)
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
 
@@ -85,7 +85,7 @@ def test_a_race_for_a_step_is_run_as_a_run_is(warm):
 def test_its_step_can_be_chosen():
     what = quadratic(), ff.participation.Uniform(2)
     choice = ff.theory.auto_lr(MEAN, *what, 4)
-    assert choice.lr != ff.theory.auto_lr(ff.Focus(), *what, 4).lr
+    assert choice.lr != ff.theory.auto_lr(ff.Focus(memory="last"), *what, 4).lr
     run = ff.simulate(MEAN, *what, rounds=600, lr="auto", local_steps=4)
     assert run.lr == choice.lr and run.metrics["distance"][-1] < 1e-10
 

@@ -26,7 +26,7 @@ def block(mark):
 
 def rows(text):
     """Cells by algorithm."""
-    lines = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.M)
+    lines = re.findall(r"^\| `(.+?)` \| (.*) \|$", text, re.M)
     return {name: cells.split(" | ") for name, cells in lines}
 
 
@@ -41,13 +41,13 @@ def test_what_was_measured_is_what_was_claimed():
     did in any."""
     claimed, measured = rows(block("claims")), rows(block("measured"))
     assert {ff.ALGORITHMS[name].__name__ for name in ff.ALGORITHMS} == claimed.keys()
-    assert measured.keys() == {
+    assert measured.keys() == {'Focus(memory="last")'} | {
         kind.__name__
         for kind in ff.ALGORITHMS.values()
         if kind is not ff.ProxSkip and not issubclass(kind, Wrapped)
     }
     for name, cells in measured.items():
         reached = [cell.startswith("**") for cell in cells]
-        said = claimed[name][3]
+        said = claimed[name.partition("(")[0]][3]
         bounded = said.startswith("η <")
         assert reached == [bounded] * 3 + [bounded and "meet" not in said], name

@@ -81,7 +81,7 @@ def test_the_tracker_is_the_sum_of_all_guesses_where_the_server_is(algorithm, we
 @pytest.mark.parametrize(
     "ours, theirs",
     [
-        (ff.TFocus(curvature=0.0), ff.Focus()),
+        (ff.TFocus(curvature=0.0), ff.Focus(memory="last")),
         (
             ff.TScaffold(option=1, momentum=0.0, gamma=1.0, curvature=0.0),
             ff.Scaffold(option=1),

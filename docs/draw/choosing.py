@@ -76,7 +76,7 @@ def rows() -> dict[str, ff.Algorithm]:
             continue
         found[kind.__name__] = kind()
         if kind is ff.Focus:
-            found['Focus(memory="mean")'] = ff.Focus(memory="mean")
+            found['Focus(memory="last")'] = ff.Focus(memory="last")
     return found
 
 

@@ -2,7 +2,7 @@
 
     python docs/draw/methods.py               # the claims: a second
     python docs/draw/methods.py measured      # and the rounds: some minutes on 2 cores
-    python docs/draw/methods.py fedlt         # and the rounds of these alone
+    python docs/draw/methods.py FedLT         # and the rounds of these alone
     python docs/draw/methods.py constants     # and of methods whose constant is given
 
 Tests hold the page to what this writes. A new algorithm needs its line in LAWS.
@@ -16,18 +16,18 @@ from pathlib import Path
 
 import numpy as np
 from choosing import TAU, cell, put, vectors
+from choosing import rows as algorithms
 
 import focusfl as ff
-from focusfl.algorithms.wrapped import Wrapped
 from focusfl.participation import Bernoulli, Cyclic, Full, Uniform
 from focusfl.theory.prediction import rests_at_optimum
 
 PAGE = Path(__file__).parent.parent / "methods.md"
 STEPS = 4 * 2.0 ** (-np.arange(16) / 2)  # times 1 / L
 LAWS = {
-    "focus": "y = Σ gradᵢ, the last of each",
+    "focus": 'y = Σ gradᵢ, the mean of a visit; `memory="last"`: the last, η < 1/L',
     "anchored_focus": "y(x) = Σ mᵢ + ρᵢ(x − pointᵢ); anchor 0 is FOCUS, 1 Finito",
-    "t_focus": "y(x) = Σ gᵢ + ρᵢ(x − pointᵢ); ρ ≡ 0 is FOCUS",
+    "t_focus": 'y(x) = Σ gᵢ + ρᵢ(x − pointᵢ); ρ ≡ 0 is `Focus(memory="last")`',
     "t_scaffold": "as T-FOCUS; ρ ≡ 0, γ = 1 and no momentum is SCAFFOLD",
     "scaffold": "c = mean cᵢ; option II finds it from dx alone",
     "amplified_scaffold": "mean = that of all meanᵢ; P = 1, γ = 1 is SCAFFOLD",
@@ -117,14 +117,12 @@ def heading(first: str) -> list[str]:
 def measured(names=()) -> str:
     """All algorithms, or these and who has no row yet."""
     block = PAGE.read_text().partition("<!-- measured -->")[2]
-    rows = re.findall(r"^(\| `(\w+)` \|.*)$", block, re.M)
+    rows = re.findall(r"^(\| `(.+?)` \|.*)$", block, re.M)
     known = {name: line for line, name in rows} if names else {}
     lines = heading("algorithm")
-    for name, kind in ff.ALGORITHMS.items():
-        if kind is ff.ProxSkip or issubclass(kind, Wrapped):
-            continue
-        keep = kind.__name__ in known and name not in names
-        lines.append(known[kind.__name__] if keep else row(kind.__name__, kind()))
+    for name, algorithm in algorithms().items():
+        keep = name in known and name not in names
+        lines.append(known[name] if keep else row(name, algorithm))
     return "\n".join(lines)
 
 

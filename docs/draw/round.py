@@ -73,7 +73,7 @@ def scenario(
 
 
 def round_pictures():
-    alg = ff.Focus()
+    alg = ff.Focus(memory="last")
     server, client = alg.init(np.float64(0.0))
     clients = [client] * N
     for index, active in enumerate(EARLIER):

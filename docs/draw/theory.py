@@ -12,6 +12,7 @@ from focusfl.report.names import colour
 
 ROUNDS, TAU, LR, NOISE = 800, 5, 5e-4, 5.0
 STEPS = (1e-5, 2e-5, 4e-5)
+PAPER = ff.Focus(memory="last")
 
 
 def main():
@@ -38,7 +39,7 @@ def main():
     for shade, lr in zip((0.45, 0.7, 1.0), STEPS, strict=True):
         ours = {"color": colour("focus"), "alpha": shade}
         (rate,) = [r for r in ff.theory.rates(known, lr) if r.what == "|x - x*|"]
-        r, distance = np.arange(rounds), run(ff.Focus(), lr=lr).metrics["distance"]
+        r, distance = np.arange(rounds), run(PAPER, lr=lr).metrics["distance"]
         left.semilogy(r[::8], distance[::8], **ours)
         left.semilogy(r[[0, -1]], rate.factor ** r[[0, -1]], "--", **ours)
         left.annotate(f"  {lr:.0e}", (rounds, rate.factor**rounds), **ours)
@@ -59,7 +60,7 @@ def main():
         ("MIFA", np.arange(rounds), run(ff.MIFA()).metrics["distance"],
          far(ff.theory.fedavg_fixed_point(problem, LR, TAU))),
         ("FOCUS, noisy gradients", np.arange(rounds),
-         run(ff.Focus(), noisy, LR / 10).metrics["distance"], floor),
+         run(PAPER, noisy, LR / 10).metrics["distance"], floor),
     ]  # fmt: skip
     for algorithm, (name, at, measured, end) in zip(
         ("fedavg", "mifa", "focus"), curves, strict=True

@@ -22,11 +22,12 @@ def test_the_implementation_of_the_page_is_scaffold_and_exact():
 @pytest.mark.parametrize(
     "algorithm, name",
     [
-        (ff.Focus(), "FOCUS"),
-        (ff.Focus(warm_start=True), "FOCUS, warm start"),
+        (ff.Focus(), "FOCUS, mean memory"),
+        (ff.Focus(memory="last"), "FOCUS"),
+        (ff.Focus(warm_start=True, memory="last"), "FOCUS, warm start"),
         (ff.Scaffold(), "SCAFFOLD II"),
         (ff.Scaffold(option=1), "SCAFFOLD I"),
-        (ff.Focus, "FOCUS"),
+        (ff.Focus, "FOCUS, mean memory"),
     ],
 )
 def test_exact_algorithms_of_the_library_pass(algorithm, name):
@@ -94,7 +95,7 @@ def test_rules_without_their_slips_are_the_librarys():
         for made, algorithm in [
             (rules.Slipped, ff.Scaffold()),
             (partial(rules.Slipped, option=1), ff.Scaffold(option=1)),
-            (rules.SlippedFocus, ff.Focus()),
+            (rules.SlippedFocus, ff.Focus(memory="last")),
         ]:
             ours = ff.conformance.of_algorithm(algorithm)
             assert np.allclose(_path(made, row), _path(ours, row), rtol=1e-12)

@@ -20,8 +20,8 @@ VECTOR_OF = [
     ("scaffnew", ff.Scaffnew(), "skip"),
     ("mifa_step_on_empty", ff.MIFA(), "step"),
     ("fedvarp", ff.FedVARP(), "skip"),
-    ("focus_skip_on_empty", ff.Focus(), "skip"),
-    ("focus_step_on_empty", ff.Focus(), "step"),
+    ("focus_skip_on_empty", ff.Focus(memory="last"), "skip"),
+    ("focus_step_on_empty", ff.Focus(memory="last"), "step"),
     ("focus_warm_start", ff.Focus(warm_start=True), "skip"),
 ]
 FEDERATED = ["bernoulli_tau3", "cyclic_tau1", "ridge_weighted_tau5"]

@@ -76,7 +76,7 @@ def test_an_option_changes_the_study_and_so_does_a_setting(tiny, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     study = json.loads((tmp_path / "manifest.json").read_text())["study"]
-    assert study["algorithms"] == {"focus": {"lr": 0.5}}
+    assert study["algorithms"] == {"focus": {"memory": "last", "lr": 0.5}}
     assert list(study["participation"]) == ["markov"]
     assert study["problem"]["compute_dtype"] == "bfloat16"
     assert (study["rounds"], study["every"], study["seeds"]) == (20, 4, [66, 67])

@@ -148,7 +148,7 @@ def test_what_is_known_of_exactness_stands_in_a_runs_row():
     assert row["grad_norm"] == one.curves["grad_norm"][-1]
     assert row["tracker_norm"] == pytest.approx(np.linalg.norm(result.server.y) / 16)
     assert row["reason"]
-    assert ff.Focus().exact_below(2.0, 5) == 0.5
+    assert ff.Focus(memory="last").exact_below(2.0, 5) == 0.5
 
 
 def test_a_false_fixed_point_is_named_in_its_verdict():
@@ -157,9 +157,9 @@ def test_a_false_fixed_point_is_named_in_its_verdict():
     b = np.repeat([1.0, 1, -1, -1], 20).reshape(4, 20)
     problem = ff.problems.Logistic(A, b)
     full = {"full": plan.participation["full"]}
-    focus = {"focus": plan.algorithms["focus"]}
+    paper = replace(plan.algorithms["focus"], algorithm=ff.Focus(memory="last"))
     plan = replace(
-        plan, problem=problem, participation=full, algorithms=focus,
+        plan, problem=problem, participation=full, algorithms={"focus": paper},
         lrs=(1.43 / problem.L,),
     )  # fmt: skip
     (one,) = run(plan)

@@ -86,7 +86,6 @@ def change(i, **arrays):
         (rings(), {"hidden": (8, 0)}, "hidden widths must be .* got 0"),
         (([{"a": np.ones(3)}], rings()[1]), {}, "client 0 must be a dict with x and y"),
         ((rings()[0], {"y": np.ones(3, int)}), {}, "eval_data must be a dict .* got y"),
-        (rings(), {"batch_size": 31}, "got 31, and client 0 has 30 samples"),
         (change(3, x=np.zeros((0, 1, 2)), y=np.zeros(0, int)), {}, "client 3 has no"),
     ],
 )

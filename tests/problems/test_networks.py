@@ -171,7 +171,6 @@ BAD = {
     "split": (arrays(), ["problem.split=dirichlt"], "split must be one of by_label"),
     "data": (arrays(), ["problem.data=digts"], "data must be digits, cifar10 or"),
     "file": (arrays(), ["problem.data=your.npz"], "your.npz: No such file"),
-    "batch": (arrays(), ["problem.batch_size=99"], "batch_size must not exceed"),
     "tests": (arrays(), ["problem.test_share=0.0"], "test_share must leave"),
     "all tests": (arrays(), ["problem.test_share=0.99"], "test_share must leave"),
     "widths": (arrays(), ["problem.hidden=[0]"], "hidden widths must be a whole"),

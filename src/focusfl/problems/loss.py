@@ -248,7 +248,8 @@ def from_loss(
             it takes key=None too, gradients give it one; without, it draws nothing.
         params: the model to start from, nested dicts of arrays.
         client_data: one tree of arrays per client, samples along the first axis.
-        batch_size: samples of a gradient; all that a client has if None.
+        batch_size: samples of a gradient; a client with fewer takes all that it has.
+            None: everybody takes all.
         eval_data: a tree of samples to evaluate on.
         client_eval_data: for metrics="per_client", samples to evaluate on for each
             client; those of client_data if None.
@@ -262,8 +263,8 @@ def from_loss(
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If a client has no data or less than a batch, if trees differ, or if
-            there is no loss for a label.
+        ValueError: If a client has no data, if trees differ, or if there is no loss for
+            a label.
     """
     import jax
 
@@ -277,14 +278,8 @@ def from_loss(
     if client_eval_data is not None:
         client_eval_data = given.eval_sets(client_eval_data, client_data)
     lengths = [sets.length(samples) for samples in client_data]
-    least = int(np.argmin(lengths))
     if batch_size is None:
         batch_size, stream = max(lengths), "fixed_order"  # others' batches are short
-    elif batch_size > lengths[least]:
-        raise ValueError(
-            f"batch_size must not exceed a client's data; got {batch_size}, and "
-            f"client {least} has {lengths[least]} samples."
-        )
     x0 = jax.tree.map(lambda a: np.asarray(a, dtype), given.arrays("params", params))
     check_flag("fast_convolutions", fast_convolutions)
     loss = MeanLoss(

@@ -352,7 +352,6 @@ BAD = {
     "client 0 must be .inputs, targets., or a dict of x and y; got z": {
         "clients": [{"z": 1}]},
     "client_data must be a list": {"clients": 5},
-    "a client's data; got 9, and client 0 has 8": {"batch_size": 9},
     "batch_size must be a whole number": {"batch_size": 0.5},
     "eval_data must have samples as clients have": {
         "eval_data": (torch.ones(3, 5),) * 2},

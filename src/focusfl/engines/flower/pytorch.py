@@ -59,7 +59,7 @@ def from_torch(
         client_data: this site's (inputs, targets), with samples along the first axis,
             or a dict of x and y; or a list of everybody's, of which `client` says whose
             this is.
-        batch_size: samples of a gradient; all if None.
+        batch_size: samples of a gradient; all if None, or if there are fewer.
         eval_data: samples to evaluate on, likewise.
         metrics: (outputs, targets) -> numbers by name, beside the loss.
         freeze_statistics: let batch normalisation use the running statistics it has.

@@ -84,7 +84,8 @@ def from_torch(
         client_data: for each client (inputs, targets), tensors or arrays with samples
             along the first axis, or a dict of x and y. A tuple of inputs is given to
             the module as several arguments.
-        batch_size: samples of a gradient; all that a client has if None.
+        batch_size: samples of a gradient; a client with fewer takes all that it has.
+            None: everybody takes all.
         eval_data: samples to evaluate on, likewise; everybody's if None.
         client_eval_data: for metrics="per_client", samples to evaluate on for each
             client, likewise; those of client_data if None.
