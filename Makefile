@@ -22,8 +22,11 @@ test-more: .venv/installed-tests
 test-lowest: .venv/installed-tests
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/lowest
 	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python \
-	  --resolution lowest-direct --requirements pyproject.toml --group core
-	PYTHONPATH=src .venv/lowest/bin/python -m pytest -n 0 tests/test_contract.py \
+	  --resolution lowest-direct --requirements pyproject.toml \
+	  --extra pandas --extra plots --group core
+	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python \
+	  --no-deps --editable .
+	.venv/lowest/bin/python -m pytest -n 0 tests/test_contract.py \
 	  tests/test_identities.py tests/engines/test_engines_agree.py \
 	  tests/engines/test_simulate.py tests/test_cli.py
 
