@@ -39,14 +39,14 @@ class Hospitals(NamedTuple):
 
 
 class Survival(NamedTuple):
-    """Who lived how long with breast cancer?"""
+    """Who lived how long?"""
 
     x: Float[np.ndarray, "patients features"]
-    time: Float[np.ndarray, " patients"]  # days to death, or to when last seen alive
+    time: Float[np.ndarray, " patients"]  # to death, or to when last seen alive
     event: Bool[np.ndarray, " patients"]  # whether it was death
-    region: Int[np.ndarray, " patients"]  # place in `names`
-    train: Bool[np.ndarray, " patients"]  # FLamby's split; the rest is for tests
-    names: tuple[str, ...]  # of the regions
+    region: Int[np.ndarray, " patients"]  # whose patient: place in `names`
+    train: Bool[np.ndarray, " patients"]  # for training; the rest is for tests
+    names: tuple[str, ...]  # of the regions or centres
     features: tuple[str, ...]
 
 
@@ -82,7 +82,8 @@ def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
 def tcga_brca(data_dir: Place = None) -> Survival:
     """Load Fed-TCGA-BRCA: survival of 1088 patients, 39 features, six regions.
 
-    The patients of brca.csv that FLamby's split names, in the order of that file.
+    The patients of brca.csv that FLamby's split names, in the order of that file, with
+    that split; time is in days.
     """
     files = [f"fed_tcga_brca/{name}.csv" for name in ("brca", "train_test_split")]
     how = f"The files are at {BRCA}."
