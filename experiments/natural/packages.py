@@ -1,0 +1,150 @@
+"""Four algorithms on the eight natural federations that pip packages hold.
+
+    python experiments/natural/packages.py [--only star]
+    python experiments/natural/packages.py --table      # of packages.json alone
+
+Equal budgets: every algorithm has nine settings, each tried with seed 0 for all rounds
+of the study. FOCUS, SCAFFOLD and FedAvg have nine steps, each half of the one before.
+FedAdam has three of these, eight times apart, with three server steps each. The setting
+with the best mean over clients' tests at the end is run with the seeds of the study.
+packages.json keeps what came out, packages.md is its table.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import focusfl as ff
+from focusfl.engines.served import rises
+from focusfl.experiment import config
+from focusfl.experiment.hospitals import concordance
+from focusfl.files import write
+from focusfl.report.names import label
+from focusfl.report.table import markdown
+
+HERE = Path(__file__).parent
+SETS = "dialysis movielens insteval chem97 star tv16 flights watch".split()
+ALGORITHMS = "focus scaffold fedavg fedadam".split()
+METRICS = {"dialysis": "concordance", "tv16": "accuracy", "watch": "accuracy"}
+STEPS = [0.4 / 2**k for k in range(9)]
+ADAM_STEPS, SERVER_STEPS = STEPS[1::3], (0.1, 0.03, 0.01)
+PAIRS = 100  # a centre with fewer pairs to compare is in the mean alone
+
+Scores = tuple[float, float]  # the mean over all tests, the worst client's
+
+
+def metric(name: str) -> str:
+    """What a federation is judged by."""
+    return METRICS.get(name, "loss")
+
+
+def settings(algorithm: Any) -> list[tuple[Any, list[float]]]:
+    """Nine settings of an algorithm: variants of it, and the steps of each."""
+    if isinstance(algorithm, ff.FedAdam):
+        return [(replace(algorithm, server_lr=s), ADAM_STEPS) for s in SERVER_STEPS]
+    return [(algorithm, STEPS)]
+
+
+def scored(name: str, run: ff.Result, test: Any) -> Scores:
+    """The mean and the worst client of a run's last model; NaN where it diverged."""
+    if run.diverged_at is not None:
+        return float("nan"), float("nan")
+    if name == "dialysis":
+        return survival(np.asarray(run.x), test)
+    own = metric(name)
+    return float(run.metrics[own][-1]), float(run.metrics[f"{own}/worst"][-1])
+
+
+def survival(x: np.ndarray, test: ff.problems.Cox) -> Scores:
+    """Harrell's C on patients for tests: of all pairs in a centre, and the worst."""
+    found, counts = [], []
+    for A, time, event in zip(test.A, test.time, test.event, strict=True):
+        worse = event[:, None] & (time[:, None] < time)
+        counts.append(int(worse.sum()))
+        found.append(concordance(A @ x, worse) if counts[-1] else 0.0)
+    worst = min(c for c, many in zip(found, counts, strict=True) if many >= PAIRS)
+    return float(np.average(found, weights=counts)), worst
+
+
+def measured(name: str, rounds: int | None = None) -> dict[str, Any]:
+    """Tune and run all algorithms on one federation."""
+    study = config.load(HERE / f"{name}.toml")
+    test = ff.problems.dialysis(part="test") if name == "dialysis" else None
+    common = {
+        "problem": study.problem,
+        "participation": study.participation["coins"].participation,
+        "rounds": rounds or study.rounds,
+        "local_steps": study.local_steps[0],
+        "every": rounds or study.rounds,
+        "metrics": "mean" if name == "dialysis" else "per_client",
+        "throw": None,
+    }
+    sign, found = 1 if rises(metric(name)) else -1, {}
+    for called in ALGORITHMS:
+        tried = []
+        for variant, steps in settings(study.algorithms[called].algorithm):
+            for run in ff.sweep(variant, lrs=steps, seed=0, **common):
+                mean = scored(name, run, test)[0]
+                tried.append((sign * mean if np.isfinite(mean) else -np.inf, run.lr))
+                tried[-1] += (variant,)
+        merit, lr, best = max(tried, key=lambda one: one[0])
+        runs = ff.sweep(best, lrs=[lr], seed=study.seeds, **common)
+        found[called] = {
+            "lr": lr,
+            "server_lr": getattr(best, "server_lr", None)
+            if called == "fedadam"
+            else None,
+            "diverged": sum(merit == -np.inf for merit, *_ in tried),
+            "seeds": [scored(name, run, test) for run in runs],
+        }
+        print(name, called, found[called], flush=True)
+    return {"rounds": common["rounds"], "clients": study.problem.num_clients} | found
+
+
+def ends(own: dict[str, Any]) -> str:
+    """The mean over seeds, of all tests and of the worst client."""
+    mean, worst = np.mean(own["seeds"], 0)
+    return f"{mean:.3f} / {worst:.3f}"
+
+
+def table(kept: dict[str, Any]) -> str:
+    """The mean of all tests / the worst client for each; then the steps."""
+    heads = ("federation", "clients", "metric", *map(label, ALGORITHMS))
+    rows = [
+        (name, f"{own['clients']:,}", metric(name), *(ends(own[a]) for a in ALGORITHMS))
+        for name, own in kept.items()
+    ]
+    steps = [
+        (name, *(f"{own[a]['lr']:g}" for a in ALGORITHMS[:3]),
+         "{lr:g}, server {server_lr:g}".format(**own["fedadam"]),
+         ", ".join(str(own[a]["diverged"]) for a in ALGORITHMS))
+        for name, own in kept.items()
+    ]  # fmt: skip
+    heads_of_steps = ("federation", *map(label, ALGORITHMS), "settings that diverged")
+    return markdown(heads, rows) + "\n" + markdown(heads_of_steps, steps)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=SETS)
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--rounds", type=int, help="fewer, for a trial")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder of the results")
+    options = parser.parse_args()
+    file = options.out / "packages.json"
+    kept = json.loads(file.read_text()) if file.is_file() else {}
+    for name in [] if options.table else [options.only] if options.only else SETS:
+        kept[name] = measured(name, options.rounds)
+        kept = {name: kept[name] for name in SETS if name in kept}
+        write(file, json.dumps(kept, indent=1))
+    write(options.out / "packages.md", table(kept))
+
+
+if __name__ == "__main__":
+    main()
