@@ -7,7 +7,8 @@ Equal budgets: every algorithm has nine settings, each tried with seed 0 for all
 of the study. FOCUS, SCAFFOLD and FedAvg have nine steps, each a quarter of the one
 before: FOCUS moves by the sum over N clients, so its steps are about N times smaller.
 FedAdam has three of the steps, with three server steps each. The setting with the best
-mean over all tests at the end is run with the seeds of the study.
+mean over all tests at the end (dialysis: the best likelihood of patients for tests) is
+run with the seeds of the study, which are others.
 packages.json keeps what came out, packages.md is its table.
 """
 
@@ -64,6 +65,19 @@ def scored(name: str, run: ff.Result, test: Any) -> Scores:
     return mean, tenth, worst
 
 
+def merit(name: str, run: ff.Result, test: Any) -> float:
+    """What a setting is chosen by: all tests; more is better, -inf where it diverged.
+
+    Concordance does not change with the length of x: survival is chosen by likelihood.
+    """
+    if run.diverged_at is not None:
+        return -np.inf
+    if name == "dialysis":
+        return -float(test.objective.loss(np.asarray(run.x), test.data).mean())
+    mean = float(run.metrics[metric(name)][-1])
+    return mean if rises(metric(name)) else -mean
+
+
 def survival(x: np.ndarray, test: ff.problems.Cox) -> Scores:
     """Harrell's C on patients for tests: of all pairs in a centre, and of the worst."""
     found, counts = [], []
@@ -89,22 +103,20 @@ def measured(name: str, rounds: int | None = None) -> dict[str, Any]:
         "metrics": "mean" if name == "dialysis" else "per_client",
         "throw": None,
     }
-    sign, found = 1 if rises(metric(name)) else -1, {}
+    found: dict[str, Any] = {}
     for called in ALGORITHMS:
         tried = []
         for variant, steps in settings(study.algorithms[called].algorithm):
             for run in ff.sweep(variant, lrs=steps, seed=0, **common):
-                mean = scored(name, run, test)[0]
-                tried.append((sign * mean if np.isfinite(mean) else -np.inf, run.lr))
-                tried[-1] += (variant,)
-        merit, lr, best = max(tried, key=lambda one: one[0])
+                tried.append((merit(name, run, test), run.lr, variant))
+        _, lr, best = max(tried, key=lambda one: one[0])
         runs = ff.sweep(best, lrs=[lr], seed=study.seeds, **common)
         found[called] = {
             "lr": lr,
             "server_lr": getattr(best, "server_lr", None)
             if called == "fedadam"
             else None,
-            "diverged": sum(merit == -np.inf for merit, *_ in tried),
+            "diverged": sum(value == -np.inf for value, *_ in tried),
             "seeds": [scored(name, run, test) for run in runs],
         }
         print(name, called, found[called], flush=True)
