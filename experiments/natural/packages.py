@@ -72,10 +72,12 @@ def merit(name: str, run: ff.Result, test: Any) -> float:
     """
     if run.diverged_at is not None:
         return -np.inf
+    mean = float(run.metrics[metric(name)][-1]) if test is None else 0.0
     if name == "dialysis":
-        return -float(test.objective.loss(np.asarray(run.x), test.data).mean())
-    mean = float(run.metrics[metric(name)][-1])
-    return mean if rises(metric(name)) else -mean
+        mean = test.objective.loss(np.asarray(run.x), test.data).mean()
+    if not np.isfinite(mean):
+        return -np.inf
+    return float(mean if test is None and rises(metric(name)) else -mean)
 
 
 def survival(x: np.ndarray, test: ff.problems.Cox) -> Scores:
