@@ -1,6 +1,6 @@
 """The registry: every data set, what it is, and where its files come from.
 
-To add a data set, put an `Entry` into ENTRIES:
+To add a data set, put an `Entry` into DATA_SETS:
 
 - A set on the web names its `files`, each with an address that is pinned to a version
   or commit, and a checksum that its publisher or its repository gives. Never invent a
@@ -18,9 +18,9 @@ from focusfl.checks import unknown
 class File(NamedTuple):
     """One file of a data set, as its publisher has it.
 
-    A checksum is one of "sha256:…", "md5:…", "git-blob:…" (what `git hash-object` says),
-    and "git-tree:FOLDER:…" (what git says of a folder inside a zip archive: archives
-    that a host packs anew have no lasting checksum of their own). "" means: unknown.
+    A checksum is "sha256:…", "md5:…", "git-blob:…", which `git hash-object` says, or
+    "git-tree:FOLDER:…", which git says of a folder inside a zip archive: an archive
+    that its host packs anew has no lasting checksum of its own. "" means unknown.
     """
 
     path: str  # below the data folder
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     citation: str
     loader: str  # its name in focusfl.data
     files: tuple[File, ...] = ()
-    repacked: tuple[str, ...] = ()  # other files with the same content, below the folder
+    others: tuple[tuple[str, ...], ...] = ()  # sets of files with the same content
     package: str = ""  # the pip package that holds it, in place of files
 
     @property
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
         return None if None in sizes else sum(size or 0 for size in sizes)
 
 
-ENTRIES: dict[str, Entry] = {}
+DATA_SETS: dict[str, Entry] = {}
 
 
 def entry(name: str) -> Entry:
@@ -58,6 +58,6 @@ def entry(name: str) -> Entry:
     Raises:
         ValueError: If there is none.
     """
-    if name not in ENTRIES:
-        raise ValueError(unknown("data set", name, list(ENTRIES)))
-    return ENTRIES[name]
+    if name not in DATA_SETS:
+        raise ValueError(unknown("data set", name, list(DATA_SETS)))
+    return DATA_SETS[name]
