@@ -35,6 +35,7 @@ def test_no_client_is_lost_and_each_has_samples_of_both_kinds(name):
     assert len(whole(found.train)) + len(whole(found.test)) == samples
     assert found.tests["x"].shape[1] == len(found.features) == features
     assert len(found.classes) == classes
+    assert data.DATA_SETS[name].clients == clients
 
 
 def test_flights_are_judged_by_what_is_known_before_they_leave():

@@ -279,4 +279,5 @@ def _list(options: argparse.Namespace) -> int:
             for name, about in kinds.items()
         ]
         terminal.print_table("", (section, "", "options"), rows)
+    terminal.print_text("Data sets: focusfl data list.")
     return 0

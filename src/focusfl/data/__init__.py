@@ -2,9 +2,11 @@
 
 from focusfl.data.archives import read_samples
 from focusfl.data.arrays import arrays_of
-from focusfl.data.cifar import Images, cifar10, download_cifar10
+from focusfl.data.cifar import Images, cifar10
 from focusfl.data.digits import Samples, digits
 from focusfl.data.federations import Federation, from_datasets
+from focusfl.data.fetching import fetch
+from focusfl.data.flash import flash_availability, flash_logs
 from focusfl.data.hospitals import (
     Hospitals,
     Survival,
@@ -12,6 +14,7 @@ from focusfl.data.hospitals import (
     standardise,
     tcga_brca,
 )
+from focusfl.data.idx import fashion_mnist, mnist
 from focusfl.data.omniglot import omniglot
 from focusfl.data.packages import (
     chem97,
@@ -37,6 +40,7 @@ from focusfl.data.partition import (
     shards,
 )
 from focusfl.data.places import folder
+from focusfl.data.registry import DATA_SETS, Entry, File
 from focusfl.data.shakespeare import shakespeare
 from focusfl.data.speech import spoken_digits
 from focusfl.data.stacked import Stacked, stack
@@ -50,9 +54,12 @@ from focusfl.data.streams import (
 from focusfl.data.tables import Table, libsvm, read_libsvm_text
 
 __all__ = [
+    "DATA_SETS",
     "SPLITS",
     "STREAMS",
+    "Entry",
     "Federation",
+    "File",
     "Hospitals",
     "Images",
     "Samples",
@@ -69,9 +76,12 @@ __all__ = [
     "digits",
     "dirichlet",
     "dirichlet_balanced",
-    "download_cifar10",
     "epochs",
+    "fashion_mnist",
+    "fetch",
     "fixed_order",
+    "flash_availability",
+    "flash_logs",
     "flights",
     "folder",
     "from_datasets",
@@ -81,6 +91,7 @@ __all__ = [
     "iid",
     "insteval",
     "libsvm",
+    "mnist",
     "movielens",
     "natural",
     "omniglot",
