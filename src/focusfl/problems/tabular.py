@@ -134,6 +134,7 @@ def dialysis(
     Raises:
         ValueError: If SurvSet is not installed, or a word or number is not known.
     """
+    check_count("seed", seed, least=0)
     table = data.dialysis(seed)
     return _cox(table, part, ~table.train, penalty, weights)
 
