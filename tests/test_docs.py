@@ -216,6 +216,13 @@ def test_the_tables_of_an_experiment_are_those_that_its_command_wrote(name):
     assert [row for row in written if row not in shown] == []
 
 
+def test_the_table_of_natural_federations_is_what_the_packages_hold():
+    script = runpy.run_path(str(ROOT / "docs" / "draw" / "federations.py"))
+    shown = rows("docs/natural.md")
+    for name in script["SAID"]:
+        assert [cell.strip("`") for cell in script["row"](name)] in shown
+
+
 def shell(page: str) -> list[str]:
     return blocks(ROOT / "docs" / page, "sh")
 

@@ -14,6 +14,7 @@ from focusfl.checks import printable
 from focusfl.cli import (
     check,
     completion,
+    data,
     deploy,
     doctor,
     reports,
@@ -100,6 +101,9 @@ def parser() -> argparse.ArgumentParser:
         (
             deploy.add, "deploy", "run on Flower: processes, here or on many hosts",
             "focusfl deploy local study.toml --clients 4 --tls",
+        ),
+        (
+            data.add, "data", "list, fetch and check data sets", "focusfl data list",
         ),
         (
             suite.add, "suite", "compare methods on the public suite of cells",

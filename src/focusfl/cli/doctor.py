@@ -63,6 +63,8 @@ def _doctor(options: argparse.Namespace) -> int:
     for section, own in found.items():
         extra = re.search(r"\[(.+)\]", section)
         no = f"missing: {install(extra[1])}" if extra else "missing"
+        if section == "data":
+            no = "not fetched"
         for what, value in own.items():
             rows.append((section, what, no if value is None else str(value)))
             section = ""  # is said once
@@ -140,37 +142,17 @@ def _run() -> Section:
     return {"error": error, "seconds": round(time.perf_counter() - start, 2)}
 
 
-def data_sets() -> dict[str, list[list[str]]]:
-    """By data set, the choices of files that it may come in."""
-    from focusfl.data import cifar, hospitals, speech, tables
-    from focusfl.data.omniglot import FILES as OMNIGLOT
-    from focusfl.data.shakespeare import FILE as SHAKESPEARE
-
-    heart = [f"fed_heart_disease/processed.{name}.data" for name in hospitals.CENTERS]
-    brca = [f"fed_tcga_brca/{name}.csv" for name in ("brca", "train_test_split")]
-    return {
-        "heart_disease": [heart],
-        "tcga_brca": [brca],
-        **{name: [[tables.FILE], [own.file]] for name, own in tables.SETS.items()},
-        "spoken_digits": [[speech.FILE]],
-        "omniglot": [OMNIGLOT],
-        "shakespeare": [[SHAKESPEARE]],
-        "cifar10": [cifar.PARTS, [cifar.BINARY], [cifar.PYTHON]],
-    }
-
-
 def _data() -> Section:
-    from focusfl.data import places
+    from focusfl.data import DATA_SETS, places
 
     found: Section = {
         "FOCUSFL_DATA": os.environ.get("FOCUSFL_DATA") or "not set",
         "cache": str(places.cache_folder()),
     }
-    for name, choices in data_sets().items():
-        try:
-            found[name] = str(places.find(name, choices, "", None)[0].parent)
-        except ValueError:
-            found[name] = None
+    for name, entry in DATA_SETS.items():
+        if not entry.package:
+            paths = places.present(entry)
+            found[name] = str(paths[0].parent) if paths else None
     return found
 
 

@@ -297,4 +297,5 @@ def _list(options: argparse.Namespace) -> int:
         ]
         title = section + " (compression)" * (section == "codecs")
         terminal.print_table("", (title, "", "options"), rows)
+    terminal.print_text("Data sets: focusfl data list.")
     return 0

@@ -4,7 +4,6 @@ import hashlib
 import io
 import lzma
 import pickle
-import shutil
 import tarfile
 import zlib
 from pathlib import Path
@@ -14,17 +13,15 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from focusfl.data.places import Place, cache_folder, find, folder
+from focusfl.data.places import Place, cache_folder, find
 from focusfl.files import renamed
 
-HOME = "https://www.cs.toronto.edu/~kriz/"
 BINARY = "cifar-10-binary.tar.gz"
 PYTHON = "cifar-10-python.tar.gz"
 MD5 = {  # published next to the archives
     BINARY: "c32a1d4ab5d03f1284b67883e8d87530",
     PYTHON: "c58f30108f718f92721af3b95e74349a",
 }
-PARTS = [*(f"cifar10/train_{i}.npz" for i in range(1, 6)), "cifar10/test.npz"]
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
 CLASSES = 10
 
@@ -43,8 +40,7 @@ def cifar10(data_dir: Place = None) -> Images:
     checksums must hold. The first time unpacks them into the cache folder; from then on
     images are mapped from there, read-only, and cost no memory until they are used.
     """
-    how = "focusfl.data.download_cifar10() fetches it."
-    paths = find("cifar10", [PARTS, [BINARY], [PYTHON]], how, data_dir)
+    paths = find("cifar10", data_dir)
     copy = cache_folder() / f"cifar10-{_fingerprint(paths)}"
     if not copy.is_dir():
         images = _read(paths)
@@ -53,33 +49,6 @@ def cifar10(data_dir: Place = None) -> Images:
         except OSError:  # full or read-only: what was read is as good, but for the time
             return images
     return Images(*(np.load(copy / f"{x}.npy", mmap_mode="r") for x in Images._fields))
-
-
-def download_cifar10(data_dir: Place = None) -> Path:
-    """Fetch the binary archive (170 MB) into a folder, by default the cache folder.
-
-    An archive that is already there is checked and kept.
-    """
-    import urllib.request  # slow to import
-
-    target = (cache_folder() if data_dir is None else folder(data_dir)) / BINARY
-    if target.is_file():
-        _check_md5(target, BINARY, target)
-        return target
-    try:
-        with renamed(target) as part:
-            with (
-                urllib.request.urlopen(HOME + BINARY, timeout=60) as answer,
-                open(part, "wb") as file,
-            ):
-                shutil.copyfileobj(answer, file)
-            _check_md5(part, BINARY, HOME + BINARY)
-    except OSError as error:
-        raise ValueError(
-            f"cannot fetch {HOME + BINARY} into {target.parent}: {error}. Fetch it by "
-            "other means and put it there."
-        ) from None
-    return target
 
 
 def _read(paths):
@@ -192,7 +161,7 @@ def _check_md5(path, name, called):
     if found != MD5[name]:
         raise ValueError(
             f"{called} is damaged: its MD5 must be {MD5[name]}; got {found}. "
-            "Fetch it again: remove it and call focusfl.data.download_cifar10()."
+            "Remove it, and fetch it again: focusfl data fetch cifar10."
         )
 
 

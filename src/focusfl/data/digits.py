@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Shaped
 
 from focusfl.extras import missing
 
@@ -17,7 +17,7 @@ FILE = "datasets/data/digits.csv.gz"  # in the package sklearn
 
 class Samples(NamedTuple):
     x: Shaped[np.ndarray, "samples ..."]
-    y: Int[np.ndarray, " samples"]  # 0 to classes - 1
+    y: Shaped[np.ndarray, " samples"]  # 0 to classes - 1; numbers in a regression
     client: Shaped[np.ndarray, " samples"] | None = None  # who has each, where known
 
 

@@ -21,7 +21,8 @@ class Federation(NamedTuple):
     train: list[Own]
     test: list[Own]  # of the same clients
     names: tuple[str, ...]  # of the clients
-    classes: tuple[str, ...]  # what the labels 0, 1, ... stand for
+    classes: tuple[str, ...]  # what labels 0, 1, ... stand for; () if y are numbers
+    features: tuple[str, ...] = ()  # names of the columns of x, where they have some
 
     @property
     def tests(self) -> Own:
@@ -35,6 +36,7 @@ def federation(
     names: Sequence[str],
     classes: Sequence[str],
     advice: str = "Fetch the data again.",
+    features: Sequence[str] = (),
 ) -> Federation:
     """Give clients, numbered in `samples.client`, what is theirs; `held` is for tests.
 
@@ -53,7 +55,7 @@ def federation(
                 f"every client must have samples for training and for tests; client "
                 f"{shown(name)} has {many[0]} and {many[1]}. {advice}"
             )
-    return Federation(train, test, tuple(names), tuple(classes))
+    return Federation(train, test, tuple(names), tuple(classes), tuple(features))
 
 
 def from_datasets(

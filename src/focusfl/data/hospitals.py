@@ -13,8 +13,6 @@ from jaxtyping import Bool, Float, Int
 from focusfl.checks import check_one_of, reals
 from focusfl.data.places import Place, find
 
-HEART = "https://archive.ics.uci.edu/dataset/45/heart+disease"
-BRCA = "https://github.com/owkin/FLamby, flamby/datasets/fed_tcga_brca"
 CENTERS = ("cleveland", "hungarian", "switzerland", "va")
 REGIONS = ("Northeast", "South", "West", "Midwest", "Europe", "Canada")
 COLUMNS = (
@@ -39,14 +37,14 @@ class Hospitals(NamedTuple):
 
 
 class Survival(NamedTuple):
-    """Who lived how long with breast cancer?"""
+    """Who lived how long?"""
 
     x: Float[np.ndarray, "patients features"]
-    time: Float[np.ndarray, " patients"]  # days to death, or to when last seen alive
+    time: Float[np.ndarray, " patients"]  # to death, or to when last seen alive
     event: Bool[np.ndarray, " patients"]  # whether it was death
-    region: Int[np.ndarray, " patients"]  # place in `names`
-    train: Bool[np.ndarray, " patients"]  # FLamby's split; the rest is for tests
-    names: tuple[str, ...]  # of the regions
+    region: Int[np.ndarray, " patients"]  # whose patient: place in `names`
+    train: Bool[np.ndarray, " patients"]  # for training; the rest is for tests
+    names: tuple[str, ...]  # of the regions or centres
     features: tuple[str, ...]
 
 
@@ -61,10 +59,7 @@ def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
     Switzerland recorded a cholesterol of 0 for everybody; it is left as it is.
     """
     check_one_of("missing", missing, MISSING)
-    files = [f"fed_heart_disease/processed.{name}.data" for name in CENTERS]
-    how = f"The files are at {HEART}."
-    paths = find("heart_disease", [files], how, data_dir)
-    tables = [_read_patients(path) for path in paths]
+    tables = [_read_patients(path) for path in find("heart_disease", data_dir)]
     center = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     columns = dict(zip(COLUMNS, np.concatenate(tables).T, strict=True))
     y = (columns.pop("num") > 0).astype(float)
@@ -82,11 +77,10 @@ def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
 def tcga_brca(data_dir: Place = None) -> Survival:
     """Load Fed-TCGA-BRCA: survival of 1088 patients, 39 features, six regions.
 
-    The patients of brca.csv that FLamby's split names, in the order of that file.
+    The patients of brca.csv that FLamby's split names, in the order of that file, with
+    that split; time is in days.
     """
-    files = [f"fed_tcga_brca/{name}.csv" for name in ("brca", "train_test_split")]
-    how = f"The files are at {BRCA}."
-    table, split = find("tcga_brca", [files], how, data_dir)
+    table, split = find("tcga_brca", data_dir)
     folds = _read_folds(split)
     with open(table, newline="") as file:
         header, *rows = list(csv.reader(file)) or [[]]

@@ -18,8 +18,6 @@ from focusfl.data.federations import Federation, federation
 from focusfl.data.partition import hold_out
 from focusfl.data.places import Place, find
 
-HOME = "https://github.com/brendenlake/omniglot"
-FILES = [f"omniglot/images_background_small{i}.zip" for i in (1, 2)]
 TASKS = ("alphabet", "character")
 SIZE, SHRINK = 105, 4  # pixels of a drawing, either way; how many become one
 MARGIN = 7  # pixels of paper, right and below
@@ -55,9 +53,8 @@ def omniglot(
     check_one_of("task", task, TASKS)
     check_share("test_share", test_share, whole=False)
     check_count("seed", seed, least=0)
-    how = f"The archives are at {HOME}."
     drawings: Named = {}
-    for path in find("omniglot", [FILES], how, data_dir):
+    for path in find("omniglot", data_dir):
         drawings |= _read(path)
     keys = sorted(drawings)
     x = _small(np.stack([drawings[key] for key in keys]))

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from focusfl.checks import shown
+from focusfl.data.registry import Entry, entry
 
 Place = str | Path | None  # a folder, or None for where the environment says
 
@@ -22,25 +23,58 @@ def cache_folder() -> Path:
     return _clean(named) if named else Path.home() / ".cache" / "focusfl"
 
 
-def find(what: str, choices: list[list[str]], how: str, data_dir: Place) -> list[Path]:
-    """Find the first choice of files that is complete in some folder.
+def find(
+    name: str, data_dir: Place = None, only: str = "", fetch: bool = True
+) -> list[Path]:
+    """Find the files of a data set of the registry; fetch them if they are nowhere.
 
-    Raise ValueError, with the advice `how`, if there is none.
+    Looks in `data_dir`, or in $FOCUSFL_DATA and then the cache folder, for the
+    publisher's files or for others with the same content. What is nowhere is fetched
+    into the cache folder, unless `data_dir` is given or FOCUSFL_OFFLINE is set.
+
+    Args:
+        name: of the data set.
+        data_dir: the one folder to look in; None for the usual ones.
+        only: the one file that is needed, if not all are.
+        fetch: whether what is nowhere may be fetched.
+
+    Raises:
+        ValueError: If the files are nowhere and cannot be fetched.
     """
+    from focusfl.data import fetching
+
+    wanted = entry(name)
+    found = present(wanted, data_dir, only)
+    if found is not None:
+        return found
+    if fetch and data_dir is None and not fetching.offline():
+        paths = fetching.fetch(name)
+        return [p for p in paths if not only or p == cache_folder() / only]
     folders = _folders(data_dir)
-    for place in folders:
-        for files in choices:
-            paths = [place / file for file in files]
-            if all(path.is_file() for path in paths):
-                return paths
     looked = " and ".join(
         str(place) + " (no such folder)" * (not place.is_dir()) for place in folders
     )
-    wanted = ", or ".join(_listed(files) for files in choices)
+    choices = ", or ".join(_listed(files) for files in _choices(wanted, only))
+    why = " FOCUSFL_OFFLINE is set: unset it first." * fetching.offline()
     raise ValueError(
-        f"the data set {what} is missing: looked in {looked} for {wanted}. {how} Set "
-        "FOCUSFL_DATA to the folder that holds it."
+        f"the data set {name} is missing: looked in {looked} for {choices}. "
+        f"`focusfl data fetch {name}` fetches it into {cache_folder()}.{why}"
     )
+
+
+def present(wanted: Entry, data_dir: Place = None, only: str = "") -> list[Path] | None:
+    """Give the files of a data set that are in some folder; None if none has all."""
+    for place in _folders(data_dir):
+        for files in _choices(wanted, only):
+            paths = [place / file for file in files]
+            if all(path.is_file() for path in paths):
+                return paths
+    return None
+
+
+def _choices(wanted: Entry, only: str) -> list[tuple[str, ...]]:
+    own = tuple(file.path for file in wanted.files if not only or file.path == only)
+    return [*wanted.others, own] if own else [*wanted.others]
 
 
 def _folders(data_dir):

@@ -11,8 +11,6 @@ from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.places import Place, find
 
-HOME = "https://github.com/karpathy/char-rnn, data/tinyshakespeare"
-FILE = "shakespeare/input.txt"
 NAME = re.compile(r"([^\n:]+):(?:\n|$)")  # before a turn
 
 
@@ -41,8 +39,7 @@ def shakespeare(
     check_count("num_clients", num_clients)
     check_count("length", length)
     check_share("test_share", test_share, whole=False)
-    how = f"The text is at {HOME}."
-    (path,) = find("shakespeare", [[FILE]], how, data_dir)
+    (path,) = find("shakespeare", data_dir)
     text, parts = _read(path)
     signs = sorted(set(text))
     if num_clients > len(parts):

@@ -3,6 +3,13 @@
 https://github.com/Jakobovski/free-spoken-digit-dataset
 """
 
+import io
+import re
+import wave
+import zipfile
+import zlib
+from pathlib import Path
+
 import numpy as np
 from jaxtyping import Float, Shaped
 
@@ -11,8 +18,7 @@ from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.places import Place, find
 
-HOME = "https://github.com/Jakobovski/free-spoken-digit-dataset"
-FILE = "spoken_digits/spoken_digits.npz"
+NAME = re.compile(r"recordings/(\d)_([^/_]+)_(\d+)\.wav$")  # digit, speaker, take
 RATE = 8000  # samples of sound in a second
 FRAMES, BANDS = 32, 24  # of a picture: times and pitches
 HOP, WINDOW = 160, 256  # samples of sound: 20 and 32 milliseconds
@@ -21,6 +27,7 @@ QUIET = 1e-6  # power that counts as silence
 WORDS = "zero one two three four five six seven eight nine".split()
 
 Sound = Shaped[np.ndarray, "_"]  # noqa: F821
+Recordings = tuple[list[Sound], np.ndarray, np.ndarray, np.ndarray]  # digit, who, take
 
 
 def spoken_digits(data_dir: Place = None) -> Federation:
@@ -33,8 +40,45 @@ def spoken_digits(data_dir: Place = None) -> Federation:
     Raises:
         ValueError: If the data are not there or damaged.
     """
-    how = f"The recordings are at {HOME}."
-    (path,) = find("spoken_digits", [[FILE]], how, data_dir)
+    (path,) = find("spoken_digits", data_dir)
+    if path.suffix == ".zip":
+        sounds, digit, speaker, take = _read(path)
+    else:
+        sounds, digit, speaker, take = _unpack(path)
+    names, client = np.unique(speaker, return_inverse=True)
+    samples = Samples(log_mel(sounds), digit.astype(np.int32), client)
+    return federation(samples, take < TEST_TAKES, names.tolist(), WORDS)
+
+
+def _read(path: Path) -> Recordings:
+    """The recordings in an archive of the repository, in the order of their names."""
+    sounds, labels = [], []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in sorted(archive.namelist()):
+                if match := NAME.search(name):
+                    with wave.open(io.BytesIO(archive.read(name))) as sound:
+                        kind = sound.getparams()[:3]
+                        if kind != (1, 2, RATE):
+                            raise wave.Error(f"{name} has {kind} channels, bytes, Hz")
+                        frames = sound.readframes(sound.getnframes())
+                    sounds.append(np.frombuffer(frames, "<i2"))
+                    labels.append(match.groups())
+    except (OSError, EOFError, wave.Error, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"cannot read {path} as an archive of sounds of 16 bits at {RATE} Hz: "
+            f"{error}. Fetch it again: focusfl data fetch spoken_digits."
+        ) from None
+    if not sounds:
+        raise ValueError(
+            f"{path} must hold sounds named like recordings/7_jackson_32.wav; got none."
+        )
+    digit, speaker, take = np.array(labels).T
+    return sounds, digit.astype(int), speaker, take.astype(int)
+
+
+def _unpack(path: Path) -> Recordings:
+    """The recordings in an .npz file that has them all in one array."""
     parts = unpacked(path, ("audio", "offsets", "digit", "speaker", "take"))
     audio, offsets, digit, speaker, take = parts
     ends = offsets[1:]
@@ -49,10 +93,8 @@ def spoken_digits(data_dir: Place = None) -> Federation:
             f"a speaker and a take each; got {len(digit)}, {len(speaker)} and "
             f"{len(take)} for {len(ends)} sounds."
         )
-    pictures = log_mel([audio[a:b] for a, b in zip(offsets, ends, strict=False)])
-    names, client = np.unique(speaker, return_inverse=True)
-    samples = Samples(pictures, digit.astype(np.int32), client)
-    return federation(samples, take < TEST_TAKES, names.tolist(), WORDS)
+    sounds = [audio[a:b] for a, b in zip(offsets, ends, strict=False)]
+    return sounds, digit, speaker, take
 
 
 def log_mel(sounds: list[Sound]) -> Float[np.ndarray, "sounds frames bands 1"]:

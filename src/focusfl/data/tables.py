@@ -13,22 +13,11 @@ from jaxtyping import Float
 from focusfl.checks import check_one_of, shown
 from focusfl.data.places import Place, find
 
-HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
-FILE = "libsvm_binary.npz"
-
-
-class _Set(NamedTuple):
-    file: str  # its name in the collection
-    dim: int  # not every part of a set has every feature
-
-
-SETS = {
-    "a9a": _Set("a9a", 123),
-    "a9a_t": _Set("a9a.t", 123),
-    "w8a": _Set("w8a", 300),
-    "mushrooms": _Set("mushrooms", 112),
-    "phishing": _Set("phishing", 68),
-}
+# Columns of each set: not every part of a set has every feature.
+SETS = {"a9a": 123, "a9a_t": 123, "w8a": 300, "mushrooms": 112, "phishing": 68}
+# Rows of phishing have length 1, of 30 equal entries, which the text rounds to 0.18257.
+# Here they have single precision, as in libsvm_binary.npz.
+PHISHING = float(np.float32(30**-0.5))
 
 
 class Table(NamedTuple):
@@ -39,14 +28,18 @@ class Table(NamedTuple):
 def libsvm(name: str, data_dir: Place = None) -> Table:
     """Load a9a, a9a_t, w8a, mushrooms or phishing, as dense rows.
 
-    From libsvm_binary.npz, or from the text file of the collection.
+    From the text file of the collection, or from libsvm_binary.npz, which has them all.
+
+    Raises:
+        ValueError: If there is no such set, or its file is damaged or cannot be had.
     """
     check_one_of("name", name, SETS)
-    text, dim = SETS[name]
-    how = f"The text file is at {HOME}."
-    (path,) = find(name, [[FILE], [text]], how, data_dir)
-    if path.name != FILE:
-        return read_libsvm_text(path, dim)
+    (path,) = find(name, data_dir)
+    if path.suffix != ".npz":
+        table = read_libsvm_text(path, SETS[name])
+        return (
+            table._replace(x=PHISHING * (table.x > 0)) if name == "phishing" else table
+        )
     parts = [f"{name}_{part}" for part in ("y", "indptr", "indices", "dim", "value")]
     try:
         with np.load(path) as file:

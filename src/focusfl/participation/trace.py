@@ -8,6 +8,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from focusfl.checks import check_count, check_flag, check_one_of, numeric
+from focusfl.data.flash import flash_availability
 from focusfl.participation.model import Marginals, Participation, ids_of
 
 UNKNOWN = ("away", "hold", "error")
@@ -17,8 +18,9 @@ UNKNOWN = ("away", "hold", "error")
 class Trace(Participation):
     """A recorded availability: everybody who was there at that time takes part.
 
-    `avail` is a (times, devices) matrix with 1 there, 0 not and -1 unknown, or the path
-    of an .npz file that holds one by this name; $VARIABLES in a path are replaced. The
+    `avail` is a (times, devices) matrix with 1 there, 0 not and -1 unknown, the path of
+    an .npz file that holds one by this name, in which $VARIABLES are replaced, or
+    "flash_availability", the data set of real phones, which is fetched if need be. The
     clients are the first devices of the trace; `drop_absent` skips those that are never
     there. Each time lasts `rounds_per_step` rounds, and after the last comes the first.
 
@@ -105,9 +107,11 @@ class Trace(Participation):
 
 
 def read_avail(given):
-    """The matrix in a file, or the one that is given itself."""
+    """Give the matrix itself, that in a file, or that of the phones of FLASH."""
     if not isinstance(given, str | Path):
         return given
+    if given == "flash_availability":
+        return flash_availability()
     path = os.path.expandvars(given)
     try:
         if not is_zipfile(path):  # or numpy would take it for a pickle, and say so

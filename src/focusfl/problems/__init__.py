@@ -8,7 +8,19 @@ from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
-from focusfl.problems.natural import cnn_on, omniglot, spoken_digits
+from focusfl.problems.natural import (
+    chem97,
+    cnn_on,
+    flights,
+    insteval,
+    linear_on,
+    movielens,
+    omniglot,
+    spoken_digits,
+    star,
+    tv16,
+    watch,
+)
 from focusfl.problems.networks import cnn, digits, mlp_on
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.private import Private
@@ -18,7 +30,7 @@ from focusfl.problems.quadratic import LeastSquares, Quadratic
 from focusfl.problems.robust import Robust, robust
 from focusfl.problems.sets import PerSample
 from focusfl.problems.synthetic import random_quadratic, ridge
-from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
+from focusfl.problems.tabular import dialysis, heart_disease, libsvm, tcga_brca
 from focusfl.problems.text import shakespeare
 from focusfl.problems.vision import cifar10
 from focusfl.problems.wavy import Wavy, wavy
@@ -34,6 +46,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "heart_disease": heart_disease,
     "cox": Cox,
     "tcga_brca": tcga_brca,
+    "dialysis": dialysis,
     "random_quadratic": random_quadratic,
     "wavy": wavy,
     "robust": robust,
@@ -44,6 +57,13 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "spoken_digits": spoken_digits,
     "omniglot": omniglot,
     "shakespeare": shakespeare,
+    "movielens": movielens,
+    "insteval": insteval,
+    "chem97": chem97,
+    "star": star,
+    "tv16": tv16,
+    "flights": flights,
+    "watch": watch,
 }
 
 __all__ = [
@@ -63,19 +83,25 @@ __all__ = [
     "TorchProblem",
     "Wavy",
     "accuracy",
+    "chem97",
     "cifar10",
     "cnn",
     "cnn_on",
     "cross_entropy",
+    "dialysis",
     "digits",
+    "flights",
     "from_equinox",
     "from_flax",
     "from_loss",
     "from_torch",
     "heart_disease",
+    "insteval",
     "libsvm",
+    "linear_on",
     "mlp",
     "mlp_on",
+    "movielens",
     "omniglot",
     "random_quadratic",
     "rebuilt",
@@ -84,6 +110,9 @@ __all__ = [
     "shakespeare",
     "softmax",
     "spoken_digits",
+    "star",
     "tcga_brca",
+    "tv16",
+    "watch",
     "wavy",
 ]

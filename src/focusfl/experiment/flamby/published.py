@@ -8,7 +8,6 @@ from focusfl.checks import check_count
 from focusfl.data.places import Place, find
 from focusfl.experiment.flamby.federations import Federation
 
-HOME = "https://github.com/owkin/FLamby, flamby/results"
 SEEDS = (42, 43, 44, 45, 46)
 POOLED = "Pooled Test"
 COLUMNS = ("Method", "Test", "Metric", "learning_rate", "server_learning_rate", "mu")
@@ -32,7 +31,7 @@ def published(federation: Federation, seed: int, data_dir: Place = None) -> list
     """
     check_count("seed", seed, least=0)
     name = f"flamby_results/{federation.name}_seed{seed}.csv"
-    [file] = find("flamby_results", [[name]], f"The files are at {HOME}.", data_dir)
+    [file] = find("flamby_results", data_dir, only=name)
     with open(file, newline="") as text:
         table = csv.DictReader(text)
         lacking = [c for c in COLUMNS if c not in (table.fieldnames or [])]

