@@ -23,7 +23,8 @@ from focusfl.participation import Full
 from focusfl.report import flamby as report
 
 real_data = pytest.mark.skipif(
-    "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
+    "FOCUSFL_DATA" not in os.environ,
+    reason="FOCUSFL_DATA is not set: it names the folder with the real data",
 )
 torch = pytest.importorskip("torch")
 

@@ -16,7 +16,7 @@ SMALL = [[-1, 1, 0], [1, -1, 0], [-1, 0, 0], [0, -1, 1]]
 @pytest.fixture(scope="module")
 def data():
     if "FOCUSFL_DATA" not in os.environ:
-        pytest.skip("FOCUSFL_DATA is not set: it names the folder with the real traces")
+        pytest.skip("FOCUSFL_DATA is not set: it names the folder with the real data")
     return Path(os.environ["FOCUSFL_DATA"])
 
 

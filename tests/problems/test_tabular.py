@@ -10,7 +10,8 @@ from focusfl import participation as who
 from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
 
 real_data = pytest.mark.skipif(
-    "FOCUSFL_DATA" not in os.environ, reason="FOCUSFL_DATA names no folder of data sets"
+    "FOCUSFL_DATA" not in os.environ,
+    reason="FOCUSFL_DATA is not set: it names the folder with the real data",
 )
 pytestmark = pytest.mark.usefixtures("as_users_compile")  # thousands of rounds
 
