@@ -243,7 +243,9 @@ def test_two_processes_fetch_a_file_once(mirror, tmp_path):
 def test_a_folder_in_an_archive_has_the_checksum_that_git_gives_it(tmp_path):
     (tmp_path / "repo" / "recordings").mkdir(parents=True)
     for k in range(3):
-        (tmp_path / "repo" / "recordings" / f"{k}.wav").write_bytes(bytes([k]) * 9)
+        path = tmp_path / "repo" / "recordings" / f"{k}.wav"
+        path.write_bytes(bytes([k]) * 9)
+        path.chmod(0o755 if k == 1 else 0o644)
     git = [
         "git",
         "-C",
@@ -266,7 +268,9 @@ def test_a_folder_in_an_archive_has_the_checksum_that_git_gives_it(tmp_path):
         archive.writestr("name-of-it/recordings/", "")
         archive.writestr("name-of-it/README", "not in it")
         for k in (2, 0, 1):
-            archive.writestr(f"name-of-it/recordings/{k}.wav", bytes([k]) * 9)
+            about = zipfile.ZipInfo(f"name-of-it/recordings/{k}.wav")
+            about.external_attr = 0o100755 << 16 if k == 1 else 0
+            archive.writestr(about, bytes([k]) * 9)
     assert fetching.mismatch(path, f"git-tree:recordings:{tree}") is None
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("name-of-it/recordings/3.wav", b"more")
