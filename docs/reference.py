@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from focusfl.algorithms import ALGORITHMS
 from focusfl.cli import parser
+from focusfl.cli.data import size
 from focusfl.codecs import CODECS
+from focusfl.data import DATA_SETS
 from focusfl.experiment import schema
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
@@ -57,6 +59,7 @@ def filled(markdown: str) -> str:
         "codecs": lambda: kinds(CODECS, schema.arguments, "codecs"),
         "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
         "commands": commands,
+        "data": data_sets,
     }
     return MARK.sub(lambda mark: "\n\n".join(pages[mark[1]]()), markdown)
 
@@ -112,6 +115,20 @@ def meanings(made_by: Callable) -> dict[str, str]:
                 known |= re.findall(r"^    (\w+): [^\n#]*?  # (.*)$", source, re.M)
         return known
     return {}
+
+
+def data_sets() -> Iterator[str]:
+    """Every data set: what it is, who may use it how, and its files."""
+    lines = []
+    for name, entry in DATA_SETS.items():
+        files = entry.files
+        names = f"`{files[0].path}`" + ", …" * (len(files) > 1) if files else ""
+        clients = "any" if entry.clients is None else f"{entry.clients:,}"
+        loader = f"`ff.data.{entry.loader}`" if entry.loader else ""
+        about = (entry.what, clients, entry.licence, size(entry))
+        lines.append((f"`{name}`", *about, loader, names, entry.citation))
+    heads = ("name", "what", "clients", "licence", "size", "loader", "files", "cite")
+    yield _table(heads, lines)
 
 
 def commands() -> Iterator[str]:

@@ -9,7 +9,9 @@ import pytest
 
 from focusfl import data
 from focusfl.data import speech
-from focusfl.data.omniglot import FILES, read_png
+from focusfl.data.omniglot import read_png
+
+FILES = [file.path for file in data.DATA_SETS["omniglot"].files]
 
 needs_data = pytest.mark.needs("data")
 
@@ -37,7 +39,7 @@ def recordings(folder, takes=(0, 4, 5), **more):
         "offsets": np.cumsum([0, *map(len, sounds)]), "take": take,
     } | more  # fmt: skip
     (folder / "spoken_digits").mkdir()
-    np.savez(folder / speech.FILE, **whole)
+    np.savez(folder / "spoken_digits" / "spoken_digits.npz", **whole)
 
 
 def test_speakers_are_clients_and_their_first_takes_are_for_tests(tmp_path):

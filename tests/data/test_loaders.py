@@ -1,6 +1,5 @@
 """Loaders: small files made here, and the real ones where FOCUSFL_DATA has them."""
 
-import os
 import struct
 import subprocess
 import sys
@@ -13,13 +12,6 @@ import pytest
 
 from focusfl import data
 from focusfl.data import cifar
-
-
-@pytest.fixture(scope="module")
-def real():
-    if "FOCUSFL_DATA" not in os.environ:
-        pytest.skip("FOCUSFL_DATA is not set: it names the folder with the real data")
-    return Path(os.environ["FOCUSFL_DATA"])
 
 
 @pytest.fixture
@@ -53,6 +45,10 @@ LOADERS = {
     "spoken_digits": data.spoken_digits,
     "omniglot": lambda data_dir=None: data.omniglot(data_dir=data_dir),
     "shakespeare": lambda data_dir=None: data.shakespeare(data_dir=data_dir),
+    "flash_availability": data.flash_availability,
+    "flash_logs": data.flash_logs,
+    "mnist": data.mnist,
+    "fashion_mnist": data.fashion_mnist,
 }
 
 
@@ -63,7 +59,8 @@ def test_missing_data_says_what_where_and_how(name, tmp_path, monkeypatch, cache
         LOADERS[name]()
     for part in (f"data set {name} is missing", str(tmp_path), f"{cache} (no such"):
         assert part in str(caught.value)
-    assert "Set FOCUSFL_DATA" in str(caught.value)
+    assert f"`focusfl data fetch {name}` fetches it" in str(caught.value)
+    assert "FOCUSFL_OFFLINE is set" in str(caught.value)
     with pytest.raises(ValueError) as caught:
         LOADERS[name](tmp_path / "there")
     assert f"looked in {tmp_path / 'there'} (no such folder) for" in str(caught.value)
@@ -72,7 +69,8 @@ def test_missing_data_says_what_where_and_how(name, tmp_path, monkeypatch, cache
 
 def test_the_files_to_provide_are_named(cache):
     with pytest.raises(
-        ValueError, match=r"train_5.npz and cifar10/test.npz, or cifar-10-binary.tar.gz"
+        ValueError,
+        match="for cifar-10-binary.tar.gz, or .*, or cifar10/train_1",
     ):
         data.cifar10()
 
@@ -82,7 +80,7 @@ def test_a_bare_import_brings_no_network_and_no_tables():
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert not {"jax", "pandas", "scipy", "torch", "urllib.request"} & set(
+    assert not {"jax", "pandas", "scipy", "torch", "pooch", "requests"} & set(
         out.stdout.split()
     )
 
@@ -146,7 +144,8 @@ def test_a_table_that_is_something_else_is_refused(tmp_path):
 
 
 def test_the_text_of_the_collection_will_do(tmp_path):
-    write(tmp_path, "-1 3:1\n+1 121:1\n", "a9a.t")
+    (tmp_path / "libsvm").mkdir()
+    write(tmp_path / "libsvm", "-1 3:1\n+1 121:1\n", "a9a.t")
     x, y = data.libsvm("a9a_t", tmp_path)
     assert x.shape == (2, 123) and y.tolist() == [-1, 1]
 
@@ -161,8 +160,8 @@ def test_the_text_of_the_collection_will_do(tmp_path):
         ("phishing", 11055, 68, 6157),
     ],
 )
-def test_real_tables_have_the_known_sizes(real, name, rows, dim, positive):
-    x, y = data.libsvm(name, real)
+def test_real_tables_have_the_known_sizes(real_data, name, rows, dim, positive):
+    x, y = data.libsvm(name, real_data)
     assert x.shape == (rows, dim) and x.dtype == y.dtype == np.float64
     assert np.sum(y == 1) == positive and np.sum(y == -1) == rows - positive
     assert len(np.unique(x)) == 2  # nothing, and the one shared value
@@ -172,6 +171,7 @@ def test_real_tables_have_the_known_sizes(real, name, rows, dim, positive):
 
 # CIFAR-10
 
+PARTS = data.DATA_SETS["cifar10"].others[0]
 X = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), np.uint8)
 Y = np.arange(12, dtype=np.uint8) % 10
 
@@ -231,7 +231,7 @@ def test_archives_are_read(tmp_path, monkeypatch, cache, name, batch):
 
 def test_parts_are_read_and_kept_in_the_cache(tmp_path, monkeypatch, cache):
     (tmp_path / "cifar10").mkdir()
-    for i, file in enumerate(cifar.PARTS):
+    for i, file in enumerate(PARTS):
         two = slice(2 * i, 2 * i + 2)
         np.savez(tmp_path / file, x=X[two], y=Y[two])
     check_small(data.cifar10(tmp_path))
@@ -311,7 +311,7 @@ def test_a_pickle_cannot_call_what_it_likes(tmp_path, monkeypatch, cache):
 )
 def test_impossible_parts_are_refused(tmp_path, cache, arrays, message):
     (tmp_path / "cifar10").mkdir()
-    for file in cifar.PARTS:
+    for file in PARTS:
         np.savez(tmp_path / file, **arrays)
     with pytest.raises(ValueError, match=message):
         data.cifar10(tmp_path)
@@ -320,12 +320,12 @@ def test_impossible_parts_are_refused(tmp_path, cache, arrays, message):
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_DEFLATED])
 def test_a_damaged_part_is_named(tmp_path, cache, method):
     (tmp_path / "cifar10").mkdir()
-    for file in cifar.PARTS:
+    for file in PARTS:
         with zipfile.ZipFile(tmp_path / file, "w", method) as out:
             for name, array in (("x", X), ("y", Y)):
                 with out.open(f"{name}.npy", "w") as entry:
                     np.lib.format.write_array(entry, array)
-    part = tmp_path / cifar.PARTS[3]
+    part = tmp_path / PARTS[3]
     content = bytearray(part.read_bytes())
     content[200:20_000] = b"\xff" * 19_800
     part.write_bytes(content)
@@ -333,39 +333,15 @@ def test_a_damaged_part_is_named(tmp_path, cache, method):
         data.cifar10(tmp_path)
 
 
-def test_the_archive_is_fetched_checked_and_kept(tmp_path, monkeypatch, cache):
-    made = archive(tmp_path, cifar.BINARY, monkeypatch)
-    monkeypatch.setattr(cifar, "HOME", f"{tmp_path.as_uri()}/")
-    path = data.download_cifar10()
-    assert path == cache / cifar.BINARY and path.read_bytes() == made.read_bytes()
-    assert data.download_cifar10() == path
-    check_small(data.cifar10())
-    path.write_bytes(b"spam")
-    with pytest.raises(ValueError, match=f"{path} is damaged"):
-        data.download_cifar10()
-
-
-def test_what_was_fetched_in_vain_is_not_kept(tmp_path, monkeypatch, cache):
-    archive(tmp_path, cifar.BINARY, monkeypatch)
-    monkeypatch.setitem(cifar.MD5, cifar.BINARY, "0" * 32)
-    monkeypatch.setattr(cifar, "HOME", f"{tmp_path.as_uri()}/")
-    with pytest.raises(ValueError, match=f"{tmp_path.as_uri()}.* is damaged: .*0000"):
-        data.download_cifar10(tmp_path / "new")
-    monkeypatch.setattr(cifar, "HOME", f"{tmp_path.as_uri()}/nowhere/")
-    with pytest.raises(ValueError, match="cannot fetch .*nowhere.* other means"):
-        data.download_cifar10(tmp_path / "new")
-    assert not list((tmp_path / "new").iterdir())
-
-
-def test_a_real_part_is_the_real_test_set(real):
-    x, y = cifar._read_npz(real / "cifar10" / "test.npz")
+def test_a_real_part_is_the_real_test_set(real_data):
+    x, y = cifar._read_npz(real_data / "cifar10" / "test.npz")
     assert x.shape == (10_000, 3, 32, 32) and np.all(np.bincount(y) == 1000)
     assert y[:5].tolist() == [3, 8, 8, 0, 6]  # cat, ship, ship, airplane, frog
 
 
 @pytest.mark.slow
-def test_the_real_images_have_the_known_mean(real, cache):
-    images = data.cifar10(real)
+def test_the_real_images_have_the_known_mean(real_data, cache):
+    images = data.cifar10(real_data)
     assert images.train_x.shape == (50_000, 32, 32, 3)
     assert np.all(np.bincount(images.train_y) == 5000)
     mean = images.train_x.reshape(-1, 3).mean(0) / 255
@@ -375,8 +351,8 @@ def test_the_real_images_have_the_known_mean(real, cache):
 # Hospitals
 
 
-def test_heart_disease_has_the_patients_of_flamby(real):
-    found = data.heart_disease(real)
+def test_heart_disease_has_the_patients_of_flamby(real_data):
+    found = data.heart_disease(real_data)
     assert found.x.shape == (740, 13) and len(found.features) == 13
     assert np.bincount(found.center).tolist() == [303, 261, 46, 130]
     assert set(found.y) == {0, 1} and not np.isnan(found.x).any()
@@ -384,9 +360,9 @@ def test_heart_disease_has_the_patients_of_flamby(real):
     assert first["age"] == 63 and first["cp_4"] == 0 and first["restecg_2"] == 1
 
 
-def test_heart_disease_with_means_keeps_everybody(real):
-    found = data.heart_disease(real, missing="mean")
-    raw = np.load(real / "fed_heart_disease" / "heart_disease.npz")
+def test_heart_disease_with_means_keeps_everybody(real_data):
+    found = data.heart_disease(real_data, missing="mean")
+    raw = np.load(real_data / "fed_heart_disease" / "heart_disease.npz")
     assert np.bincount(found.center).tolist() == [303, 294, 123, 200]
     assert np.array_equal(found.y, raw["y"] > 0)
     assert np.array_equal(found.center, raw["center"])
@@ -404,8 +380,8 @@ def test_heart_disease_with_means_keeps_everybody(real):
 
 
 @pytest.mark.parametrize("load", [data.heart_disease, data.tcga_brca])
-def test_standardised_features_have_mean_0_and_deviation_1(real, load):
-    raw = load(real).x
+def test_standardised_features_have_mean_0_and_deviation_1(real_data, load):
+    raw = load(real_data).x
     x = data.standardise(raw)
     assert np.allclose(x.mean(0), 0, atol=1e-12)
     assert np.allclose(x.std(0), 1, atol=1e-12)
@@ -413,8 +389,8 @@ def test_standardised_features_have_mean_0_and_deviation_1(real, load):
     assert np.allclose(some[::2].mean(0), 0, atol=1e-12) and abs(some.mean()) > 1e-4
 
 
-def test_tcga_brca_has_the_patients_of_flamby(real):
-    found = data.tcga_brca(real)
+def test_tcga_brca_has_the_patients_of_flamby(real_data):
+    found = data.tcga_brca(real_data)
     assert found.x.shape == (1088, 39) and len(found.features) == 39
     assert np.bincount(found.region).tolist() == [311, 196, 206, 162, 162, 51]
     train = np.bincount(found.region[found.train])

@@ -107,7 +107,7 @@ def test_what_cannot_run_gets_one_line_and_exit_code_2(made_up, tmp_path):
     nowhere = {"FOCUSFL_DATA": str(tmp_path), "FOCUSFL_CACHE": str(tmp_path / "no")}
     done = in_process("reproduce", "survival", **nowhere)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    for part in ("data set tcga_brca is missing", str(tmp_path), "Set FOCUSFL_DATA"):
+    for part in ("data set tcga_brca is missing", str(tmp_path), "focusfl data fetch"):
         assert part in done.stderr
     place = {"FOCUSFL_DATA": str(made_up)}
     done = in_process("reproduce", "hospitals", "--seeds", 0, **place)

@@ -103,12 +103,14 @@ def _tree(path: Path, folder: str) -> str:
     """What git calls a folder of plain files, in a zip archive of its repository."""
     listing = {}
     with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            parts = PurePosixPath(name).parts  # the archive has a folder around all
-            if parts[1:-1] == (folder,) and not name.endswith("/"):
-                content = archive.read(name)
-                listing[parts[-1].encode()] = _sha1(b"blob", content)
-    entries = [b"100644 " + name + b"\0" + listing[name] for name in sorted(listing)]
+        for about in archive.infolist():
+            parts = PurePosixPath(about.filename).parts  # there is a folder around all
+            if parts[1:-1] == (folder,) and not about.is_dir():
+                mode = b"100755 " if about.external_attr >> 16 & 0o111 else b"100644 "
+                name = parts[-1].encode()
+                content = _sha1(b"blob", archive.read(about))
+                listing[name] = mode + name + b"\0" + content
+    entries = [listing[name] for name in sorted(listing)]
     return _sha1(b"tree", b"".join(entries)).hex()
 
 

@@ -54,11 +54,12 @@ def find(
     looked = " and ".join(
         str(place) + " (no such folder)" * (not place.is_dir()) for place in folders
     )
-    choices = ", or ".join(_listed(files) for files in _choices(wanted, only))
+    choices = ", or ".join(_listed(files) for files in _choices(wanted, only)[::-1])
+    how = " Leave data_dir out then." if data_dir is not None else ""
     why = " FOCUSFL_OFFLINE is set: unset it first." * fetching.offline()
     raise ValueError(
         f"the data set {name} is missing: looked in {looked} for {choices}. "
-        f"`focusfl data fetch {name}` fetches it into {cache_folder()}.{why}"
+        f"`focusfl data fetch {name}` fetches it.{why}{how}"
     )
 
 

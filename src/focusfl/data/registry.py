@@ -191,10 +191,10 @@ _ALL = [
         "spoken_digits", "3,000 recordings of spoken digits by six speakers", 6,
         "CC BY-SA 4.0", "Jackson et al., Free Spoken Digit Dataset, 2018",
         "spoken_digits",
-        _files(  # packed for whoever asks, so that its size may change: about 17 MB
+        _files(  # of the size that git packs it to; GitHub may pack it anew
             "spoken_digits",
             "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/",
-            """26eb9aaf76e81b692f806f9140c2d2777410d7a1.zip ?
+            """26eb9aaf76e81b692f806f9140c2d2777410d7a1.zip 16628041
             git-tree:recordings:d04322e322a9f937f6f4f7c8546693755184df5b""",
         ),
         (("spoken_digits/spoken_digits.npz",),),
@@ -258,13 +258,13 @@ _ALL = [
     Entry(
         "fashion_mnist", "70,000 pictures of clothes, 28 x 28 pixels", None, "MIT",
         "Xiao, Rasul and Vollgraf, Fashion-MNIST, 2017", "fashion_mnist",
-        _files(  # the MD5s in its README, which gives the sizes of images in MB alone
+        _files(  # the MD5s in its README
             "fashion_mnist",
             f"{_RAW}zalandoresearch/fashion-mnist/"
             "b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/",
-            """train-images-idx3-ubyte.gz ? md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d
+            """train-images-idx3-ubyte.gz 26421880 md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d
             train-labels-idx1-ubyte.gz 29515 md5:25c81989df183df01b3e8a0aad5dffbe
-            t10k-images-idx3-ubyte.gz ? md5:bef4ecab320f06d8554ea6380940ec79
+            t10k-images-idx3-ubyte.gz 4422102 md5:bef4ecab320f06d8554ea6380940ec79
             t10k-labels-idx1-ubyte.gz 5148 md5:bb300cfdad3c16e7a12a480ee83cd310""",
         ),
     ),
