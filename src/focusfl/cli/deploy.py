@@ -74,7 +74,7 @@ def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     local.add_argument(
         "--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
-        help="the server learns sums of pushes alone, of at least so many sites (3)",
+        help="an honest server learns sums alone, of at least so many pushes (3)",
     )  # fmt: skip
     local.add_argument(
         "--chaos", default="", metavar="SPEC",

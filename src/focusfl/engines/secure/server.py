@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 class SecureServer(ProtocolServer):
     """A server that learns the sum of a round's pushes and no single one.
 
+    Unless it lies: docs/secure.md says how a server that does opens a push.
+
     A round has sessions of four stages: `request` and `receive` as often as need be,
     then `advance`. The last stage counts the pushes of all who stayed, in the ledger
     and so on disk with the round: who they are is told to nobody before that, and the
