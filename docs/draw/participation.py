@@ -1,18 +1,16 @@
 """Draw who takes part under every model: a row per client, a column per round.
 
 The bars on the right are the stated chances p_i. The trace is that of real phones,
-found through FOCUSFL_DATA; where it is absent its picture is left as it is.
+which is fetched if need be.
 """
 
 import numpy as np
 import svg
 
 from focusfl import participation as who
-from focusfl.data import folder
 
 CLIENTS, ROUNDS, SEED = 16, 96, 7
 SIDE, TALL, LEFT, TOP = 6, 9, 16, 26
-TRACE = "flash_availability_723dev_30min.npz"
 
 P = np.geomspace(0.9, 0.08, CLIENTS)
 LAWS = {
@@ -56,7 +54,6 @@ if __name__ == "__main__":
     outage = who.masks(LAWS["bernoulli"], CLIENTS, ROUNDS, SEED)
     outage[32:64, 4:10] = False  # a recording in which six clients were down
     laws = LAWS | {"replay": who.Replay(outage)}
-    if (folder() / TRACE).exists():
-        laws["trace"] = who.Trace(folder() / TRACE, drop_absent=True)
+    laws["trace"] = who.Trace("flash_availability", drop_absent=True)
     for name, law in laws.items():
         picture(name, law)
