@@ -1,13 +1,14 @@
 """Draw who takes part under every model: a row per client, a column per round.
 
 The bars on the right are the stated chances p_i. The trace is that of real phones,
-which is fetched if need be.
+the data set flash_availability; where it is absent its picture is left as it is.
 """
 
 import numpy as np
 import svg
 
 from focusfl import participation as who
+from focusfl.data import DATA_SETS, places
 
 CLIENTS, ROUNDS, SEED = 16, 96, 7
 SIDE, TALL, LEFT, TOP = 6, 9, 16, 26
@@ -54,6 +55,7 @@ if __name__ == "__main__":
     outage = who.masks(LAWS["bernoulli"], CLIENTS, ROUNDS, SEED)
     outage[32:64, 4:10] = False  # a recording in which six clients were down
     laws = LAWS | {"replay": who.Replay(outage)}
-    laws["trace"] = who.Trace("flash_availability", drop_absent=True)
+    if places.present(DATA_SETS["flash_availability"]):
+        laws["trace"] = who.Trace("flash_availability", drop_absent=True)
     for name, law in laws.items():
         picture(name, law)
