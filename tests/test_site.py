@@ -138,9 +138,12 @@ def test_the_references_are_made_of_the_code_and_leave_nothing_unsaid(site):
     unsaid = [own[0] for own in cells if own and not own[-1].strip()]
     assert len(cells) > 80 and unsaid == []
     commands = (site / "commands.html").read_text()
-    for name in ("run", "report", "reproduce ridge", "doctor", "deploy local"):
+    for name in ("run", "report", "reproduce ridge", "doctor", "data fetch"):
         assert f">focusfl {name}<" in commands
-    assert "--resume" in commands and "<!-- reference" not in study + commands
+    page = (site / "data.html").read_text()
+    assert all(f"<code>{name}</code>" in page for name in ff.data.DATA_SETS)
+    assert "--resume" in commands
+    assert "<!-- reference" not in study + commands + page
 
 
 def test_every_argument_of_the_engines_has_a_line_in_a_table(site):

@@ -1,7 +1,7 @@
 """Draw who takes part under every model: a row per client, a column per round.
 
 The bars on the right are the stated chances p_i. The trace is that of real phones,
-found through FOCUSFL_DATA; where it is absent its picture is left as it is.
+the data set flash_availability; where it is absent its picture is left as it is.
 """
 
 import argparse
@@ -10,11 +10,10 @@ import numpy as np
 import svg
 
 from focusfl import participation as who
-from focusfl.data import folder
+from focusfl.data import DATA_SETS, places
 
 CLIENTS, ROUNDS, SEED = 16, 96, 7
 SIDE, TALL, LEFT, TOP = 6, 9, 16, 26
-TRACE = "flash_availability_723dev_30min.npz"
 
 P = np.geomspace(0.9, 0.08, CLIENTS)
 LAWS = {
@@ -59,8 +58,8 @@ def main() -> None:
     outage = who.masks(LAWS["bernoulli"], CLIENTS, ROUNDS, SEED)
     outage[32:64, 4:10] = False  # a recording in which six clients were down
     laws = LAWS | {"replay": who.Replay(outage)}
-    if (folder() / TRACE).exists():
-        laws["trace"] = who.Trace(folder() / TRACE, drop_absent=True)
+    if places.present(DATA_SETS["flash_availability"]):
+        laws["trace"] = who.Trace("flash_availability", drop_absent=True)
     for name, law in laws.items():
         picture(name, law)
 

@@ -1,6 +1,8 @@
 """Natural federations: small files made here, and the real ones where they are."""
 
+import io
 import struct
+import wave
 import zipfile
 import zlib
 
@@ -172,6 +174,48 @@ def other_png(folder):
 
 def other_names(folder):
     drawings(folder, alphabets=((), ()))
+
+
+def test_the_archive_of_recordings_gives_what_our_file_gives(tmp_path):
+    for place in ("ours", "theirs"):
+        (tmp_path / place).mkdir()
+    recordings(tmp_path / "ours")
+    (file,) = data.DATA_SETS["spoken_digits"].files
+    path = tmp_path / "theirs" / file.path
+    path.parent.mkdir()
+
+    def write(rate):
+        with (
+            np.load(tmp_path / "ours" / "spoken_digits" / "spoken_digits.npz") as own,
+            zipfile.ZipFile(path, "w") as archive,
+        ):
+            sounds = np.split(own["audio"], own["offsets"][1:-1])
+            labels = zip(own["digit"], own["speaker"], own["take"], strict=True)
+            for sound, (digit, who, take) in zip(sounds, labels, strict=True):
+                content = io.BytesIO()
+                with wave.open(content, "wb") as out:
+                    out.setparams((1, 2, rate, 0, "NONE", ""))
+                    out.writeframes(sound.astype("<i2").tobytes())
+                name = f"it/recordings/{digit}_{who}_{take}.wav"
+                archive.writestr(name, content.getvalue())
+            archive.writestr("it/README.md", "not a sound")
+
+    write(speech.RATE)
+    theirs = data.spoken_digits(tmp_path / "theirs")
+    ours = data.spoken_digits(tmp_path / "ours")
+    assert theirs.names == ours.names
+    for one, other in zip(
+        theirs.train + theirs.test, ours.train + ours.test, strict=True
+    ):
+        order = np.argsort(other["y"], kind="stable")
+        assert np.array_equal(one["y"], other["y"][order])
+        assert np.array_equal(one["x"], other["x"][order])
+    write(16_000)
+    with pytest.raises(ValueError, match="cannot read .*zip as .* 8000 Hz: .*16000"):
+        data.spoken_digits(tmp_path / "theirs")
+    path.write_bytes(b"spam")
+    with pytest.raises(ValueError, match="cannot read .*focusfl data fetch"):
+        data.spoken_digits(tmp_path / "theirs")
 
 
 BROKEN = {

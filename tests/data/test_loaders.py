@@ -1,5 +1,7 @@
 """Loaders: small files made here, and the real ones where FOCUSFL_DATA has them."""
 
+import gzip
+import json
 import struct
 import subprocess
 import sys
@@ -348,6 +350,36 @@ def test_the_real_images_have_the_known_mean(real_data, cache):
     assert np.allclose(mean, (0.4914, 0.4822, 0.4465), atol=1e-4)  # as rounded
 
 
+# MNIST
+
+
+def idx(array):
+    head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+    return gzip.compress(head + array.tobytes())
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_idx_files_are_read(tmp_path, name):
+    pixels = np.arange(4 * 28 * 28, dtype=np.uint8).reshape(4, 28, 28)
+    labels = np.array([7, 2, 1, 0], np.uint8)
+    (tmp_path / name).mkdir()
+    arrays = (pixels[:3], labels[:3], pixels[3:], labels[3:])
+    for file, array in zip(data.DATA_SETS[name].files, arrays, strict=True):
+        (tmp_path / file.path).write_bytes(idx(array))
+    found = getattr(data, name)(tmp_path)
+    assert np.array_equal(found.train_x[..., 0], pixels[:3])
+    assert found.test_x.shape == (1, 28, 28, 1) and found.train_y.tolist() == [7, 2, 1]
+    for content, message in [
+        (b"spam", "cannot read .*t10k-labels.* as an idx file"),
+        (idx(labels)[:-9], "cannot read .*t10k-labels.* as an idx file"),
+        (idx(labels), r"a label below 10 each; got .*\(4,\)"),
+        (idx(labels[:1] + 9), "a label below 10 each"),
+    ]:
+        (tmp_path / file.path).write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            getattr(data, name)(tmp_path)
+
+
 # Hospitals
 
 
@@ -432,3 +464,29 @@ def test_malformed_regions_are_named(tmp_path, table, folds, message):
     (tmp_path / "fed_tcga_brca" / "train_test_split.csv").write_text(folds)
     with pytest.raises(ValueError, match=message):
         data.tcga_brca(tmp_path)
+
+
+# Phones
+
+
+def test_phones_are_there_while_idle_charging_and_on_wifi(tmp_path):
+    day = "2020-01-29"
+    begin = ["screen_off", "battery_charged_on", "wifi"]
+    lines = [f"{day} 00:00:00 \t{event}" for event in begin]
+    lines += [f"{day} 10:00:00 \tscreen_on", f"{day} 10:40:00 \tscreen_off"]
+    lines += [f"2020-02-02 00:00:00 \t{event}" for event in begin]
+    good = {"messages": "\n".join(lines)}
+    seldom = {"messages": "\n".join(lines[:3] + lines[3:5])}  # known for half a day
+    silent = {"messages": f"{day} 00:00:00 \t50.0%"}
+    (tmp_path / "flash").mkdir()
+    logs = {"0": silent, "1": good, "2": seldom}
+    (tmp_path / "flash" / "state_traces.json").write_text(json.dumps(logs))
+    table = data.flash_availability(tmp_path)
+    assert table.shape == (241, 1) and table.dtype == np.int8
+    assert table[:20, 0].tolist() == [1] * 20 and table[20:23, 0].tolist() == [0, 0, 1]
+    last = 4 * 48  # the events of the fifth day's begin are the last
+    assert table[last, 0] == 1 and (table[last + 1 :] == -1).all()
+    assert data.flash_logs(tmp_path) == logs
+    (tmp_path / "flash" / "state_traces.json").write_text('{"0": {}}')
+    with pytest.raises(ValueError, match="cannot read .*state_traces.json as"):
+        data.flash_logs(tmp_path)
