@@ -56,6 +56,49 @@ def test_the_tables_are_those_of_the_runs(script):
         assert len(own["curves"]) == 15
 
 
+PACKAGED = "dialysis movielens insteval chem97 star tv16 flights watch".split()
+
+
+@pytest.fixture(scope="module")
+def packages():
+    return runpy.run_path(str(HERE / "packages.py"))
+
+
+def test_the_table_of_the_packages_is_that_of_their_runs(packages):
+    kept = json.loads((HERE / "packages.json").read_text())
+    table = packages["table"](kept)
+    assert [*kept] == packages["SETS"] == PACKAGED
+    assert table == (HERE / "packages.md").read_text()
+    page = (HERE / "README.md").read_text()
+    assert all(line in page for line in table.splitlines())
+
+
+def test_algorithms_have_equally_many_settings(packages):
+    for algorithm in (ff.Focus(), ff.Scaffold(), ff.FedAvg(), ff.FedAdam()):
+        tried = packages["settings"](algorithm)
+        assert sum(len(steps) for _, steps in tried) == 9
+
+
+@pytest.mark.parametrize("name", ["dialysis", "star"])
+def test_a_study_of_a_package_has_a_coin_for_every_client_and_the_steps_found(name):
+    study = config.load(HERE / f"{name}.toml")
+    chances = study.participation["coins"].participation.p
+    assert len(chances) == study.problem.num_clients
+    assert np.isclose(min(chances), 0.05) and np.isclose(max(chances), 0.9)
+    kept = json.loads((HERE / "packages.json").read_text())[name]
+    for called, spec in study.algorithms.items():
+        assert spec.lrs == (kept[called]["lr"],)
+    server = study.algorithms["fedadam"].algorithm.server_lr
+    assert server == kept["fedadam"]["server_lr"]
+
+
+def test_the_script_of_the_packages_runs_in_small(packages, tmp_path):
+    found = packages["measured"]("dialysis", rounds=2)
+    assert found["clients"] == 67 and len(found["focus"]["seeds"]) == 3
+    mean, tenth, worst = found["focus"]["seeds"][0]
+    assert 0.5 < mean < 0.75 and worst <= tenth <= mean
+
+
 def curve(name, seed, accuracy, diverged_at=None):
     rounds = np.arange(len(accuracy)) * 5.0
     return {
