@@ -51,7 +51,11 @@ if TYPE_CHECKING:
         schedules,
         theory,
     )
-    from focusfl.engines.divergence import Diverged, DivergenceWarning
+    from focusfl.engines.divergence import (
+        Diverged,
+        DivergenceWarning,
+        StepWarning,
+    )
     from focusfl.engines.private import BudgetWarning
     from focusfl.engines.reference import loop
     from focusfl.engines.rest import RestWarning
@@ -102,6 +106,7 @@ __all__ = [
     "Scaffnew",
     "Scaffold",
     "ServerOpt",
+    "StepWarning",
     "Stop",
     "TAMUNA",
     "TFocus",
@@ -133,6 +138,7 @@ _ROOMS = (
 _NAMES = {
     "BudgetWarning": "engines.private",
     "DivergenceWarning": "engines.divergence",
+    "StepWarning": "engines.divergence",
     "Diverged": "engines.divergence",
     "RestWarning": "engines.rest",
     "Result": "engines.result",

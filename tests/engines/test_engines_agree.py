@@ -22,7 +22,7 @@ VECTOR_OF = [
     ("fedvarp", ff.FedVARP(), "skip"),
     ("focus_skip_on_empty", ff.Focus(memory="last"), "skip"),
     ("focus_step_on_empty", ff.Focus(memory="last"), "step"),
-    ("focus_warm_start", ff.Focus(warm_start=True), "skip"),
+    ("focus_warm_start", ff.Focus(warm_start=True, memory="last"), "skip"),
 ]
 FEDERATED = ["bernoulli_tau3", "cyclic_tau1", "ridge_weighted_tau5"]
 both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])

@@ -309,3 +309,52 @@ def test_without_a_batch_size_a_gradient_is_of_all_data_of_clients_of_any_length
         found = problem.objective.grad(problem.x0, data, batch)
         whole = jax.grad(lambda p, own=own: softmax_loss(p, own).mean())(problem.x0)
         assert gap(found, whole) < 1e-6
+
+
+def test_a_class_that_was_not_called_is_named():
+    class Loss:
+        def __call__(self, params, samples):
+            return softmax_loss(params, samples)
+
+    samples = {"x": np.ones((4, 4)), "y": np.zeros(4, int)}
+    with pytest.raises(
+        ValueError, match=r"got the class Loss. Call it first: Loss\(\)"
+    ):
+        ff.problems.from_loss(
+            Loss, {"w": np.zeros((4, 3))}, [samples], batch_size=2, eval_data=samples
+        )
+
+
+def test_auto_chooses_a_step_for_any_algorithm_on_a_network():
+    how = {"rounds": 60, "local_steps": 3, "every": 60}
+    problem, coins = blobs(), who.Bernoulli(0.5)
+    for algorithm in (ff.Focus(), ff.FedAvg()):
+        chosen = ff.simulate(algorithm, problem, coins, lr="auto", **how)
+        assert chosen.lr == ff.theory.auto_lr(algorithm, problem, coins, 3).lr
+        assert "steps from" in chosen.why_lr and "40 rounds" in chosen.why_lr
+        assert chosen.metrics["loss"][-1] < 0.3 * chosen.metrics["loss"][0]
+
+
+def test_auto_looks_at_no_sample_that_the_model_is_evaluated_on():
+    rng = np.random.default_rng(5)
+    other = {"x": rng.normal(size=(9, 4)), "y": np.zeros(9, np.int32)}
+    one, two = (
+        ff.theory.auto_lr(ff.Focus(), problem, who.Full(), 2)
+        for problem in (blobs(), blobs(eval_data=other))
+    )
+    assert one == two
+
+
+def test_a_step_that_makes_the_loss_rise_is_warned_of_and_others_are_not():
+    how = {"rounds": 20, "local_steps": 3}
+    with pytest.warns(
+        ff.StepWarning, match=r"from 1.1 to .* at lr = 50.*Try lr = 0.1 "
+    ):
+        ff.simulate(ff.Focus(), blobs(), who.Bernoulli(0.5), lr=50.0, **how)
+    ff.simulate(ff.Focus(), blobs(), who.Bernoulli(0.5), lr=0.05, **how)
+
+
+def test_advice_after_an_absurd_step_is_a_step_that_one_would_try():
+    problem = ff.problems.random_quadratic(4, 3, seed=0)
+    with pytest.warns(ff.DivergenceWarning, match="Try lr = 0.0[0-9]+ or below"):
+        ff.simulate(ff.Focus(), problem, who.Full(), rounds=20, lr=1e6)

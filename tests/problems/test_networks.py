@@ -159,6 +159,8 @@ BAD = {
     "no y": ({"x": np.ones((4, 2))}, [], "must hold arrays x and y; got x."),
     "labels below": (arrays() | {"y": np.arange(60) - 1}, [], "from 0, one for each"),
     "labels above": (arrays() | {"y": 10**6 + np.arange(60)}, [], "1000000 to 1000059"),
+    "labels from 5": (arrays() | {"y": 5 + np.arange(60) % 3}, [],
+        "got 3 labels from 5 to 7, and none is 0. Number them anew: y = np.unique("),
     "labels of words": (arrays() | {"y": np.array(["a"] * 60)}, [], "real numbers"),
     "labels with a point": (arrays() | {"y": np.ones(60)}, [], "float64"),
     "too few labels": (arrays() | {"y": np.arange(9)}, [], "(60, 5) and (9,)"),
@@ -176,7 +178,6 @@ BAD = {
     "widths": (arrays(), ["problem.hidden=[0]"], "hidden widths must be a whole"),
     "no image": (arrays(), ["problem={kind='cnn', data='mine.npz'}"], "needs images"),
     "model": (arrays(), ["problem={kind='digits', model='cnm'}"], "one of softmax"),
-    "auto": (arrays(), ["algorithms={focus={lr='auto'}}"], "a known smoothness L"),
     "key": (arrays(), ["problem.clients=4"], "Did you mean 'num_clients'"),
 }  # fmt: skip
 
@@ -189,6 +190,15 @@ def test_bad_input_is_one_line_and_nothing_is_written(case, mine):
     done = in_process("run", folder / "study.toml", "--out", folder / "out", *sets)
     assert done.returncode == 2 and words in done.stderr, done.stderr
     assert done.stderr.count("\n") == 1 and not (folder / "out").exists()
+
+
+def test_a_study_of_a_network_can_have_its_step_chosen(mine):
+    folder = mine(**arrays())
+    done = in_process(
+        "run", folder / "study.toml", "--out", folder / "out", "--set",
+        "algorithms={focus={lr='auto'}}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_no_archive_is_one_line(mine):

@@ -14,8 +14,8 @@ from focusfl.data.digits import Samples
 def read_samples(path: str | Path) -> Samples:
     """Read arrays x, (samples, ...), and y, a label each, of an .npz file.
 
-    Labels are whole numbers from 0. An array `client` says who has each sample, by
-    numbers or words.
+    Labels number classes from 0, without a gap. An array `client` says who has each
+    sample, by numbers or words.
 
     Raises:
         ValueError: If the file is not there, or its arrays do not fit each other.
@@ -50,6 +50,13 @@ def samples_of(where: str, x: Any, y: Any, client: Any = None) -> Samples:
         raise ValueError(
             f"{where}: y must be whole numbers from 0, one for each class; got "
             f"{y.min()} to {y.max()} of {y.dtype}, and {len(y)} samples."
+        )
+    unused = np.setdiff1d(np.arange(y.max()), y)
+    if unused.size:
+        raise ValueError(
+            f"{where}: y must number classes from 0 without a gap; got "
+            f"{len(np.unique(y))} labels from {y.min()} to {y.max()}, and none is "
+            f"{unused[0]}. Number them anew: y = np.unique(y, return_inverse=True)[1]."
         )
     if client is not None and client.shape != y.shape:
         raise ValueError(

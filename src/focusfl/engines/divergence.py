@@ -10,6 +10,9 @@ from focusfl.engines.result import Result
 
 BLOWN_UP = 1e8  # past this, times what it was at first, a distance or norm has diverged
 
+FIRST_GUESS = 0.1  # a step to try where nothing is known
+SPIKE, LEARNED = 2.0, 0.9  # shares of the first loss: a rise, and hardly a fall
+
 
 class Diverged(ArithmeticError):
     """Raised instead of a result when a run diverges and `throw` is set."""
@@ -17,6 +20,10 @@ class Diverged(ArithmeticError):
 
 class DivergenceWarning(UserWarning):
     """Warns that a run diverged and its result ends early, where `throw` is not set."""
+
+
+class StepWarning(UserWarning):
+    """Warns that the loss of a network doubled and stayed: its step is too large."""
 
 
 def sane(metrics: Mapping[str, Any], limit: Any) -> Any:
@@ -58,12 +65,51 @@ def finish(results: Sequence[Result], throw: bool | None) -> None:
     With None nothing is said: that is for who says it otherwise.
     """
     broken = [result for result in results if result.diverged_at is not None]
-    if not broken or throw is None:
+    worse = [result for result in results if _got_worse(result)]
+    if throw is None:
         return
-    words = _advice(broken, len(results))
-    if throw:
-        raise Diverged(words)
-    warnings.warn(words, DivergenceWarning, stacklevel=3)
+    if broken:
+        words = _advice(broken, len(results))
+        if throw:
+            raise Diverged(words)
+        warnings.warn(words, DivergenceWarning, stacklevel=3)
+    if worse:
+        warnings.warn(_too_large(worse), StepWarning, stacklevel=3)
+
+
+def _got_worse(result: Result) -> bool:
+    """Whether the loss doubled and never fell below what it was at first, but for a
+    tenth, as that of a network whose units have all died; the optimum is not known."""
+    loss = result.metrics.get("loss")
+    if loss is None or "distance" in result.metrics or result.diverged_at is not None:
+        return False
+    if not result.metrics["gradients"].any():
+        return False
+    rose = np.nanmax(loss) > SPIKE * loss[0]
+    return bool(rose and loss[-1] > LEARNED * loss[0])
+
+
+def _too_large(worse: Sequence[Result]) -> str:
+    found = ", ".join(
+        f"from {run.metrics['loss'][0]:.3g} to {np.nanmax(run.metrics['loss']):.3g} at "
+        f"lr = {run.lr:.3g}"
+        for run in worse[:4]
+    )
+    smaller = min(FIRST_GUESS, min(run.lr for run in worse) / 4)
+    return (
+        f"the loss rose {found}: such a step is too large for this algorithm. Try lr = "
+        f'{smaller:.2g} or below, or lr="auto".'
+    )
+
+
+def _smaller(lr: float, rounds: int) -> float:
+    """A step to try after one that lasted for so many rounds.
+
+    Who passed BLOWN_UP after r rounds grew by at most its r-th root in each, and growth
+    is in proportion to the step. A step above 100 tells nothing: .1 is a first guess.
+    """
+    smaller = lr / max(4.0, BLOWN_UP ** (1 / max(rounds, 1)))
+    return min(smaller, FIRST_GUESS) if lr > 100 else smaller
 
 
 def _advice(broken: Sequence[Result], runs: int) -> str:
@@ -71,7 +117,7 @@ def _advice(broken: Sequence[Result], runs: int) -> str:
     more = f" and {len(broken) - 4} more" if len(broken) > 4 else ""
     what = "the run" if runs == 1 else f"{len(broken)} of {runs} runs"
     words = f"{what} diverged {', '.join(where)}{more}"
-    smaller = min(run.lr for run in broken) / 4
+    smaller = min(_smaller(run.lr, run.diverged_at or 0) for run in broken)
     words += f". A result ends before that round. Try lr = {smaller:.2g} or below"
     if any(run.diverged_at == 0 for run in broken):
         words += "; if round 0 breaks at any lr, look for NaN or infinity in the data"

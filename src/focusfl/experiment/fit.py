@@ -10,6 +10,7 @@ from focusfl.checks import unknown
 from focusfl.experiment.schema import Wrong
 from focusfl.experiment.sections import AlgorithmSpec, Grid, Sections, named
 from focusfl.problems import Private, Problem
+from focusfl.theory.auto import has_trials
 from focusfl.theory.constants import exact
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def check_auto(study: "Study") -> None:
                 at = ("algorithms", name) if spec.schedule else ()
                 words = "is one step for all rounds; with a schedule give a number."
                 raise Wrong((*at, "schedule"), f'lr = "auto" {words}')
-            if ours and known:
+            if ours and known or has_trials(study.problem):
                 continue
             above = (
                 (("algorithms", name), spec.lrs),

@@ -34,8 +34,28 @@ def check_options(
 
 def check_function(name: str, value: Any) -> None:
     """Raise unless value can be called from jax."""
+    check_called(name, value)
     if _of_torch(value) or not callable(value):
         raise ValueError(f"{name} must be a function{_instead(value)}.")
+
+
+def check_called(name: str, value: Any) -> None:
+    """Raise if value is a class where one of its objects is meant."""
+    if isinstance(value, type):
+        kind = value.__name__
+        raise ValueError(
+            f"{name} must be a function; got the class {kind}. Call it first: {kind}()."
+        )
+
+
+def check_no_loader(name: str, value: Any) -> None:
+    """Raise if value is a DataLoader, saying how to make tensors of one."""
+    if any(kind.__name__ == "DataLoader" for kind in type(value).__mro__):
+        raise ValueError(
+            f"{name} must be arrays or tensors; got a DataLoader, whose batches are "
+            "drawn by PyTorch. Give all of its samples, x, y = map(torch.cat, "
+            "zip(*loader)), and batch_size."
+        )
 
 
 def takes_key(loss_fn: Callable) -> bool:
@@ -49,6 +69,8 @@ def takes_key(loss_fn: Callable) -> bool:
 def arrays(name: str, given: Tree) -> Tree:
     """Make numpy arrays of a tree's leaves; finite numbers, and at least one leaf."""
     import jax
+
+    check_no_loader(name, given)
 
     found, structure = jax.tree.flatten_with_path(given)
     if not found or _of_torch(given):
@@ -81,6 +103,7 @@ def eval_sets(client_eval_data: Any, client_data: list[Tree]) -> list[Tree]:
 
 def _listed(name: str, given: Any) -> Any:
     """Raise unless this is a list with something for each client."""
+    check_no_loader(name, given)
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
         raise ValueError(
             f"{name} must be a list with the samples of each client; got "
@@ -121,6 +144,8 @@ def _sets(name: str, given: Any, like: Tree = None) -> list[Tree]:
 
 def _samples(who: str, given: Tree) -> Tree:
     import jax
+
+    check_no_loader(who, given)
 
     if not all(np.size(leaf) for leaf in jax.tree.leaves(given)):
         advice = "give it some samples" if "eval" in who else "leave it out"

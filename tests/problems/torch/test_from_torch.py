@@ -359,8 +359,14 @@ BAD = {
     "freeze_statistics must be true or false": {"freeze_statistics": "yes"},
     "stream must be one of": {"stream": "backwards"},
     "must be finite; got -inf": {"clients": [(CLIENTS[0][0] / 0, CLIENTS[0][1])]},
-    "loss fails on samples of .*: IndexError: Target 9 is out of bounds": {
-        "clients": [(CLIENTS[0][0], CLIENTS[0][1] * 0 + 9)]},
+    "Target 9 is out of bounds; .* from 0, of client 0, to 9, of client 1": {
+        "clients": [CLIENTS[0], (CLIENTS[1][0], CLIENTS[1][1] * 0 + 9)]},
+    r"got the class CrossEntropyLoss. Call it first: CrossEntropyLoss\(\)": {
+        "loss": nn.CrossEntropyLoss},
+    "client_data must be .* DataLoader.* x, y = map.torch.cat, zip": {
+        "clients": torch.utils.data.DataLoader(CLIENTS[0][0])},
+    "client 1 must be arrays or tensors; got a DataLoader": {
+        "clients": [CLIENTS[0], torch.utils.data.DataLoader(CLIENTS[0][0])]},
 }  # fmt: skip
 
 

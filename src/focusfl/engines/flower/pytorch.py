@@ -70,9 +70,11 @@ def from_torch(
         ValueError: If the module has state that does not travel, or samples do not fit.
     """
     from focusfl.data.streams import epochs
+    from focusfl.problems.given import check_called
     from focusfl.problems.pytorch.module import trained
 
     params(module, freeze_statistics=freeze_statistics)  # checks
+    check_called("loss", loss)
     mine = client_data[client] if isinstance(client_data, list) else client_data
     own = _tensors("client_data", mine, module)
     held = own if eval_data is None else _tensors("eval_data", eval_data, module)

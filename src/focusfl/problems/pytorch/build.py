@@ -19,6 +19,10 @@ LOOKED_AT = 64  # samples that the user's functions are tried on, at most
 WRITTEN: dict[tuple[str, str], Program] = {}  # by all that torch.export has seen
 
 
+class LossFails(ValueError):
+    """A user's loss raised; labels may be out of its range. Without a full stop."""
+
+
 def tried(eager: Eager, params: Tree, pooled: Tree) -> Eager:
     """Raise unless module, loss and metrics fit samples; add metrics if none are given.
 
@@ -156,10 +160,10 @@ def _called(name: str, call: Callable[[], Any], samples: Tree) -> Any:
     except Exception as error:  # the user's own code: anything can happen
         reason = (str(error).splitlines() or [""])[0].rstrip(".")[:200]
         shapes = ", ".join(str(tuple(a.shape)) for a in several(samples))
-        raise ValueError(
-            f"{name} fails on samples of shape {shapes}: {type(error).__name__}: "
-            f"{reason}."
-        ) from error
+        words = f"{name} fails on samples of shape {shapes}: {type(error).__name__}: "
+        if name == "loss":
+            raise LossFails(f"{words}{reason}") from error
+        raise ValueError(f"{words}{reason}.") from error
 
 
 def _Called(function: Callable) -> Any:

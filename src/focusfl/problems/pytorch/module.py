@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.checks import shown
+from focusfl.problems.given import check_no_loader
 from focusfl.tree import Tree
 
 FLOATS = ("float32", "float64")
@@ -73,6 +74,7 @@ def aliases(module: Any) -> dict[str, str]:
 
 def pair_of(who: str, given: Any) -> tuple[Any, Any]:
     """Inputs and targets of samples: a pair of them, or a dict of x and y."""
+    check_no_loader(who, given)
     if isinstance(given, Mapping) and set(given) == {"x", "y"}:
         return given["x"], given["y"]
     if not isinstance(given, tuple | list) or len(given) != 2:

@@ -106,12 +106,16 @@ def from_torch(
     dtype = check_module(module, freeze_statistics)
     given.check_options(batch_size, stream, dtype, compute_dtype)
     for name, function in {"loss": loss, "metrics": metrics}.items():
+        given.check_called(name, function)
         if not callable(function) and (function is not None or name == "loss"):
             raise ValueError(f"{name} must be a function; got {shown(function)}.")
     clients, pooled, held = _everybody(client_data, eval_data, dtype)
     x0 = {n: p.detach().cpu().numpy().copy() for n, p in trained(module).items()}
     own = copy.deepcopy(module).cpu()
-    eager = build.tried(Eager(own, loss, metrics), x0, pooled)
+    try:
+        eager = build.tried(Eager(own, loss, metrics), x0, pooled)
+    except build.LossFails as error:
+        raise ValueError(f"{error}{_label_range(clients)}.") from error
     if client_eval_data is not None:
         client_eval_data = _sets(client_eval_data, clients, dtype)
     options = {
@@ -164,6 +168,7 @@ def _everybody(
     """Clients' samples, all of them in one, and those to evaluate on."""
     import jax
 
+    given.check_no_loader("client_data", client_data)
     if not isinstance(client_data, list | tuple) or not len(client_data):
         raise ValueError(
             "client_data must be a list with (inputs, targets) of each client; got "
@@ -184,6 +189,19 @@ def _everybody(
             f"eval_data must have samples as clients have, {asked}; got {got}."
         )
     return clients, pooled, held
+
+
+def _label_range(clients: list[Tree]) -> str:
+    """Say who has the smallest and the largest label, if targets are labels."""
+    y = [samples["y"] for samples in clients]
+    if isinstance(y[0], dict) or y[0].dtype.kind not in "iu":
+        return ""
+    least = min(range(len(y)), key=lambda i: y[i].min())
+    most = max(range(len(y)), key=lambda i: y[i].max())
+    return (
+        f"; labels are from {y[least].min()}, of client {least}, to {y[most].max()}, "
+        f"of client {most}"
+    )
 
 
 def _sets(client_eval_data: Any, clients: list[Tree], dtype: str) -> list[Tree]:
