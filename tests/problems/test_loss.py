@@ -348,10 +348,17 @@ def test_auto_looks_at_no_sample_that_the_model_is_evaluated_on():
 def test_a_step_that_makes_the_loss_rise_is_warned_of_and_others_are_not():
     how = {"rounds": 20, "local_steps": 3}
     with pytest.warns(
-        ff.StepWarning, match=r"from 1.1 to .* at lr = 50.*Try lr = 0.1 "
+        ff.StepWarning, match=r"from 1.1 to .* at lr = 50.*Try lr = 0.1,"
     ):
         ff.simulate(ff.Focus(), blobs(), who.Bernoulli(0.5), lr=50.0, **how)
     ff.simulate(ff.Focus(), blobs(), who.Bernoulli(0.5), lr=0.05, **how)
+
+
+def test_a_step_at_which_nothing_is_learned_is_warned_of_if_only_the_end_is_looked_at():
+    how = {"rounds": 40, "local_steps": 3, "every": 40}
+    with pytest.warns(ff.StepWarning, match="ended no better than it began"):
+        ff.simulate(ff.Scaffold(), blobs(), who.Bernoulli(0.5), lr=50.0, **how)
+    ff.simulate(ff.Scaffold(), blobs(), who.Bernoulli(0.5), lr=0.05, **how)
 
 
 def test_advice_after_an_absurd_step_is_a_step_that_one_would_try():

@@ -12,6 +12,7 @@ BLOWN_UP = 1e8  # past this, times what it was at first, a distance or norm has 
 
 FIRST_GUESS = 0.1  # a step to try where nothing is known
 SPIKE, LEARNED = 2.0, 0.9  # shares of the first loss: a rise, and hardly a fall
+PATIENCE = 20  # rounds after which the loss should be below the first one
 
 
 class Diverged(ArithmeticError):
@@ -23,7 +24,7 @@ class DivergenceWarning(UserWarning):
 
 
 class StepWarning(UserWarning):
-    """Warns that the loss of a network doubled and stayed: its step is too large."""
+    """Warns that a network did not learn at its step: the loss rose or did not fall."""
 
 
 def sane(metrics: Mapping[str, Any], limit: Any) -> Any:
@@ -78,15 +79,15 @@ def finish(results: Sequence[Result], throw: bool | None) -> None:
 
 
 def _got_worse(result: Result) -> bool:
-    """Whether the loss doubled and never fell below what it was at first, but for a
-    tenth, as that of a network whose units have all died; the optimum is not known."""
+    """Whether a network did not learn: the loss doubled and ended near or above the
+    first one, or is no less than the first one after PATIENCE rounds."""
     loss = result.metrics.get("loss")
     if loss is None or "distance" in result.metrics or result.diverged_at is not None:
         return False
     if not result.metrics["gradients"].any():
         return False
-    rose = np.nanmax(loss) > SPIKE * loss[0]
-    return bool(rose and loss[-1] > LEARNED * loss[0])
+    rose = np.nanmax(loss) > SPIKE * loss[0] and loss[-1] > LEARNED * loss[0]
+    return bool(rose or len(loss) > PATIENCE and loss[-1] >= loss[0])
 
 
 def _too_large(worse: Sequence[Result]) -> str:
@@ -97,8 +98,8 @@ def _too_large(worse: Sequence[Result]) -> str:
     )
     smaller = min(FIRST_GUESS, min(run.lr for run in worse) / 4)
     return (
-        f"the loss rose {found}: such a step is too large for this algorithm. Try lr = "
-        f'{smaller:.2g} or below, or lr="auto".'
+        f"the loss went {found} and ended no better than it began: the step does not "
+        f'suit this algorithm. Try lr = {smaller:.2g}, or lr="auto", which tries some.'
     )
 
 
