@@ -2,8 +2,8 @@
 
     python docs/draw/dialysis.py
 
-Five local steps. Equal budgets: FOCUS, SCAFFOLD and FedAvg have nine steps, each half
-of the one before; FedAdam has three of these with three server steps each. Drawn is the
+Five local steps. Equal budgets: FOCUS, SCAFFOLD and FedAvg have twelve steps, each half
+of the one before; FedAdam has four of these with three server steps each. Drawn is the
 setting that ends nearest to the pooled fit. Coins: the centre that disagrees most with
 that fit takes part in one round of 20, the one that agrees most in nine of ten.
 """
@@ -19,12 +19,12 @@ from focusfl.report.names import label, looks
 
 PICTURE = Path(__file__).parents[1] / "dialysis.png"
 ROUNDS, LOCAL_STEPS, EVERY = 1500, 5, 10
-STEPS = [0.4 / 2**k for k in range(9)]
+STEPS = [6.4 / 2**k for k in range(12)]
 ALGORITHMS = {  # variants of each, with their steps
     "focus": [(ff.Focus(), STEPS)],
     "scaffold": [(ff.Scaffold(), STEPS)],
     "fedavg": [(ff.FedAvg(), STEPS)],
-    "fedadam": [(ff.FedAdam(server_lr=s), STEPS[1::3]) for s in (0.1, 0.03, 0.01)],
+    "fedadam": [(ff.FedAdam(server_lr=s), STEPS[2::3]) for s in (0.1, 0.03, 0.01)],
 }
 
 
