@@ -21,6 +21,7 @@ FLOORS = [
 ]
 # Looks upwards that are known, each inside a function and for a reason.
 KNOWN = {
+    ("theory.auto", "engines"): "tries steps on a network by short runs",
     ("theory.lyapunov", "engines"): "follows a proof along a run of the reference",
     ("engines.flower.ending", "deploy"): "a server app leaves what a study leaves",
 }

@@ -59,6 +59,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints, prints there
+    # Its last words must be there when the process ends without a flush.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def answer(**what) -> None:
         answers.write(json.dumps(what) + "\n")
