@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-more test-lowest lint bench docs clean
+.PHONY: demo test test-more test-slow test-lowest lint bench docs clean
 
 demo: .venv/installed
 	$(BIN)/focusfl demo
@@ -14,9 +14,13 @@ test: .venv/installed-tests
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# What needs the real data (FOCUSFL_DATA) or a program beside Python, and what is slow.
+# What needs the real data (FOCUSFL_DATA) or a program beside Python.
 test-more: .venv/installed-tests
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "needs or slow"
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "needs and not slow"
+
+# Fleets through kills, every script in small, the README from the wheel: half an hour.
+test-slow: .venv/installed-tests
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m slow
 
 # The core tests with the lowest versions that pyproject.toml allows.
 test-lowest: .venv/installed-tests

@@ -118,17 +118,13 @@ def meanings(made_by: Callable) -> dict[str, str]:
 
 
 def data_sets() -> Iterator[str]:
-    """Every data set: what it is, who may use it how, and its files."""
+    """Every data set: what it is, whom to cite, who may use it how, and its size."""
     lines = []
     for name, entry in DATA_SETS.items():
-        files = entry.files
-        names = f"`{files[0].path}`" + ", …" * (len(files) > 1) if files else ""
         clients = "any" if entry.clients is None else f"{entry.clients:,}"
-        loader = f"`ff.data.{entry.loader}`" if entry.loader else ""
-        about = (entry.what, clients, entry.licence, size(entry))
-        lines.append((f"`{name}`", *about, loader, names, entry.citation))
-    heads = ("name", "what", "clients", "licence", "size", "loader", "files", "cite")
-    yield _table(heads, lines)
+        what = f"{entry.what} ({entry.citation})"
+        lines.append((f"`{name}`", what, clients, entry.licence, size(entry)))
+    yield _table(("name", "what", "clients", "licence", "size"), lines)
 
 
 def commands() -> Iterator[str]:

@@ -82,7 +82,8 @@ def forms(up):
 def run(folder, secure, rounds, spec="", **how):
     file = folder / "study.toml"
     file.write_text(QUADRATIC)
-    this = study.load(file, [f"rounds={rounds}"], None, 4).summed_in_secret(secure)
+    changes = [f"rounds={rounds}", f"secure.threshold={secure}"]
+    this = study.load(file, changes, None, 4)
     said, search = [], Search(folder / "run", this)
 
     def watch(event):

@@ -1,4 +1,4 @@
-"""Live through many sequences: python -m tests.secure --sequences 5000 --seed 0."""
+"""Live through many sequences: python tests/secure --sequences 5000 --seed 0."""
 
 import argparse
 import logging

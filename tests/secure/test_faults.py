@@ -1,4 +1,4 @@
-"""A sample of `python -m tests.secure`: its laws hold, and can be broken."""
+"""A sample of `python tests/secure`: its laws hold, and can be broken."""
 
 import pytest
 

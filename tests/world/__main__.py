@@ -1,4 +1,4 @@
-"""Live through many sequences: python -m tests.world --sequences 100000 --seed 0."""
+"""Live through many sequences: python tests/world --sequences 100000 --seed 0."""
 
 import argparse
 import logging
@@ -92,7 +92,7 @@ def hunt(most: int) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.world", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python tests/world", description=__doc__)
     parser.add_argument("--sequences", type=int, default=1000, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="the first one's")
     parser.add_argument("--workers", type=int, default=1, help="processes")

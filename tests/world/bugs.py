@@ -142,7 +142,7 @@ BUGS = [
         (Rules.count, "if self.weights is not None:",
          'if self.weights is not None and reply.kind == "push":'),
     ]),
-    Bug("what settles a push is kept for a round", 9, [
+    Bug("what settles a push is kept for a round", 5, [
         (Rules.close, "if index in rounds", "if index == str(rd.index)"),
     ]),
     Bug("a site leaves though the server's answer moves its memory", 135, [

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_no_sequence_breaks_a_law():
     """The command, in a process of its own: without the type checks of the tests."""
-    command = [sys.executable, "-m", "tests.world", "--sequences", "400", "--seed", "0"]
+    command = [sys.executable, "tests/world", "--sequences", "400", "--seed", "0"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "400 sequences from seed 0" in done.stdout and " 0 violations" in done.stdout
@@ -33,7 +33,7 @@ def test_no_sequence_breaks_a_law():
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(bug, as_a_user):
-    """Where the sequences have changed, `python -m tests.world --bugs` finds seeds."""
+    """Where the sequences have changed, `python tests/world --bugs` finds seeds."""
     with planted(bug):
         assert live(drawn(bug.seed)).wrong
 
