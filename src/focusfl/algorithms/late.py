@@ -58,6 +58,17 @@ class Late(Wrapped):
         inner, up = self.inner.push(client.inner, client.down, local, rd)
         return Client(inner, client.down), up
 
+    def state_after(self, client, up, down, rd):
+        inner = self.inner.state_after(client.inner, up, client.down, rd)
+        return Client(inner, client.down)
+
+    def forget(self, server, client, weight, num_clients):
+        return self.inner.forget(server, client.inner, weight, num_clients)
+
+    def recompute(self, server, clients):
+        inner = ((weight, client.inner) for weight, client in clients)
+        return self.inner.recompute(server, inner)
+
     def settle(self, client, down, rd):
         told = {name: down[name] for name in down}  # by name: a deployment sends these
         return Client(self.inner.settle(client.inner, down, rd), told)
