@@ -6,7 +6,7 @@ import pytest
 import focusfl as ff
 from focusfl import tree
 from focusfl.algorithms import ALGORITHMS
-from focusfl.core import CannotForget, Round, settles
+from focusfl.core import CannotForget, Round
 from focusfl.engines.client_round import client_round
 
 N, STEPS, LR, WEIGHTS = 3, 2, 0.1, (1.0, 2.0, 0.5)
@@ -157,6 +157,17 @@ def test_an_algorithm_that_declares_nothing_is_taken_to_need_everything():
         tracked = ff.core.Algorithm.tracked
 
     bare = Bare()
-    assert bare.sends_state and not bare.accepts_stale_model and not settles(bare)
+    assert bare.sends_state and not bare.accepts_stale_model and not bare.settles
     with pytest.raises(CannotForget, match="does not say what its server holds"):
         Loop(bare).gap()
+
+
+@pytest.mark.parametrize("algorithm", EVERY, ids=repr)
+def test_settling_changes_states_if_that_is_declared(algorithm):
+    loop = Loop(algorithm)
+    loop.play(*ROUNDS)
+    _, state, *_ = loop.reply(1)
+    down = tree.map(lambda a: a + 1, algorithm.broadcast(loop.server))
+    rounds = (loop.rd._replace(index=index, num_active=2) for index in range(20))
+    changes = [gap(algorithm.settle(state, down, rd), state) for rd in rounds]
+    assert any(changes) == algorithm.settles

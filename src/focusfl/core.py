@@ -166,6 +166,11 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
         raise NotImplementedError(f"{self!r} sends its clients' states.")
 
     @property
+    def settles(self) -> bool:
+        """Whether `settle` may change a client's state."""
+        return type(self).settle is not Algorithm.settle
+
+    @property
     def tracks_mean(self) -> bool:
         """Whether the server's fields hold the mean over clients; else the sum."""
         return False
@@ -244,4 +249,4 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
 
 def settles(algorithm: Algorithm) -> bool:
     """Whether the server's answer may change what participants remember."""
-    return type(algorithm).settle is not Algorithm.settle
+    return algorithm.settles

@@ -43,6 +43,8 @@ class Late(Wrapped):
     def comes_late(self):
         return True
 
+    settles = True
+
     def exact_below(self, L, local_steps):
         # At rest all that clients were told is the same, and that of now.
         return self.inner.exact_below(L, local_steps)

@@ -46,6 +46,10 @@ class Wrapped(Algorithm[Any, Any, Any]):
     def sends_state(self):
         return self.original.sends_state
 
+    @property
+    def settles(self):
+        return self.original.settles
+
     def init(self, params):
         return self.original.init(params)
 

@@ -86,7 +86,7 @@ def digest(*parts: bytes) -> str:
     return found.hexdigest()[:32]
 
 
-def encode(fields: NamedTuple, parts: Mapping[str, bytes]) -> Wired:
+def encode(fields: Request | Reply, parts: Mapping[str, bytes]) -> Wired:
     """Put a header over packed trees."""
     sums = {name: digest(part) for name, part in parts.items()}
     whole = {"protocol": VERSION, **fields._asdict(), "parts": sums}

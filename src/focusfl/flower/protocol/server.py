@@ -19,7 +19,7 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms.coded import coded_in
 from focusfl.checks import shown
-from focusfl.core import Algorithm, CannotForget, Client, Round, settles
+from focusfl.core import Algorithm, CannotForget, Client, Round
 from focusfl.core import Server as ServerState
 from focusfl.engines.client_round import client_round
 from focusfl.flower.protocol import limits
@@ -253,9 +253,9 @@ class ProtocolServer:
                 self.drop_round()
                 words = f"round {self.round} cannot be closed: {error} Lower lr."
                 raise ArithmeticError(words) from None
-            if settles(self.algorithm):
+            if self.algorithm.settles:
                 self._settle(counted, rd)
-        for site in self._leaving:
+        for site in sorted(self._leaving):
             self._remove(site, LEFT)
         for site in self._struck():
             log.warning("%s is left out: refused %s times", site, limits.STRIKES)

@@ -156,7 +156,7 @@ class Site:
         """The state the server names; None if it is not here."""
         if not leaves(like):
             return like
-        blob = message.get("state") or self.cache.get(request.version)
+        blob = message.get("state", self.cache.get(request.version))
         return None if blob is None else unpack(blob, like)
 
     def _keep(self, version: str, state: bytes, new_version: str, new: bytes) -> None:
