@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-more lint bench docs clean
+.PHONY: demo test test-more test-lowest lint bench docs clean
 
 demo: .venv/installed
 	$(BIN)/focusfl demo
@@ -17,6 +17,18 @@ test: .venv/installed-tests
 # What needs the real data (FOCUSFL_DATA) or a program beside Python, and what is slow.
 test-more: .venv/installed-tests
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "needs or slow"
+
+# The core tests with the lowest versions that pyproject.toml allows.
+test-lowest: .venv/installed-tests
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/lowest
+	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python \
+	  --resolution lowest-direct --requirements pyproject.toml \
+	  --extra pandas --extra plots --group core
+	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python \
+	  --no-deps --editable .
+	.venv/lowest/bin/python -m pytest -n 0 tests/test_contract.py \
+	  tests/test_identities.py tests/engines/test_engines_agree.py \
+	  tests/engines/test_simulate.py tests/test_cli.py
 
 lint: .venv/installed-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy

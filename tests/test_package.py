@@ -1,12 +1,15 @@
 """What is shipped is whole: wheel and sdist hold what the tree holds."""
 
+import ast
 import email
 import os
 import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,6 +57,37 @@ def test_a_wheel_has_every_file_of_the_package_and_says_what_it_is(tmp_path):
     assert about["Requires-Python"] == ">=3.11"
     assert "Federated optimization" in about.get_payload()
     assert set(about.get_all("Provides-Extra")) >= {"flower", "plots", "graphs"}
+
+
+def imported(file: Path) -> set[str]:
+    """The top-level packages that a file imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    plain = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
+    members = [n.module for n in nodes if isinstance(n, ast.ImportFrom) and not n.level]
+    return {name.split(".")[0] for name in (*plain, *members)}
+
+
+def test_what_is_imported_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needs = sum(project["optional-dependencies"].values(), project["dependencies"])
+    declared = {re.split(r"[^\w.-]", need)[0].lower() for need in needs}
+    files = (ROOT / "src").rglob("*.py")
+    names = set().union(*map(imported, files)) - {"focusfl", *sys.stdlib_module_names}
+    known = metadata.packages_distributions()  # by the name that is imported
+    assert len(names) > 10
+    for name in sorted(names):
+        owners = {owner.lower().replace("_", "-") for owner in known.get(name, [name])}
+        owners |= {owner.removesuffix("-skinny") for owner in owners}
+        assert owners & declared, f"{name} is imported; pyproject.toml does not have it"
+
+
+def test_classifiers_and_python_are_those_the_doctor_calls_tested():
+    from focusfl.cli.doctor import TESTED
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [line.rpartition(" ")[2] for line in project["classifiers"]]
+    assert set(TESTED["python"]) == {each for each in named if "." in each}
+    assert project["requires-python"] == f">={TESTED['python'][0]}"
 
 
 def test_a_source_archive_has_all_that_its_tests_read(tmp_path):

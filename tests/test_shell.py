@@ -34,6 +34,17 @@ def test_a_healthy_machine_works_without_data(tmp_path):
     assert found["data"] == dict.fromkeys(doctor.data_sets())
 
 
+def test_a_version_that_was_not_tested_is_named():
+    found = {
+        "needed": {"jax": "0.10.7", "numpy": "9.0"},
+        "focusfl[flower]": {"flwr": "1.43.0", "uvicorn": None},
+    }
+    (said,) = doctor.untested(found).values()
+    assert said == {"flwr 1.43.0": "tested with 1.41, 1.42"}
+    assert doctor.untested({"focusfl[flower]": {"flwr": "1.42.1"}}) == {}
+    assert doctor.untested({"focusfl[flower]": {"flwr": None}}) == {}
+
+
 def test_a_broken_jax_is_found_out(tmp_path):
     (tmp_path / "jax.py").write_text("raise ImportError('no driver\\nat all')")
     done = in_a_process("doctor", PYTHONPATH=str(tmp_path))

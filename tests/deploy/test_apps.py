@@ -3,6 +3,7 @@ import os
 import tomllib
 
 import pytest
+from command_line import in_process
 
 from focusfl.deploy import apps
 
@@ -32,3 +33,57 @@ def test_init_writes_an_app_that_is_whole(tmp_path):
 def test_what_is_no_app_is_refused(tmp_path):
     with pytest.raises(ValueError, match="folder of a Flower app"):
         apps.settings(tmp_path)
+
+
+SERVER = """
+import numpy as np
+from focusfl import Focus
+from focusfl.engines.flower import Job, server_app
+
+def job(context):
+    sites = tuple(context.run_config.get("sites", "rome oslo").split())
+    return Job(Focus(), {"x": np.zeros(2)}, sites, 5, 0.1, "~/far", job="mine")
+
+app = server_app(job)
+"""
+
+
+def own_app(folder, server, config=""):
+    """Write an app with a server app of its own."""
+    apps.init(folder)
+    (folder / "training" / "server_app.py").write_text(server)
+    text = (folder / "pyproject.toml").read_text()
+    head = text[: text.index("[tool.flwr.app.config]")]
+    (folder / "pyproject.toml").write_text(head + config)
+    return folder
+
+
+def test_settings_that_an_app_does_not_name_are_those_of_its_job(tmp_path):
+    app = own_app(tmp_path / "app", SERVER)
+    assert apps.settings(app) == {}
+    known = {"job": "mine", "sites": "rome oslo", "rounds": 5}
+    assert apps.settings_with_job(app) == known
+    config = '[tool.flwr.app.config]\nsites = "a b c"\nown = 1\n'
+    app = own_app(tmp_path / "more", SERVER, config)
+    assert apps.settings_with_job(app) == {**known, "sites": "a b c", "own": 1}
+
+
+def test_settings_are_added_to_an_app_with_and_without_some(tmp_path):
+    config = "[tool.flwr.app.config]\nrounds = 3  # few\n"
+    for name, had in (("bare", ""), ("some", config)):
+        app = own_app(tmp_path / name, SERVER, had)
+        before = apps.settings(app)
+        apps.add_settings(app, {"folder": 'a "b"', "rounds": 9})
+        assert apps.settings(app) == {"folder": 'a "b"', "rounds": 9, **before}
+
+
+def test_an_app_whose_sites_nobody_knows_is_refused_in_one_line(tmp_path):
+    server = "from flwr.serverapp import ServerApp\napp = ServerApp()\n"
+    app = own_app(tmp_path / "app", server)
+    done = in_process("deploy", "local", "app", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert 'sites = "site-0 site-1"' in done.stderr and "Job" in done.stderr
+    (app / "training" / "server_app.py").write_text("import nonsense_of_mine\n")
+    done = in_process("deploy", "local", "app", cwd=tmp_path)
+    assert done.returncode == 2 and "nonsense_of_mine" in done.stderr
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import in_a_process
 from outsider import attack, take_work
 from sleepers import ended
 
 import focusfl as ff
-from focusfl.deploy import status, study
+from focusfl.deploy import apps, status, study
 from focusfl.deploy.faults import chaos
 from focusfl.deploy.local import local_app, local_study
 from focusfl.experiment import results
@@ -131,6 +132,72 @@ def test_outsiders_are_refused_and_an_interrupt_stops_all_that_was_started(tmp_p
     assert not alive & {line.pid for line in lines}, "children outlive their parents"
 
 
+TASK = """
+import numpy as np
+from focusfl import Focus
+from focusfl.engines.flower import Job, client_app
+
+JOB = dict(algorithm=Focus(), params={"x": np.zeros(2)}, sites=("rome", "oslo"), lr=0.3)
+CLIENT = client_app(lambda x, batch: {"x": x["x"] - 1.0}, Focus())
+"""
+STRATEGY = """
+from pathlib import Path
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp import ServerApp
+from focusfl.engines.flower import AlgorithmStrategy
+from .task import JOB, Job
+
+app = ServerApp()
+
+@app.main()
+def main(grid, context):
+    folder = context.run_config["folder"]
+    job = Job(**JOB, rounds=1, folder=folder, job="mine")
+    start = ArrayRecord({"x": Array(JOB["params"]["x"])})
+    AlgorithmStrategy(job).start(grid, start, num_rounds=2, timeout=60)
+    (Path(folder) / "saved").write_text("after the last round")
+"""
+JOB = """
+from focusfl.engines.flower import server_app
+from .task import JOB, Job
+
+app = server_app(Job(**JOB, rounds=2, folder="~/nowhere", job="mine"))
+"""
+CONFIG = '[tool.flwr.app.config]\nsites = "rome oslo"\nfolder = "x"\njob = "mine"\n'
+
+
+def app_of(folder, server, config=""):
+    """Write an app of one's own."""
+    apps.init(folder)
+    (folder / "training" / "task.py").write_text(TASK)
+    (folder / "training" / "server_app.py").write_text(server)
+    (folder / "training" / "client_app.py").write_text(
+        "from .task import CLIENT\n\napp = CLIENT\n"
+    )
+    text = (folder / "pyproject.toml").read_text()
+    head = text[: text.index("[tool.flwr.app.config]")]
+    (folder / "pyproject.toml").write_text(head + config)
+
+
+@pytest.mark.parametrize(
+    ("server", "config"),
+    [
+        pytest.param(STRATEGY, CONFIG, id="strategy"),
+        pytest.param(JOB, "", id="job", marks=pytest.mark.slow),
+    ],
+)
+def test_an_app_of_ones_own_ends_well(server, config, tmp_path):
+    """One with a strategy in Flower's loop, and one with a job and no settings."""
+    app_of(tmp_path / "own", server, config)
+    done = in_a_process("deploy", "local", "own", "--warm", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["rounds"] == 2 and found["counted"] == {"rome": 2, "oslo": 2}
+    assert "round 2/2  2 of 2 answered" in done.stderr
+    if server == STRATEGY:  # what the app does after its rounds is waited for
+        assert (tmp_path / "runs/deploy-own/server/saved").exists()
+
+
 @pytest.mark.slow
 def test_a_fleet_dies_with_who_started_it_by_kill_9(tmp_path):
     (tmp_path / "study.toml").write_text(QUADRATIC)
@@ -205,7 +272,6 @@ def test_an_unregistered_key_is_not_let_in(tmp_path):
 @pytest.mark.slow
 def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
     """In an environment of their own, where focusfl came without what it depends on."""
-    from focusfl.deploy import apps
     from focusfl.deploy.driver import Driver
     from focusfl.deploy.fleet import Fleet
 
@@ -226,9 +292,7 @@ def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
     server, said = tmp_path / "run" / "server", []
     config = {"folder": str(server), "rounds": 5, "keys": fleet.keys}
     with fleet:
-        Driver(
-            fleet, tmp_path / "app", config, server / "training", [], said.append
-        ).drive()
+        Driver(fleet, tmp_path / "app", config, [], said.append).drive()
     counted = [event["counted"] for event in said if event["event"] == "round"]
     assert [sorted(sites) for _ in range(5)] == [sorted(each) for each in counted]
     *_, tested = [event for event in said if event["event"] == "evaluation"]

@@ -63,9 +63,12 @@ def test_ours_is_emptied_and_the_mode_of_a_folder_stays(tmp_path):
     (folder / "notes.txt").write_text("theirs")
     (folder / "server").mkdir()
     (folder / "server" / "old").touch()
+    for name in ("index.html", "figure.png"):
+        (folder / name).write_text("of an earlier run")
     prepare(folder, ["a"], tls=False, warm=False)
     assert (folder / "notes.txt").read_text() == "theirs"
     assert not (folder / "server").exists()
+    assert not (folder / "index.html").exists() and not [*folder.glob("*.png")]
     prepare(tmp_path / "new", ["a"], tls=False, warm=False)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 

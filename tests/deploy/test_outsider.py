@@ -90,9 +90,7 @@ def test_a_site_that_sends_too_much_is_refused_and_holds_nobody_up(tmp_path):
     server, said = tmp_path / "run" / "server", []
     config = {"folder": str(server), "keys": fleet.keys, "deadline": 10.0}
     with fleet:
-        Driver(
-            fleet, tmp_path / "app", config, server / "training", [], said.append
-        ).drive()
+        Driver(fleet, tmp_path / "app", config, [], said.append).drive()
         assert all(process.alive for process in fleet.processes)
     words = fleet.superlink.words(10_000)
     assert "to 'rome': its answer is larger than 1 MiB" in words

@@ -82,6 +82,41 @@ def test_status_says_who_is_refused_away_and_how_old_memories_are(place, capsys)
     assert "its norm is" in found["health"]["error"]
 
 
+def test_a_fleet_of_which_nothing_runs_has_stopped(ran, tmp_path, capsys):
+    """It was said to run, under a table in which every process had ended."""
+    fleet = tmp_path / "fleet"
+    shutil.copytree(ran / "server", fleet / "server")
+    (fleet / "processes.json").write_text('{"superlink": [1, "no such word"]}')
+    assert main(["deploy", "status", str(fleet)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "stopped after round 9 of 12" in said and "running" not in said
+    assert main(["deploy", "status", str(fleet), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out).values()
+    assert found["health"]["state"] == "stopped"
+    with Watch(fleet, 0) as server:
+        (job,) = server.look().values()
+    assert job["state"] == "stopped"
+
+
+def test_health_of_sites_and_of_learning_are_two_words(place, capsys):
+    """All sites answer, and the loss grows fourfold: that is not healthy."""
+    kept = [e for e in events.read(place) if e["event"] in ("begin", "open")][:2]
+    (place / events.FILE).unlink()
+    site = {"counted": ["site-0"], "missing": [], "late": [], "online": ["site-0"]}
+    more = {"rounds": 9, "seconds": 1.0, "eta": 1.0, "event": "round", **site}
+    events.write(place, {**kept[0], "everybody": ["site-0"], "metrics": {}})
+    for number, loss in enumerate((1.0, 0.5, 0.8, 2.1)):
+        metrics = {"loss": loss, "grad_norm": loss}
+        events.write(place, {**more, "round": number, "metrics": metrics})
+        assert main(["deploy", "status", str(place)]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "sites: healthy" in said
+        assert ("learning: getting worse" in said) == (number == 3), said
+    assert "loss 2.1, 4.2 times its best" in said
+    found = Follower(place).health().as_dict()
+    assert found["healthy"] and found["worse"]
+
+
 def test_prometheus_reads_every_number_back(served):
     read = text_string_to_metric_families(get(served, "metrics"))
     families = {family.name: family for family in read}

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from helpers import ALL, NAMED, VECTORS, Diary, gap, quadratic, same, some_masks
 
 import focusfl as ff
@@ -87,6 +86,7 @@ def test_loop_and_simulate_agree(alg, on_empty, local_steps, p, monkeypatch):
 
 @pytest.mark.parametrize("alg", ALL, ids=repr)
 def test_numpy_jax_and_torch_leaves_give_the_same_run(alg):
+    torch = pytest.importorskip("torch")
     with jax.enable_x64(True):
         runs = [
             ff.loop(

@@ -105,12 +105,18 @@ def _local(options: argparse.Namespace) -> int:
     spec = chaos.parse(options.chaos)
     how = {"chaos": spec, "tls": options.tls, "warm": options.warm}
     if options.what.is_dir():
-        names = ("set", "algorithm", "clients", "deadline", "target", "clock")
-        own = [getattr(options, name) for name in names]
-        if any(own) or options.secure is not None:
-            raise ValueError("an app has its settings in its pyproject.toml; set them.")
+        names = ("set", "algorithm", "clients", "deadline", "target", "clock", "secure")
+        own = [f"--{n}" for n in names if getattr(options, n) not in (None, [], False)]
+        if own:
+            raise ValueError(
+                f"{', '.join(own)} {'are' if own[1:] else 'is'} for studies; "
+                f"{options.what} has its settings in its pyproject.toml, sites among "
+                "them, or in its Job."
+            )
         place = folder(options, f"deploy-{options.what.resolve().name}")
         outcome = local_app(options.what, place, _watch, **how)
+        if outcome is None:
+            return _end_unknown(options, place)
     else:
         deployed = study.load(
             options.what, options.set, options.algorithm, options.clients,
@@ -131,6 +137,17 @@ def _local(options: argparse.Namespace) -> int:
         why = printable(" ".join(outcome.why))
         print(f"focusfl: not a healthy end: {why}", file=sys.stderr)
     return EXIT_UNHEALTHY if outcome.why else 0
+
+
+def _end_unknown(options: argparse.Namespace, place: Path) -> int:
+    """Say that an app has ended well, and that nothing else is known of it."""
+    why = (
+        f"the app has ended well and wrote no events to {place / 'server'}: its Job "
+        'must have folder=context.run_config["folder"] to be shown here.'
+    )
+    found = {"folder": str(place), "files": [], "warnings": [why]}
+    print(json.dumps(found, indent=2) if options.json else why)
+    return 0
 
 
 def _watch(event: Mapping[str, Any]) -> None:
@@ -264,7 +281,10 @@ def _print_health(job: Mapping[str, Any]) -> None:
     terminal.print_table("", titles, rows)
     size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
     ago = f"heard {clock(time.time() - job['heard'])} ago,"
-    words = [f"{job['state']},", f"epoch {job['epoch']},", ago]
+    state = job["state"]
+    if state == "stopped":
+        state = f"stopped after round {job['round']} of {job['rounds']}"
+    words = [f"{state},", f"epoch {job['epoch']},", ago]
     words.append(", ".join(size.values()))
     if len(order) > MOST:
         words.insert(0, f"and {len(order) - MOST} more;")
@@ -272,7 +292,9 @@ def _print_health(job: Mapping[str, Any]) -> None:
     print(packed(words))
     why = " ".join(job["why"])
     told = "healthy" if job["healthy"] else f"not healthy, as it stands: {why}"
-    print(packed(told.split()))
+    print(packed(f"sites: {told}".split()))
+    if job["worse"]:
+        print(packed(f"learning: getting worse: {job['worse']}".split()))
 
 
 def _serve(options: argparse.Namespace) -> int:

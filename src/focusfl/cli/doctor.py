@@ -16,6 +16,13 @@ from typing import Any
 from focusfl import __version__
 from focusfl.extras import WHERE, install
 
+# Versions that the tests were run with, as far as they are compared.
+TESTED = {
+    "python": ("3.11",),
+    "flwr": ("1.41", "1.42"),
+    "jax": ("0.10",),
+    "torch": ("2.13",),
+}
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
 Section = dict[str, Any]  # by what was looked at: what was found, None if nothing
@@ -32,8 +39,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     from focusfl.report import terminal
 
+    packages = _packages()
     found = {
-        **_packages(),
+        **packages,
+        **untested(packages),
         "machine": _attempt(_machine),
         "a run": _attempt(_run),
         "data": _data(),
@@ -46,6 +55,8 @@ def _doctor(options: argparse.Namespace) -> int:
     absent = [name for name, own in extras.items() if None in own.values()]
     without = f"; without {', '.join(absent)}, which are installed {WHERE}"
     verdict = "focusfl works" + without * bool(absent)
+    if "not tested" in found:
+        verdict += f"; not tested with {', '.join(found['not tested'])}"
     if reasons:
         verdict = "focusfl does not work here: " + "; ".join(reasons)
     rows = []
@@ -81,6 +92,18 @@ def _packages() -> dict[str, Section]:
         except metadata.PackageNotFoundError:
             own[name] = None
     return found
+
+
+def untested(found: dict[str, Section]) -> dict[str, Section]:
+    """What is installed in a version that focusfl was not tested with, if anything."""
+    words = {
+        f"{name} {version}": f"tested with {', '.join(TESTED[name])}"
+        for own in found.values()
+        for name, version in own.items()
+        if version and name in TESTED
+        if ".".join(version.split(".")[:2]) not in TESTED[name]
+    }
+    return {"not tested": words} if words else {}
 
 
 def _attempt(look: Callable[[], Section]) -> Section:

@@ -1,7 +1,11 @@
 """Folders of Flower apps: written, and read."""
 
+import importlib
 import json
+import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +16,8 @@ from focusfl.deploy.study import Deployed
 
 TEMPLATE = Path(__file__).parent / "template"
 PACKAGE = "training"  # what the code of an app is called
+CONFIG = "[tool.flwr.app.config]"
+OF_JOB = {"job": str, "sites": str, "rounds": int}  # settings that a Job has too
 
 
 def init(folder: Path) -> list[Path]:
@@ -34,16 +40,86 @@ def init(folder: Path) -> list[Path]:
     return [*files, ignored, empty]
 
 
-def settings(folder: Path) -> dict[str, Any]:
-    """Read the settings of an app."""
+def _flower(folder: Path) -> dict[str, Any]:
+    """What the pyproject.toml of an app has for Flower."""
     file = folder / "pyproject.toml"
     try:
-        return tomllib.loads(file.read_text())["tool"]["flwr"]["app"]["config"]
+        return tomllib.loads(file.read_text())["tool"]["flwr"]["app"]
     except (OSError, KeyError, tomllib.TOMLDecodeError):
         raise ValueError(
             f"{folder} must be the folder of a Flower app: a pyproject.toml with "
-            "[tool.flwr.app.config]."
+            "[tool.flwr.app]."
         ) from None
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    """Read the settings of an app; none if it has none."""
+    return _flower(folder).get("config", {})
+
+
+def settings_with_job(folder: Path) -> dict[str, Any]:
+    """Read the settings of an app, and from its Job the job, sites and rounds that
+    it does not set.
+
+    Raises:
+        ValueError: if nobody says who the sites are, or a setting is of a wrong type.
+    """
+    found, why = settings(folder), ""
+    if OF_JOB.keys() - found.keys():
+        code = (
+            "import sys; from focusfl.deploy import apps; apps.print_job(sys.argv[1])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", code, str(folder)],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        last = (done.stdout if done.returncode == 0 else done.stderr).strip()
+        last = last.rpartition("\n")[2]
+        why = f" ({last})" if done.returncode else ""
+        found = {**({} if done.returncode else json.loads(last)), **found}
+    if "sites" not in found:
+        raise ValueError(
+            f'who takes part must be said by sites = "site-0 site-1" in {CONFIG} of '
+            f"{folder}, or by the Job of its server_app(job); neither does{why}."
+        )
+    for name, kind in OF_JOB.items():
+        if not isinstance(found.get(name, kind()), kind):
+            raise ValueError(
+                f"{name} in {CONFIG} of {folder} must be "
+                f"{'text' if kind is str else 'a whole number'}; got {found[name]!r}."
+            )
+    return found
+
+
+def print_job(folder: str) -> None:
+    """Import the server app of an app and print what its Job says, as JSON."""
+    from flwr.app import Context, RecordDict
+
+    from focusfl.engines.flower.app import JobApp
+
+    module, _, name = _flower(Path(folder))["components"]["serverapp"].partition(":")
+    sys.path.insert(0, str(Path(folder).resolve()))
+    app, found = getattr(importlib.import_module(module), name), {}
+    if isinstance(app, JobApp):
+        job = app.job_of(Context(0, 0, {}, RecordDict(), settings(Path(folder))))
+        found = {"job": job.job, "sites": " ".join(job.sites), "rounds": job.rounds}
+    print(json.dumps(found))
+
+
+def add_settings(folder: Path, more: Mapping[str, Any]) -> None:
+    """Add settings to an app that it does not have yet: Flower takes no others."""
+    had = settings(folder)
+    more = {key: value for key, value in more.items() if key not in had}
+    file = folder / "pyproject.toml"
+    text = file.read_text()
+    if not re.search(rf"^{re.escape(CONFIG)}", text, re.M):
+        text += f"\n{CONFIG}\n"
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in more.items())
+    head, title, rest = text.partition(CONFIG)
+    line, end, rest = rest.partition("\n")
+    file.write_text(f"{head}{title}{line}\n{lines}{rest}")
+    if settings(folder) != {**had, **more}:
+        raise ValueError(f"{CONFIG} of {folder} must be a table of its own; it is not.")
 
 
 def write_study(deployed: Deployed, folder: Path, more: Mapping[str, Any]) -> Path:
@@ -51,8 +127,8 @@ def write_study(deployed: Deployed, folder: Path, more: Mapping[str, Any]) -> Pa
     package = folder / PACKAGE
     package.mkdir(parents=True)
     text = (TEMPLATE / "pyproject.toml").read_text()
-    head = text[: text.index("[tool.flwr.app.config]")]
-    lines = ["[tool.flwr.app.config]", f'job = "{deployed.study.name}"']
+    head = text[: text.index(CONFIG)]
+    lines = [CONFIG, f'job = "{deployed.study.name}"']
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     (folder / "pyproject.toml").write_text(head + "\n".join(lines) + "\n")
     (package / "__init__.py").write_text("")

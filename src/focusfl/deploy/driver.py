@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from focusfl.deploy import status
 from focusfl.deploy.faults.chaos import STAGES, Event, told_file
@@ -19,6 +19,9 @@ Watch = Callable[[dict[str, Any]], None]  # called with every event
 
 TICK = 0.1  # seconds between two looks at what has happened
 LOOK = 5.0  # seconds between two looks whether the server app is alive
+ASK = 15.0  # seconds between two questions to Flower after an app that is silent
+DONE = "finished:completed"  # what Flower calls a run that has ended well
+SERVER = "server"  # in the folder of a fleet: the folders of jobs
 AWHILE = 15.0  # seconds that a site stands still, or can write nothing
 FULL = 0  # bytes that a file may have on a disk that is full
 NOT_STATE = shutil.ignore_patterns(FILE, "*.lock", "*.part*")
@@ -29,25 +32,33 @@ class Driver:
     """One run of an app on a fleet."""
 
     def __init__(
-        self, fleet: Fleet, app: Path, config: Mapping[str, Any], server: Path,
+        self, fleet: Fleet, app: Path, config: Mapping[str, Any],
         plan: Sequence[Event], watch: Watch,
     ):  # fmt: skip
         self._fleet, self._app, self._watch = fleet, app, watch
         self._config, self._plan = config, list(plan)
-        self._server, self._lines = server, _lines(server / FILE)
+        self.place = fleet.folder / SERVER  # of the job, once it has begun
+        self._lines = self._follow()
         self._later: list[tuple[float, Callable[[], None]]] = []  # what ends by itself
         self._run, self._pid = 0, 0  # of the server app; no pid until it has begun
         self._looked = time.monotonic()
         self._tried = dict.fromkeys(fleet.sites, 0.0)
 
-    def drive(self) -> list[dict[str, Any]]:
-        """Start the app; give all events when it has ended."""
+    def drive(self, wait: bool = False) -> list[dict[str, Any]]:
+        """Start the app; give all events when its job has ended, or the app with
+        `wait`; none if it has ended well and written none.
+
+        Raises:
+            Failed: if the app has failed before its job has ended, or after with
+                `wait`.
+        """
         self._start()
         found: list[dict[str, Any]] = []
         while not (found and found[-1]["event"] == "end"):
             event = next(self._lines)
             if event is None:
-                self._mend()
+                if self._mend():
+                    return found
                 time.sleep(TICK)
                 continue
             if event["event"] == "failed":
@@ -58,11 +69,34 @@ class Driver:
                 self._pid = event["pid"]
             if event["event"] == "open":
                 self._hit(event["round"])
+        while wait and status.alive(self._pid):
+            time.sleep(TICK)
+        if wait and not found[-1]["why"] and self._state().endswith("failed"):
+            self._fail()
         return found
+
+    def _follow(self) -> Iterator[dict[str, Any] | None]:
+        """Follow the events of the job, whatever its name is."""
+        while not (files := sorted(self.place.glob(f"*/{FILE}"))):
+            yield None
+        self.place = files[0].parent
+        yield from _lines(files[0])
+
+    def _state(self) -> str:
+        """What Flower says of the run, as finished:completed; nothing if it fails."""
+        with contextlib.suppress(Failed):
+            return self._fleet.flwr("list", "--run-id", str(self._run))["runs"][0][
+                "status"
+            ]
+        return ""
+
+    def _fail(self) -> NoReturn:
+        words = self._fleet.words_of(self._run)
+        raise Failed(f"the server app has ended:\n{words}")
 
     def _start(self) -> None:
         self._run, self._pid = self._fleet.run(self._app, self._config), 0
-        self._looked = time.monotonic()
+        self._started = self._looked = time.monotonic()
 
     def _hit(self, round: int) -> None:
         """Do what was planned for the rounds up to this one."""
@@ -92,24 +126,28 @@ class Driver:
                     self._start_again()
                 case "backup":
                     shutil.rmtree(self._copy, ignore_errors=True)
-                    shutil.copytree(self._server, self._copy, ignore=NOT_STATE)
+                    shutil.copytree(self.place, self._copy, ignore=NOT_STATE)
                 case "restore":
                     self._start_again(self._copy)
 
     @property
     def _copy(self) -> Path:
-        return self._server.with_name(f"{self._server.name}.backup")
+        return self.place.with_name(f"{self.place.name}.backup")
 
     def _start_again(self, backup: Path | None = None) -> None:
         """Kill the server app and start it, from an earlier state if one is given."""
         self._fleet.kill_server_app(self._pid)
         self._fleet.stop_run(self._run)
         if backup is not None and backup.exists():
-            shutil.copytree(backup, self._server, dirs_exist_ok=True)
+            shutil.copytree(backup, self.place, dirs_exist_ok=True)
         self._start()
 
-    def _mend(self) -> None:
-        """Start again what has ended; raise if the server app has by itself."""
+    def _mend(self) -> bool:
+        """Start again what has ended; give whether the server app has ended well.
+
+        Raises:
+            Failed: if the SuperLink, superexec or the server app has failed.
+        """
         due = [act for at, act in self._later if at <= time.monotonic()]
         self._later = [one for one in self._later if one[1] not in due]
         for act in due:
@@ -122,12 +160,19 @@ class Driver:
         for process in (self._fleet.superlink, self._fleet.superexec):
             if not process.alive:
                 raise Failed(f"{process.name} has ended:\n{process.words()}")
-        silent = time.monotonic() - self._looked
-        if silent > (LOOK if self._pid else PATIENCE):
-            if not self._pid or not status.alive(self._pid):
-                words = self._fleet.words_of(self._run)
-                raise Failed(f"the server app has ended:\n{words}")
-            self._looked = time.monotonic()
+        now = time.monotonic()
+        if now - self._looked <= (LOOK if self._pid else ASK):
+            return False
+        self._looked = now
+        if self._pid:  # it has written that it began, and must write how it ends
+            if not status.alive(self._pid):
+                self._fail()
+            return False
+        state = self._state()
+        begun = state.startswith("running") or now - self._started < PATIENCE
+        if state.endswith("failed") or not begun and state != DONE:
+            self._fail()
+        return state == DONE
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any] | None]:

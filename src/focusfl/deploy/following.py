@@ -67,10 +67,21 @@ class Jobs:
     def _health(self, place: Path) -> dict[str, Any]:
         follower = self._known.setdefault(place, Follower(place))
         try:
-            return {"job": place.name, **follower.health().as_dict()}
+            known = follower.health().as_dict()
+            if known["state"] in ("running", "waiting") and _stopped(place):
+                known["state"] = "stopped"
+            return {"job": place.name, **known}
         except ValueError as error:
             unread = {"state": "unreadable", "healthy": False, "why": [str(error)]}
             return {"job": place.name, **Health().as_dict(), **unread}
+
+
+def _stopped(place: Path) -> bool:
+    """Whether a job is of a fleet of this machine of which nothing runs any more."""
+    from focusfl.deploy import status  # which reads jobs by this module
+
+    lines = status.look(status.owner(place))
+    return bool(lines) and not any(line.alive for line in lines)
 
 
 def places(folder: Path) -> list[Path]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from focusfl import tree
 from focusfl.deploy import apps, ours, record, status, timed_by
-from focusfl.deploy.driver import Driver, Watch
-from focusfl.deploy.faults.chaos import Chaos, Event
+from focusfl.deploy.driver import SERVER, Driver, Watch
+from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
@@ -23,7 +23,10 @@ from focusfl.experiment import results
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
 LARGEST, ANSWER = 256.0, 8  # MiB of an answer at least, and models
 KEPT = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL, FOR_OTHERS)
-FILES = ("superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT)
+DRAWN = ("index.html", "figure.png")  # by the command line, of what was kept
+FILES = (
+    "superlink.db", "superlink.db-shm", "superlink.db-wal", status.FILE, *KEPT, *DRAWN,
+)  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -47,33 +50,34 @@ class Outcome(NamedTuple):
 def local_app(
     app: Path, folder: Path, watch: Watch, *, chaos: Chaos, tls: bool = False,
     warm: bool = False,
-) -> Outcome:  # fmt: skip
+) -> Outcome | None:  # fmt: skip
     """Run an app on a SuperLink, a superexec and a SuperNode per site.
 
-    Everything that was started is stopped at the end, whatever the end is.
+    Everything that was started is stopped at the end, whatever the end is. Give None
+    for an app that ended well and wrote nothing to the `folder` of its settings.
     """
     if chaos.within:
         raise ValueError(
             "replies can be lost, and gradients wrong, in a study alone; an app can be "
             "killed."
         )
-    settings = apps.settings(app)
-    needed = {"job": str, "sites": str, "rounds": int, "folder": str}
-    for name, kind in needed.items():
-        if not isinstance(settings.get(name), kind):
-            raise ValueError(
-                f"[tool.flwr.app.config] of {app} must have {name}; "
-                f"got {settings.get(name)!r}."
-            )
+    settings = apps.settings_with_job(app)
     sites = settings["sites"].split()
-    plan = chaos.plan(settings["rounds"], len(sites))
+    if chaos.spec and "rounds" not in settings:
+        raise ValueError(
+            f"--chaos needs to know the rounds: set rounds in {apps.CONFIG} of {app}."
+        )
+    plan = chaos.plan(settings["rounds"], len(sites)) if chaos.spec else []
     fleet = prepare(folder, sites, tls, warm)
     # Flower sends all Python, TOML and JSON under an app, and this may well be there.
     rest = shutil.ignore_patterns("keys", "runs", ".*", "__pycache__", folder.name)
     app = Path(shutil.copytree(app, fleet.folder / "app", ignore=rest))
-    outcome, _ = _run(fleet, app, settings["job"], settings["rounds"], plan, watch)
-    for name in KEPT:
-        shutil.copy(fleet.folder / "server" / settings["job"] / name, fleet.folder)
+    known = {name: settings[name] for name in apps.OF_JOB if name in settings}
+    apps.add_settings(app, {"folder": "", **known})
+    driver = Driver(fleet, app, _config(fleet, app), plan, watch)
+    outcome, _ = _run(fleet, driver, wait=True)
+    for name in KEPT if outcome else ():
+        shutil.copy(driver.place / name, fleet.folder)
     return outcome
 
 
@@ -95,7 +99,9 @@ def local_study(
         more["chaos"] = chaos.spec
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
-    outcome, events = _run(fleet, app, study.name, study.rounds, plan, watch)
+    driver = Driver(fleet, app, _config(fleet, app), plan, watch)
+    outcome, events = _run(fleet, driver)
+    assert outcome is not None  # a study writes
     if deployed.clock:
         outcome = outcome._replace(
             played=_played(events),
@@ -144,26 +150,34 @@ def prepare(
     return Fleet(folder, sites, tls=tls, warm=warm, largest=largest)
 
 
+def _config(fleet: Fleet, app: Path) -> dict[str, str]:
+    """The settings of an app that depend on where it runs."""
+    keys = {"keys": fleet.keys} if "keys" in apps.settings(app) else {}
+    return {"folder": str(fleet.folder / SERVER), **keys}
+
+
 def _run(
-    fleet: Fleet, app: Path, job: str, rounds: int, plan: list[Event], watch: Watch
-) -> tuple[Outcome, list[dict[str, Any]]]:
-    """Give what has come of it, and all that has happened."""
-    began, server = time.monotonic(), fleet.folder / "server"
-    config = {"folder": str(server)}
-    if "keys" in apps.settings(app):
-        config["keys"] = fleet.keys
+    fleet: Fleet, driver: Driver, wait: bool = False
+) -> tuple[Outcome | None, list[dict[str, Any]]]:
+    """Give what has come of it, None if that is not known, and all that has happened.
+
+    `wait`: until the server app itself has ended, not its rounds alone.
+    """
+    began = time.monotonic()
     with fleet:
-        found = Driver(fleet, app, config, server / job, plan, watch).drive()
-    masks, late = np.zeros((rounds, len(fleet.sites)), bool), 0
+        found = driver.drive(wait)
+    if not found:
+        return None, found
+    end = found[-1]
+    masks, late = np.zeros((end["round"], len(fleet.sites)), bool), 0
     for event in found:
         if event["event"] == "round":
             counted = [fleet.sites.index(site) for site in event["counted"]]
             masks[event["round"]] = np.isin(np.arange(len(fleet.sites)), counted)
             late += len(event["late"])
-    end = found[-1]
     epochs = max(event["epoch"] for event in found if event["event"] == "open")
     outcome = Outcome(
-        masks[: end["round"]], late, metrics(end), end["counted"],
+        masks, late, metrics(end), end["counted"],
         end.get("of", "nobody"), end["warnings"], epochs,
         time.monotonic() - began, why=end["why"],
     )  # fmt: skip

@@ -30,9 +30,12 @@ from focusfl.engines.flower import (
     params,
 )
 from focusfl.engines.flower.app import run
+from focusfl.engines.flower.ending import Unhealthy
 from focusfl.engines.flower.evaluation import Evaluation, metrics_of
 from focusfl.engines.flower.events import describe
+from focusfl.engines.flower.events import read as read_events
 from focusfl.engines.flower.identity import identify
+from focusfl.experiment import results
 from focusfl.problems import Objective, Problem
 
 
@@ -188,11 +191,6 @@ def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(
     tmp_path, monkeypatch
 ):
     """One deadline for everybody to come; then rounds go on with who is there."""
-
-    class Quick(Loopback):
-        def send_and_receive(self, messages, *, timeout=None):
-            return self.pull_messages(self.push_messages(messages))
-
     app = client_app(Flat(), FOCUS)
     nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
     away, clock = nodes.pop(9), Clock()
@@ -211,6 +209,66 @@ def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(
     assert 60 <= clock.now <= 62, "who is away was waited for again"
     counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
     assert set(counted[:15]) == {3} and counted[-3:] == [4, 4, 4]
+
+
+class Quick(Loopback):
+    """Plays Flower's rounds and loses nothing."""
+
+    def send_and_receive(self, messages, *, timeout=None):
+        return self.pull_messages(self.push_messages(messages))
+
+
+def strategy_run(folder, rounds=3, **more):
+    """Have Flower's loop play rounds of a job on four sites."""
+    this = replace(job(folder), params={"x": PROBLEM.x0}, evaluate=None, **more)
+    app = client_app(Flat(), FOCUS)
+    nodes = {9 + i: Node(app, i, folder / s) for i, s in enumerate(SITES)}
+    start = ArrayRecord({"x": Array(PROBLEM.x0)})
+    return AlgorithmStrategy(this).start(Quick(nodes), start, num_rounds=rounds)
+
+
+def test_flowers_loop_fails_if_no_site_was_ever_counted(tmp_path, capsys):
+    """A job whose name is not the config's: every site refuses every request."""
+    with pytest.raises(Unhealthy, match="no site was counted.*not trained.*'other'"):
+        strategy_run(tmp_path, job="other")
+    said = capsys.readouterr().out
+    assert said.count("nothing: site-0: ") == 3 and "'other'" in said
+    for number in (1, 2, 3):
+        assert f"warning: round {number} counted no site" in said
+    found = read_events(tmp_path / "server" / "other")
+    assert found[-1]["event"] == "end" and found[-1]["healthy"] is False
+
+
+def test_flowers_loop_leaves_what_a_server_app_leaves(tmp_path, capsys):
+    result = strategy_run(tmp_path)
+    assert "warning" not in capsys.readouterr().out
+    found = read_events(tmp_path / "server" / "test")
+    kinds = [event["event"] for event in found]
+    assert kinds[0] == "begin" and kinds[-1] == "end" and kinds.count("round") == 3
+    assert found[-1]["healthy"] and found[-1]["of"] == "all 4 sites"
+    (kept,) = results.read(tmp_path / "server" / "test").runs
+    assert kept.row["rounds"] == 3
+    with np.load(tmp_path / "server" / "test" / "model.npz") as model:
+        assert (model["x"] == result.arrays["x"].numpy()).all()
+    assert len(strategy_run(tmp_path).train_metrics_clientapp) == 3
+    again = read_events(tmp_path / "server" / "test")[-1]
+    assert again["round"] == 6 and again["healthy"], "a second start goes on"
+
+
+def test_flowers_loop_tells_of_a_site_that_fails_and_goes_on(tmp_path, capsys):
+    def work(context):
+        if context.node_config["partition-id"] == 2:
+            raise OSError("no disk here")
+        return lambda x, batch: {"x": x["x"]}
+
+    app = client_app(work, FOCUS)
+    nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
+    this = replace(job(tmp_path), params={"x": PROBLEM.x0}, evaluate=None)
+    start = ArrayRecord({"x": Array(PROBLEM.x0)})
+    AlgorithmStrategy(this).start(Quick(nodes), start, num_rounds=2)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nothing: site-2: error 2: OSError('no disk here')" in said
+    assert "warning: site-2 never took part" in said
 
 
 @pytest.mark.parametrize("library", ["jax", "jaxtyping", "torch", "matplotlib"])

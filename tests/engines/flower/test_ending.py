@@ -49,17 +49,18 @@ def model(folder):
 def test_a_tracker_at_rest_is_told_from_a_gradient_at_rest(
     step, rounds, false, evaluates, tmp_path
 ):
-    """The counterexample: at eta*L = 2.39, y vanishes where the gradient is 0.91."""
+    """The paper's memory: at eta*L = 2.39, y vanishes where the gradient is 0.91."""
     problem, smooth = one_label_each()
+    focus = ff.Focus(memory="last")
     objective, eval_data = problem.objective, problem.eval_data
     this = replace(
-        job(tmp_path, rounds=rounds, lr=step / smooth, local_steps=5),
+        job(tmp_path, focus, rounds=rounds, lr=step / smooth, local_steps=5),
         params=problem.x0,
         evaluate=(lambda x: objective.evaluate(x, eval_data))
         if evaluates == "server"
         else None,
     )
-    run(Loopback(nodes(tmp_path, work=problem)), this)
+    run(Loopback(nodes(tmp_path, focus, work=problem)), this)
     end, true = ended(tmp_path), mean_gradient(problem, model(tmp_path)["x"])
     assert end["grad_norm"] == pytest.approx(np.linalg.norm(true), rel=1e-9)
     assert end["of"] == "all 4 sites"

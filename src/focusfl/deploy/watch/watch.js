@@ -93,6 +93,11 @@ function show(name, job, now) {
   const early = job.state === "running" && job.round < 2;
   add(finding, "span", job.healthy ? { class: "word good" } : { class: early ? "word" : "word bad" }, job.healthy ? "healthy" : early ? "just begun" : "not healthy");
   if (!job.healthy && !early) finding.append(`: ${job.why.join(" ")}`);
+  if (job.worse) {
+    finding.append(" ");
+    add(finding, "span", { class: "word bad" }, "getting worse");
+    finding.append(`: ${job.worse}`);
+  }
   const bar = add(section, "div", { class: "far", role: "progressbar", "aria-label": "rounds", "aria-valuenow": job.round, "aria-valuemax": job.rounds });
   add(bar, "div", { style: `width:${100 * job.round / (job.rounds || 1)}%` });
   const here = Object.values(job.sites).filter((site) => !["offline", "left out", "gone"].includes(site.state)).length;

@@ -1,6 +1,5 @@
 """The server app: a job on Flower, which fails where it did not end well."""
 
-import os
 from collections.abc import Callable, Collection
 
 from flwr.app import Context
@@ -15,6 +14,18 @@ from focusfl.engines.flower.sessions import play_securely
 from focusfl.engines.secure import SecureServer
 
 
+class JobApp(ServerApp):
+    """A server app whose job can be asked for before it runs."""
+
+    def __init__(self, job: Job | Callable[[Context], Job]):
+        super().__init__()
+        self._job = job
+
+    def job_of(self, context: Context) -> Job:
+        """The job that it would run in a context of Flower's."""
+        return self._job if isinstance(self._job, Job) else self._job(context)
+
+
 def server_app(
     job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
 ) -> ServerApp:
@@ -23,13 +34,13 @@ def server_app(
     Numbers and words of a job can be set in the app's configuration too, and so by
     `flwr run --run-config`; what else is set there must be named as the app's `own`.
     """
-    app = ServerApp()
+    app = JobApp(job)
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            mine = job if isinstance(job, Job) else job(context)
-            amiss = run(grid, mine.configured(context.run_config, own))
+            mine = app.job_of(context).configured(context.run_config, own)
+            amiss = run(grid, mine)
         except (ValueError, ArithmeticError) as error:
             events.fail(context.run_config, error)
             raise
@@ -47,12 +58,7 @@ def run(grid: Grid, job: Job) -> list[str]:
     link = Link(grid, job.sites, job.known())
     with job.open_protocol() as protocol:
         server = Server(job, protocol, link)
-        server.say(
-            "begin", pid=os.getpid(), rounds=job.rounds, everybody=list(job.sites),
-            metrics=server.measured(),
-        )  # fmt: skip
-        for why in (*job.notices(), *filter(None, [protocol.notice])):
-            server.say("notice", why=why)
+        server.begin()
         server.gather()
         while protocol.round < job.rounds and not server.diverged:
             if budgets_spent(job, protocol):  # of privacy: there is nobody left to ask

@@ -117,7 +117,13 @@ def _site(
 
 
 def _job(job: str | None, context: Context) -> str:
-    return job or str(context.run_config["job"])
+    named = job or str(context.run_config.get("job", ""))
+    if not named:
+        raise ValueError(
+            'the job must have a name: job = "NAME" in [tool.flwr.app.config], or '
+            'client_app(job="NAME"); got none.'
+        )
+    return named
 
 
 def work_of(work: Any, context: Context, seed: int) -> Work:

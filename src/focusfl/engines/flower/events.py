@@ -78,9 +78,13 @@ def fail(config: Mapping[str, Any], error: Exception) -> None:
     """Say why a server app ends, to whoever follows the job of its configuration."""
     folder, job = config.get("folder"), config.get("job")
     if folder and job:
-        place = Path(str(folder)).expanduser() / str(job)
-        make_folder(place)
-        write(place, {"event": "failed", "why": str(error)})
+        write_failure(Path(str(folder)).expanduser() / str(job), error)
+
+
+def write_failure(place: Path, error: Exception) -> None:
+    """Write why a server app ends to the folder of its job."""
+    make_folder(place)
+    write(place, {"event": "failed", "why": str(error)})
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:

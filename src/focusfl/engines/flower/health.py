@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from focusfl.engines.flower.events import NAMED, lasting, metrics
+from focusfl.engines.flower.events import NAMED, lasting, metrics, short
 
 REFUSED = 3  # refusals in a row at the end: a site that is not let in
 OFTEN = 10  # refusals in all, if they are most of a site's answers
@@ -20,6 +20,8 @@ STATES = (  # worst first
 AWAY = ("gone", "left out")  # by its own will, or by the server's
 NOTICES = 9  # that are told, and one more
 RECENT = 40  # rounds that are told one by one
+WORSE = 4.0  # times its best, and above the first: a metric that gets worse
+FALLING = ("loss", "grad_norm")  # metrics that are to fall
 
 
 @dataclass
@@ -50,6 +52,7 @@ class Health:
         self.seconds = self.eta = 0.0
         self.bytes = {"down": 0, "up": 0}
         self.metrics: dict[str, float] = {}
+        self._values: dict[str, list[float]] = {}  # of metrics that are to fall
         self.strangers = 0  # nodes that were not let in
         self.notices: list[str] = []  # what operators should know, as of certificates
         self.awaited: list[str] = []  # who must be heard before the first round
@@ -67,6 +70,9 @@ class Health:
         self._online = set(event.get("online", self._online))
         if event.get("metrics"):
             self.metrics = {**self.metrics, **metrics(event)}
+            for name in FALLING:
+                if name in self.metrics:
+                    self._values.setdefault(name, []).append(self.metrics[name])
         match kind:
             case "begin":
                 self._begin(event)
@@ -209,6 +215,11 @@ class Health:
         empty = [name for name, one in here.items() if one.age is None]
         never = [name for name in empty if here[name].last is None]
         since = [name for name in empty if here[name].last is not None]
+        if never and not any(one.counted for one in self.sites.values()):
+            return (
+                f"no site was counted in any of {self.round} rounds: the model was not "
+                f"trained. {self.error}"
+            ).strip()
         found = []
         if never:
             found.append(f"{', '.join(never)} never took part")
@@ -246,6 +257,15 @@ class Health:
         """Why it is not healthy: as the server said at the end, or as it would now."""
         return self.amiss() if self._why is None else self._why
 
+    @property
+    def worse(self) -> str:
+        """Which metrics have grown far above their best and their first value."""
+        return ", ".join(
+            f"{name} {short(each[-1])}, {short(each[-1] / min(each))} times its best"
+            for name, each in self._values.items()
+            if min(each) > 0 and not each[-1] < max(WORSE * min(each), each[0])
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """All of it, for machines."""
         self._judge()
@@ -257,8 +277,9 @@ class Health:
         warnings = [words for words in warnings if words]
         return {
             "state": self.state, "healthy": not self.why, "why": self.why,
-            "warnings": warnings, "awaited": self.awaited, "round": self.round,
-            "rounds": self.rounds, "epoch": self.epoch, "began": self.began,
+            "worse": self.worse, "warnings": warnings, "awaited": self.awaited,
+            "round": self.round, "rounds": self.rounds, "epoch": self.epoch,
+            "began": self.began,
             "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
             "bytes": dict(self.bytes), **totals, "strangers": self.strangers,
             "notices": self.notices, "error": self.error,

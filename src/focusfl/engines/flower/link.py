@@ -38,6 +38,14 @@ class Answer(NamedTuple):
     why: str = ""  # there is no content
     last: bool = True  # nothing else will come of that message; False: of a copy
 
+    @classmethod
+    def of(cls, asked: Asked, message: Message, last: bool = True) -> "Answer":
+        """What a message says in answer to what was asked."""
+        if message.has_error():
+            why = f"error {message.error.code}: {message.error.reason}"
+            return cls(asked, None, why, last)
+        return cls(asked, message.content, "", last)
+
     @property
     def site(self) -> str:
         return self.asked.site
@@ -146,21 +154,17 @@ class Link:
         self._answered[key] = asked
         while len(self._answered) > KEPT:
             del self._answered[next(iter(self._answered))]
-        content, why = None, ""
-        if message.has_error():
-            why = f"error {message.error.code}: {message.error.reason}"
-        else:
-            content = message.content
+        answer = Answer.of(asked, message, first is not None)
         if asked.site:
-            return [Answer(asked, content, why, first is not None)]
-        records = content.config_records if content else {}
+            return [answer]
+        records = answer.content.config_records if answer.content else {}
         hello: Mapping[str, Any] = records.get("hello", {})
         if self._named:  # since it was asked
             self._refuse(asked.node, "it was registered without a name")
         elif "site" in hello:
             self._meet(asked.node, str(hello["site"]))
         else:
-            words = printable(why)
+            words = printable(answer.why)
             log.warning("node %s does not say which site it is: %s", asked.node, words)
         return []
 

@@ -1,9 +1,10 @@
 """Rounds over Flower's grid that wait for nobody in particular."""
 
+import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from focusfl.engines.divergence import BLOWN_UP
@@ -86,8 +87,22 @@ class Server:
             time.sleep(max(job.poll, min(seconds / 20, 1.0)))  # long rounds can wait
         self.close_round(before, opened)
 
-    def close_round(self, before: set[str], opened: float) -> None:
-        """Close a round that was opened then, and tell of it."""
+    def begin(self) -> None:
+        """Say what begins, with what an operator should know."""
+        self.say(
+            "begin", pid=os.getpid(), rounds=self.job.rounds,
+            everybody=list(self.job.sites), metrics=self.measured(),
+        )  # fmt: skip
+        for why in (*self.job.notices(), *filter(None, [self.protocol.notice])):
+            self.say("notice", why=why)
+
+    def close_round(self, before: set[str], opened: float) -> Collection[str] | None:
+        """Close a round that was opened then; give who was counted, None if it waits.
+
+        Args:
+            before: sites that were asked in an earlier round: their answers are late.
+            opened: when the round was opened, by `time.monotonic`, in seconds.
+        """
         protocol = self.protocol
         number, out = protocol.round, protocol.barred
         counted = protocol.close_round()
@@ -95,6 +110,10 @@ class Server:
             self.say("left out", site=site, why=LEFT_OUT)
         if counted is not None:
             self._closed(number, counted, before, time.monotonic() - opened)
+        if counted is not None and not counted:
+            why = f"round {number + 1} counted no site; their last words are above."
+            self.say("warning", why=why)
+        return counted
 
     def _closed(
         self, number: int, counted: Collection[str], before: set[str], seconds: float
@@ -210,29 +229,38 @@ class Server:
 
     def ask(self, requests: list[tuple[str, int, Wired]], kind: str) -> None:
         """Send a message each to some sites; those of a round are a group."""
-        self._bytes["down"] += sum(size(wired) for _, _, wired in requests)
+        self.count_sent(wired for _, _, wired in requests)
         group = str(self.protocol.round) if kind == "train" else kind
         self.link.ask(requests, kind, group)
 
+    def count_sent(self, messages: Iterable[Wired]) -> None:
+        """Add messages to what the round has sent."""
+        self._bytes["down"] += sum(size(wired) for wired in messages)
+
     def receive(self) -> None:
         for answer in self.link.poll(self.job.patience):
-            site, number = answer.site, answer.asked.number
             if answer.asked.kind == "evaluate":
                 self._take(answer)
-            elif answer.content is None:
-                self.say("nothing", site=site, why=answer.why[:LONGEST])
-                self.protocol.give_up(site, number)
             else:
-                message = from_records(answer.content)
-                self._bytes["up"] += size(message)
-                self._epsilons |= privacy_of(site, answer.content)
-                due = answer.last and self.protocol.awaits(site, number)
-                receipt = self.protocol.receive(site, message)
-                if receipt.status != "applied":
-                    copy = {} if due else {"copy": True}
-                    self.say(receipt.status, site=site, why=receipt.why, **copy)
-                if receipt.status == "refused" and answer.last:
-                    self.protocol.give_up(site, number)
+                self.take_push(answer)
+
+    def take_push(self, answer: Answer) -> None:
+        """Count what a site answers to a request; say so where it cannot be."""
+        site, number = answer.site, answer.asked.number
+        if answer.content is None:
+            self.say("nothing", site=site, why=answer.why[:LONGEST])
+            self.protocol.give_up(site, number)
+            return
+        message = from_records(answer.content)
+        self._bytes["up"] += size(message)
+        self._epsilons |= privacy_of(site, answer.content)
+        due = answer.last and self.protocol.awaits(site, number)
+        receipt = self.protocol.receive(site, message)
+        if receipt.status != "applied":
+            copy = {} if due else {"copy": True}
+            self.say(receipt.status, site=site, why=receipt.why, **copy)
+        if receipt.status == "refused" and answer.last:
+            self.protocol.give_up(site, number)
 
     def _begin_test(self) -> None:
         """Have everybody who is online evaluate the model, beside the next rounds."""
@@ -257,10 +285,13 @@ class Server:
             self._end_test()
 
     def _end_test(self) -> None:
-        """Say what has come."""
+        """End the evaluation that is under way, if one is."""
         test, self._test = self._test, None
-        if test is None:
-            return
+        if test is not None:
+            self.tell_test(test)
+
+    def tell_test(self, test: evaluation.Evaluation) -> None:
+        """Keep an evaluation that is over, and say what it found."""
         self._tested = test
         if found := test.found():
             self.say(

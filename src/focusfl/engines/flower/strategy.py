@@ -4,21 +4,22 @@ The rounds of `server_app` are in server.py.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from logging import INFO, WARNING
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
-from focusfl.engines.flower import evaluation
+from focusfl.engines.flower import evaluation, events
+from focusfl.engines.flower.ending import Unhealthy
 from focusfl.engines.flower.job import Job
-from focusfl.engines.flower.link import Link
-from focusfl.engines.flower.records import from_records, to_records
-from focusfl.engines.protocol import ProtocolServer
+from focusfl.engines.flower.link import Answer, Asked, Link
+from focusfl.engines.flower.records import to_records
+from focusfl.engines.flower.server import Server
 
 
 class AlgorithmStrategy(Strategy):
@@ -26,7 +27,8 @@ class AlgorithmStrategy(Strategy):
 
     Flower waits for everybody up to its timeout, and what comes later is lost, which
     is as exact as any loss. The model, the rounds and the timeout are those that
-    `start` is given; a model has a flat dict of arrays here.
+    `start` is given; a model has a flat dict of arrays here. Events, the model and
+    the curves are written to the folder of the job, as `server_app` writes them.
     """
 
     def __init__(self, job: Job):
@@ -36,87 +38,131 @@ class AlgorithmStrategy(Strategy):
                 f"run the job by server_app. Got secure={job.secure}."
             )
         self._job = job
-        self._protocol: ProtocolServer | None = None
-        self._link: Link | None = None
+        self._server: Server | None = None
         self._until = 0.0  # when we stop waiting for everybody to be there
+        self._opened = 0.0  # when the round was opened
+        self._counted = 0  # answers, in all rounds
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3,
+        timeout: float = 3600, train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:  # fmt: skip
+        """Play so many rounds, from where an earlier run has stopped.
+
+        The arguments are those of Flower's `Strategy.start`.
+
+        Raises:
+            Unhealthy: if no site was counted in any round; results are written before.
+        """
+        params = {name: array.numpy() for name, array in initial_arrays.items()}
+        job = replace(self._job, params=params)
+        try:
+            with job.open_protocol() as protocol:
+                job = replace(job, rounds=protocol.round + num_rounds)
+                link = Link(grid, job.sites, job.known())
+                self._server = Server(job, protocol, link)
+                self._until, self._counted = time.monotonic() + job.deadline, 0
+                self._server.begin()
+                result = super().start(
+                    grid, initial_arrays, num_rounds, timeout, train_config,
+                    evaluate_config, evaluate_fn,
+                )  # fmt: skip
+                amiss = self._server.finish()
+        except (ValueError, ArithmeticError) as error:
+            events.write_failure(job.place, error)
+            raise
+        finally:
+            self._server = None
+        if not self._counted:
+            why = f"no site was counted in any of {num_rounds} rounds."
+            raise Unhealthy(" ".join(amiss) or why)
+        return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         del config  # a request says all a site needs
-        if self._protocol is None or self._link is None:
-            params = {name: array.numpy() for name, array in arrays.items()}
-            self._protocol = replace(self._job, params=params).open_protocol()
-            self._link = Link(grid, self._job.sites, self._job.known())
-            self._until = time.monotonic() + self._job.deadline
-        protocol, link, group = self._protocol, self._link, str(server_round)
-        free = [site for site in self._online() if site in protocol.free]
+        server, group = self._started, str(server_round)
+        protocol, link = server.protocol, server.link
+        server.online = self._online()
+        self._opened = time.monotonic()
+        server.say("open", epoch=protocol.epoch)
+        free = [site for site in server.online if site in protocol.free]
+        requests = {site: protocol.request(site) for site in free}
+        server.count_sent(requests.values())
         return [
-            Message(
-                to_records(protocol.request(s)), link.node(s), "train", group_id=group
-            )
-            for s in free
+            Message(to_records(wired), link.node(site), "train", group_id=group)
+            for site, wired in requests.items()
         ]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        if self._protocol is None or self._link is None:
-            raise RuntimeError("no round is open")
-        protocol = self._protocol
+        server = self._started
+        protocol = server.protocol
         for reply in replies:
-            site = self._link.site(reply.metadata.src_node_id)
-            if site and not reply.has_error():
-                protocol.receive(site, from_records(reply.content))
-        for site in protocol.waiting:
-            protocol.give_up(site)  # Flower has stopped to listen
-        counted = protocol.close_round() or ()
+            node = reply.metadata.src_node_id
+            if site := server.link.site(node):
+                asked = Asked(
+                    "train", node, site, self._opened, protocol.asked.get(site)
+                )
+                server.take_push(Answer.of(asked, reply))
+        for site in protocol.waiting:  # Flower has stopped to listen
+            server.say("nothing", site=site, why="no answer")
+            protocol.give_up(site)
+        counted = server.close_round(set(), self._opened) or ()
+        self._counted += len(counted)
         model = {name: Array(np.asarray(leaf)) for name, leaf in protocol.x.items()}
         return ArrayRecord(model), MetricRecord({"counted": len(counted)})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        every = self._job.evaluate_every
-        if (
-            self._protocol is None
-            or self._link is None
-            or not every
-            or server_round % every
-        ):
+        server, every = self._started, self._job.evaluate_every
+        if not every or server_round % every:
             return []
-        content = to_records(evaluation.ask(self._job.job, self._protocol.x))
+        content = to_records(evaluation.ask(self._job.job, server.protocol.x))
         group = str(server_round)
         return [
-            Message(content, self._link.node(site), "evaluate", group_id=group)
+            Message(content, server.link.node(site), "evaluate", group_id=group)
             for site in self._online()
         ]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        if self._protocol is None or self._link is None:
+        server, job, answered = self._started, self._job, list(replies)
+        if not answered:
             return None
         test = evaluation.Evaluation(
-            self._job.job, server_round, self._job.sites, self._protocol.x,
-            self._job.weights, self._job.metrics,
+            job.job, server.protocol.round, job.sites, server.protocol.x,
+            job.weights, job.metrics,
         )  # fmt: skip
-        for reply in replies:
-            site = self._link.site(reply.metadata.src_node_id)
+        for reply in answered:
+            site = server.link.site(reply.metadata.src_node_id)
             if why := test.take(site, None if reply.has_error() else reply.content):
                 log(WARNING, "\t%s: %s", site, why)
+        server.tell_test(test)
         found = test.found()
         return MetricRecord(dict(found)) if found else None
 
     def summary(self) -> None:
         log(INFO, "\t%s, %s sites", self._job.algorithm, len(self._job.sites))
 
+    @property
+    def _started(self) -> Server:
+        if self._server is None:
+            raise RuntimeError("rounds are played by start(), which was not called.")
+        return self._server
+
     def _online(self) -> list[str]:
         """Who is there; wait for the minimum, and once a while for everybody."""
-        assert self._link is not None
+        link = self._started.link
         while True:
-            self._link.poll(self._job.patience)
-            online = self._link.look()
+            link.poll(self._job.patience)
+            online = link.look()
             late = time.monotonic() > self._until
             if len(online) >= (self._job.minimum if late else len(self._job.sites)):
                 self._until = 0.0  # who comes later joins the round that is next then
