@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 import focusfl as ff
-from focusfl.engines.flower import Job, client_app
+from focusfl.flower import Job, client_app
 from focusfl.engines.protocol import ProtocolServer, Site, tracking_error
 
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1

@@ -135,7 +135,7 @@ def test_outsiders_are_refused_and_an_interrupt_stops_all_that_was_started(tmp_p
 TASK = """
 import numpy as np
 from focusfl import Focus
-from focusfl.engines.flower import Job, client_app
+from focusfl.flower import Job, client_app
 
 JOB = dict(algorithm=Focus(), params={"x": np.zeros(2)}, sites=("rome", "oslo"), lr=0.3)
 CLIENT = client_app(lambda x, batch: {"x": x["x"] - 1.0}, Focus())
@@ -144,7 +144,7 @@ STRATEGY = """
 from pathlib import Path
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
-from focusfl.engines.flower import AlgorithmStrategy
+from focusfl.flower import AlgorithmStrategy
 from .task import JOB, Job
 
 app = ServerApp()
@@ -158,7 +158,7 @@ def main(grid, context):
     (Path(folder) / "saved").write_text("after the last round")
 """
 JOB = """
-from focusfl.engines.flower import server_app
+from focusfl.flower import server_app
 from .task import JOB, Job
 
 app = server_app(Job(**JOB, rounds=2, folder="~/nowhere", job="mine"))

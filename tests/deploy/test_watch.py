@@ -15,8 +15,8 @@ from focusfl.deploy import local
 from focusfl.deploy.following import Follower
 from focusfl.deploy.watch import Watch, told
 from focusfl.deploy.watch.prometheus import JOB, exposition
-from focusfl.engines.flower import client_app, events
-from focusfl.engines.flower.app import run
+from focusfl.flower import client_app, events
+from focusfl.flower.app import run
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def ran(tmp_path_factory):
 
     this = job(folder, rounds=12, max_norm=1e6, deadline=0.05)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("focusfl.engines.flower.server.LOOK", 1)  # who is away is seen
+        patch.setattr("focusfl.flower.server.LOOK", 1)  # who is away is seen
         run(Loopback(nodes(folder), happen), this)
     return folder
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import focusfl as ff
-from focusfl.engines.secure import Secure, SecureServer, SecureSite
+from focusfl.flower.secure import Secure, SecureServer, SecureSite
 
 N, DIM = 4, 3
 NAMES = [f"site-{i}" for i in range(N)]

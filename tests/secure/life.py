@@ -9,7 +9,7 @@ from world.disk import Disk, Killed, memory
 
 from focusfl.engines.protocol import Refused, header, tracking_error
 from focusfl.engines.protocol.format import unpack
-from focusfl.engines.secure import Failed
+from focusfl.flower.secure import Failed
 from secure.job import (
     NAMES,
     N,

@@ -8,7 +8,7 @@ import pytest
 
 from focusfl.engines.protocol import Refused
 from focusfl.engines.protocol.format import encode, header, pack, unpack
-from focusfl.engines.secure import Failed
+from focusfl.flower.secure import Failed
 from secure.job import NAMES, N, answer, open_server, open_site
 
 MANY = 1000

@@ -6,9 +6,9 @@ import pytest
 import focusfl as ff
 from focusfl.engines.protocol import Refused, Site, header, tracking_error
 from focusfl.engines.protocol.format import unpack
-from focusfl.engines.secure import Failed, Secure, SecureServer, SecureSite
-from focusfl.engines.secure.numbers import to_numbers, to_push
-from focusfl.engines.secure.policy import fixed_point
+from focusfl.flower.secure import Failed, Secure, SecureServer, SecureSite
+from focusfl.flower.secure.numbers import to_numbers, to_push
+from focusfl.flower.secure.policy import fixed_point
 from secure.job import (
     ALGORITHM,
     DIM,

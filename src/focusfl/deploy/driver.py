@@ -13,7 +13,7 @@ from focusfl.deploy import status
 from focusfl.deploy.faults.chaos import STAGES, Event, told_file
 from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed
-from focusfl.engines.flower.events import FILE
+from focusfl.flower.events import FILE
 
 Watch = Callable[[dict[str, Any]], None]  # called with every event
 

@@ -75,7 +75,7 @@ class Account:
         Raises:
             Spent: If that is more than the budget allows, or nobody knows.
         """
-        make_folder(self.path.parent)
+        make_folder(self.path.parent, private=True)
         with open(f"{self.path}.lock", "wb") as lock:
             take_lock(lock.fileno(), wait=True)
             self._spend(count, seen)

@@ -86,8 +86,8 @@ def digest(*parts: bytes) -> str:
     return found.hexdigest()[:32]
 
 
-def encode(fields: Request | Reply, parts: Mapping[str, bytes]) -> Wired:
-    """Put a header over packed trees."""
+def encode(fields: Any, parts: Mapping[str, bytes]) -> Wired:
+    """Put a header, a NamedTuple of JSON values, over packed trees."""
     sums = {name: digest(part) for name, part in parts.items()}
     whole = {"protocol": VERSION, **fields._asdict(), "parts": sums}
     body = json.dumps(whole, allow_nan=False).encode()
@@ -99,7 +99,7 @@ def decode(message: Wired, kind: type, allowed: set[str]) -> tuple[Any, str]:
 
     Args:
         message: as it came.
-        kind: Request or Reply.
+        kind: of the header: Request, Reply or another NamedTuple.
         allowed: names of the parts it may carry.
 
     Returns:
@@ -128,6 +128,14 @@ def decode(message: Wired, kind: type, allowed: set[str]) -> tuple[Any, str]:
             raise Refused(f"{part} does not match its checksum.")
     _check_fields(fields, kind.__annotations__)
     return kind(**fields), name.decode()
+
+
+def fields_of(message: Wired) -> dict[str, Any]:
+    """What a header says, unchecked; nothing if there is none."""
+    try:
+        return _parse(message["header"].partition(b"\n")[2])
+    except (Refused, KeyError, AttributeError):
+        return {}
 
 
 def pack(a: Tree) -> bytes:

@@ -21,7 +21,6 @@ from focusfl.algorithms.coded import coded_in
 from focusfl.checks import shown
 from focusfl.core import Algorithm, CannotForget, Client, Round
 from focusfl.core import Server as ServerState
-from focusfl.engines.client_round import client_round
 from focusfl.flower.protocol import limits
 from focusfl.flower.protocol.messages import (
     KINDS,
@@ -120,7 +119,7 @@ class ProtocolServer:
         self._lr, self._local_steps = steps_of(lr), int(local_steps)
         self._on_empty, self._max_norm = on_empty, max_norm
         self._like_server, self._like_state = algorithm.init(params)
-        self._uplink = Uplink(algorithm, params, self._trial_push(params))
+        self._uplink = Uplink(algorithm, params)
         coded = coded_in(algorithm)
         # Parts of a push say nothing about its size.
         self._comparable = coded is None or coded.codec.sends_all
@@ -224,7 +223,7 @@ class ProtocolServer:
             self._cached[sender] = (reply.version, name)
             self._count(row, reply, name, message)
         except limits.TooLarge as error:
-            self._strikes[sender] = self._strikes.get(sender, 0) + 1
+            self._strike(sender)
             return self._refuse(sender, error)
         except Refused as error:
             return self._refuse(sender, error)
@@ -547,6 +546,9 @@ class ProtocolServer:
         pack(server)
         self.server = server
 
+    def _strike(self, site: str) -> None:
+        self._strikes[site] = self._strikes.get(site, 0) + 1
+
     def _struck(self) -> list[str]:
         """Who is to be left out: never everybody."""
         struck = [s for s, n in self._strikes.items() if n >= limits.STRIKES]
@@ -583,15 +585,6 @@ class ProtocolServer:
     def _refuse(self, sender: str, error: Refused) -> Receipt:
         log.warning("refused a message from %s: %s", ascii(sender), error)
         return Receipt("refused", str(error))
-
-    def _trial_push(self, params: Tree) -> Any:
-        """A push, for its paths, shapes and dtypes."""
-        ones = tree.map(lambda a: 0 * a + 1, params)
-        server, state = self.algorithm.init(ones)
-        down, rd = self.algorithm.broadcast(server), Round(0, 0.5, 1, 2, UNKNOWN)
-        return client_round(
-            self.algorithm, state, down, lambda x, batch: x, [None], rd
-        )[1]
 
 
 def _sum(weights: list[float]) -> float | int:

@@ -59,6 +59,15 @@ def check_settings(
         check_positive(f"the weight of {site}", weight)
 
 
+def weight_of(
+    sites: Sequence[str], weights: Mapping[str, float | int] | None
+) -> float | int:
+    """How much these sites count together: how many they are, if all are alike."""
+    if weights is None:
+        return len(sites)
+    return math.fsum(weights[site] for site in sites)
+
+
 def steps_of(lr: Any) -> Callable[[int], float]:
     """The step of every round, checked when it is first asked for."""
     return cache(partial(step_at, lr))

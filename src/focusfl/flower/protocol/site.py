@@ -5,7 +5,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Site:
     cache: MutableMapping[str, bytes] = field(default_factory=dict)
     private: Terms | None = field(default=None, kw_only=True)
     folder: str | Path | None = field(default=None, kw_only=True)
+    compresses: ClassVar[bool] = True  # pushes of a codec travel as its bytes
 
     def __post_init__(self):
         check_name("job", self.job)
@@ -109,7 +110,9 @@ class Site:
                 log.warning("%s takes part no more: %s", self.site, why)
                 return self._reply(request, "spent")
             grad_fn, batches = once_per_batch(grad_fn), with_noise(batches)
-        algorithm, recorder = with_recorder(self.algorithm)
+        algorithm, recorder = self.algorithm, None
+        if self.compresses:
+            algorithm, recorder = with_recorder(algorithm)
         new, up = client_round(
             algorithm, state, down, partial(_gradient, grad_fn), batches, request.rd
         )
@@ -190,9 +193,13 @@ def _digest(message: Wired) -> str:
 
 
 def _gradient(grad_fn: GradFn, x: Tree, batch: Any) -> Tree:
-    """A gradient as numpy arrays in the dtype of the model."""
+    return like_model(x, grad_fn(x, batch))
+
+
+def like_model(x: Tree, gradient: Tree) -> Tree:
+    """A gradient as arrays in the dtype of the model; ValueError if it is none."""
     try:
-        return tree.map(_like, x, grad_fn(x, batch))
+        return tree.map(_like, x, gradient)
     except (KeyError, TypeError, IndexError):
         raise ValueError(
             "grad_fn must give a gradient like the model: nested dicts with the same "

@@ -7,15 +7,16 @@ sites took 3 times as long to write at 550,000 numbers and 8 times at 100.
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from focusfl.files import make_folder, take_lock
+from focusfl.flower.protocol.messages import digest
 
 FORMAT = 1
+SEALED, DIGITS = {"server", "initial", "state"}, 32  # columns, and their checksums
 HERE, LEFT, BARRED = "here", "left", "barred"  # barred: left out until a restart
 
 SCHEMA = """
@@ -58,13 +59,27 @@ class SiteRow(NamedTuple):
     pushes: int  # counted in this generation
 
 
+def check(path: Path) -> None:
+    """Raise ValueError if a database is damaged; nobody may have it open."""
+    store = Store(path)
+    try:
+        (found,) = store.db.execute("PRAGMA quick_check").fetchone()
+        if found != "ok":
+            raise ValueError(f"{path} is damaged: {found}.")
+        for _ in store.sites(HERE, LEFT, BARRED):
+            pass
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+    finally:
+        store.close()
+
+
 class Store:
     """A job's database, which one process at a time may open."""
 
     def __init__(self, path: Path):
         self.path = path
-        make_folder(path.parent)
-        os.chmod(path.parent, 0o700)
+        make_folder(path.parent, private=True)
         self._lock = open(f"{path}.lock", "wb")  # held until close
         if not take_lock(self._lock.fileno()):
             self._lock.close()
@@ -106,29 +121,31 @@ class Store:
         self.begin()
         for table, rows in (("job", [job]), ("sites", sites)):
             marks = ", ".join("?" * len(rows[0]))
-            self.db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            sealed = [list(_sealed(row._asdict()).values()) for row in rows]
+            self.db.executemany(f"INSERT INTO {table} VALUES ({marks})", sealed)
         self.commit()
 
     def job(self) -> JobRow | None:
         """The job's row; None if the database is new."""
         row = self.db.execute("SELECT * FROM job").fetchone()
-        return None if row is None else JobRow(*row)
+        return None if row is None else self._opened(JobRow(*row))
 
     def set_job(self, **fields: Any) -> None:
         """Change columns of the job's row."""
         names = ", ".join(f"{name} = ?" for name in fields)
-        self.db.execute(f"UPDATE job SET {names}", list(fields.values()))
+        self.db.execute(f"UPDATE job SET {names}", list(_sealed(fields).values()))
 
     def site(self, name: str) -> SiteRow | None:
         """One site's row; None if there is no such site."""
         row = self.db.execute("SELECT * FROM sites WHERE name = ?", [name]).fetchone()
-        return None if row is None else SiteRow(*row)
+        return None if row is None else self._opened(SiteRow(*row))
 
     def sites(self, *status: str) -> Iterator[SiteRow]:
         """Rows of all sites of this status, in the order of the job."""
         marks = ", ".join("?" * len(status))
         query = f"SELECT * FROM sites WHERE status IN ({marks}) ORDER BY rowid"
-        yield from map(SiteRow._make, self.db.execute(query, status))
+        for row in self.db.execute(query, status):
+            yield self._opened(SiteRow(*row))
 
     def column(self, name: str, *status: str) -> dict[str, Any]:
         """One column of all sites of this status, by name."""
@@ -146,7 +163,7 @@ class Store:
         found = self.db.execute(
             f"UPDATE sites SET {names} WHERE name = ? AND version = "
             "coalesce(?, version)",
-            [*fields.values(), name, expected],
+            [*_sealed(fields).values(), name, expected],
         )
         return found.rowcount == 1
 
@@ -154,6 +171,16 @@ class Store:
         """Change columns of all sites' rows."""
         names = ", ".join(f"{name} = ?" for name in fields)
         self.db.execute(f"UPDATE sites SET {names}", list(fields.values()))
+
+    def _opened(self, row: Any) -> Any:
+        """A row without checksums; ValueError if one does not match."""
+        fields = {}
+        for name in SEALED & {*row._fields}:
+            if value := getattr(row, name):
+                known, fields[name] = value[:DIGITS], value[DIGITS:]
+                if known != digest(fields[name]).encode():
+                    raise ValueError(f"{self.path} is damaged: {name}, {row[0]}.")
+        return row._replace(**fields)
 
     def largest_norm(self) -> float:
         """The norm of the largest state of a site that is here."""
@@ -165,6 +192,14 @@ class Store:
         query = "SELECT 1 FROM sites WHERE pushes > 0 AND status = ? AND name != ?"
         found = self.db.execute(query + " LIMIT 1", [HERE, except_for])
         return found.fetchone() is not None
+
+
+def _sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns with checksums before arrays: SQLite would not see a flipped bit."""
+    return {
+        name: digest(value).encode() + value if name in SEALED and value else value
+        for name, value in fields.items()
+    }
 
 
 def as_json(fields: Mapping[str, Any]) -> str:

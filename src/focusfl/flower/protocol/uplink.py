@@ -8,8 +8,9 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms.coded import coded_in, with_codec
 from focusfl.codecs import Codec
-from focusfl.core import Algorithm, Message
-from focusfl.flower.protocol.messages import Refused
+from focusfl.core import Algorithm, Message, Round
+from focusfl.engines.client_round import client_round
+from focusfl.flower.protocol.messages import UNKNOWN, Refused
 from focusfl.tree import Tree
 
 
@@ -93,8 +94,8 @@ class Uplink:
         like: the same as it travels.
     """
 
-    def __init__(self, algorithm: Algorithm, params: Tree, up: Message):
-        self.up, self._plan = up, list(_leaves(up))
+    def __init__(self, algorithm: Algorithm, params: Tree):
+        self.up = up = trial_push(algorithm, params)
         coded = coded_in(algorithm)
         plan: Message = up
         if coded is not None:
@@ -116,6 +117,14 @@ class Uplink:
             return how[0].read(got, index) if isinstance(how, list) else got
 
         return tree.map(one, packed)
+
+
+def trial_push(algorithm: Algorithm, params: Tree) -> Message:
+    """A push, for its paths, shapes and dtypes."""
+    ones = tree.map(lambda a: 0 * a + 1, params)
+    server, state = algorithm.init(ones)
+    down, rd = algorithm.broadcast(server), Round(0, 0.5, 1, 2, UNKNOWN)
+    return client_round(algorithm, state, down, lambda x, batch: x, [None], rd)[1]
 
 
 def _leaves(a: Tree) -> list[Any]:
