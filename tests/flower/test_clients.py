@@ -23,6 +23,7 @@ from loopback import (
 )
 
 import focusfl as ff
+from focusfl.experiment import results
 from focusfl.flower import (
     AlgorithmStrategy,
     client_app,
@@ -35,7 +36,6 @@ from focusfl.flower.evaluation import Evaluation, metrics_of
 from focusfl.flower.events import describe
 from focusfl.flower.events import read as read_events
 from focusfl.flower.identity import identify
-from focusfl.experiment import results
 from focusfl.problems import Objective, Problem
 
 
@@ -324,7 +324,7 @@ def test_a_problem_needs_to_know_which_client_it_is(tmp_path):
 
 def test_the_apps_in_the_docs_learn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[3] / "docs" / "deploy.md"
+    page = Path(__file__).parents[2] / "docs" / "deploy.md"
     (code,) = re.findall(r"```py\n(.*?)```", page.read_text(), re.S)
     names: dict = {}
     exec(compile(code, page.name, "exec"), names)

@@ -13,9 +13,9 @@ from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, nodes
 import focusfl as ff
 from focusfl.cli import main
 from focusfl.deploy import record
+from focusfl.experiment import results
 from focusfl.flower import AlgorithmStrategy, Work, client_app, server_app
 from focusfl.flower.app import run
-from focusfl.experiment import results
 
 
 def one_label_each():

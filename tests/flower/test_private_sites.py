@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loopback import PROBLEM, SITES, Loopback, Node, events, gap_of, job
-from world.disk import memory
+from loopback import PROBLEM, SITES, Loopback, Node, events, gap_of, job, secure_gap
+from world.world import memory
 
 import focusfl as ff
 from focusfl import keys
@@ -18,7 +18,7 @@ from focusfl.flower.app import run
 from focusfl.flower.client import _of_problem
 from focusfl.flower.health import Health
 from focusfl.flower.identity import Identity
-from focusfl.engines.protocol.account import Terms
+from focusfl.flower.protocol.account import Terms
 from focusfl.flower.secure import Secure
 from focusfl.problems import Private
 
@@ -56,7 +56,7 @@ def test_y_is_the_sum_of_memories_however_it_is_coded_noised_and_masked(
     this = job(folder, algorithm, secure=secure, rounds=ROUNDS, lr=0.01)
     assert not run(Loopback(private_nodes(folder, algorithm, secure)), this)
     with this.open_protocol() as protocol:
-        assert gap_of(folder, protocol, algorithm) < 1e-12
+        assert (secure_gap(folder, protocol) if secure else gap_of(protocol)) < 1e-12
         assert ff.tree.dot(protocol.server.y, protocol.server.y) > 1  # noise is in it
     said = events(folder, "round")
     for count, event in enumerate(said, 1):
@@ -86,7 +86,7 @@ def test_when_all_budgets_are_spent_the_training_ends_and_says_why(
     states = Health(map(json.loads, lines)).as_dict()["sites"]
     assert {one["state"] for one in states.values()} == {"spent"}
     with this.open_protocol() as protocol:
-        assert gap_of(folder, protocol, algorithm) < 1e-12
+        assert (secure_gap(folder, protocol) if secure else gap_of(protocol)) < 1e-12
 
 
 def test_others_go_on_without_the_one_whose_budget_is_spent(folder, budget):
@@ -98,7 +98,7 @@ def test_others_go_on_without_the_one_whose_budget_is_spent(folder, budget):
     assert counted == ROUNDS * [[*SITES]] + 3 * [[*SITES[1:]]]
     assert len(events(folder, "spent")) == 1
     with this.open_protocol() as protocol:
-        assert gap_of(folder, protocol) < 1e-12
+        assert gap_of(protocol) < 1e-12
 
 
 STUDY = {

@@ -1,13 +1,14 @@
 """Secure sums over Flower's messages, in this process."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import gap
-from loopback import PROBLEM, SITES, Loopback, Node, events, gap_of, job
-from world.disk import memory
+from loopback import PROBLEM, SITES, Loopback, Node, events, job, secure_gap
+from world.world import memory
 
 import focusfl as ff
 from focusfl.deploy.faults.chaos import Chaos
@@ -15,9 +16,9 @@ from focusfl.deploy.faults.lossy import Lossy
 from focusfl.flower import AlgorithmStrategy, client_app
 from focusfl.flower.app import run
 from focusfl.flower.records import from_records
-from focusfl.engines.protocol import Site, header
-from focusfl.engines.protocol.format import unpack
+from focusfl.flower.protocol.messages import load_flat
 from focusfl.flower.secure import Secure
+from focusfl.flower.secure.held import read_parts
 
 CODED = ff.Coded(ff.Focus(), ff.FixedPoint(50, 44))
 
@@ -44,7 +45,7 @@ def test_a_job_of_secure_sums_is_the_plain_one_to_its_resolution(folder):
     with this.open_protocol() as protocol:
         assert gap(protocol.x, PROBLEM.optimum) < 1e-10
         assert gap(protocol.x, plain.x) < 1e-10
-        assert gap_of(folder, protocol, CODED) < 1e-12
+        assert secure_gap(folder, protocol) < 1e-12
 
 
 def test_lost_replies_and_a_site_that_vanishes_leave_it_exact(folder):
@@ -67,7 +68,7 @@ def test_lost_replies_and_a_site_that_vanishes_leave_it_exact(folder):
     assert len(rounds) == 24 and min(len(r["counted"]) for r in rounds) == 3
     with this.open_protocol() as protocol:
         assert gap(protocol.x, PROBLEM.optimum) < 1e-10
-        assert gap_of(folder, protocol, CODED) < 1e-12
+        assert secure_gap(folder, protocol) < 1e-12
 
 
 def test_the_server_is_given_no_push_and_no_gradient_and_writes_none(folder):
@@ -80,10 +81,10 @@ def test_the_server_is_given_no_push_and_no_gradient_and_writes_none(folder):
                 seen.append(b"".join(from_records(message.content).values()))
                 seen.append(repr(message.content).encode())
             for site in SITES:
-                disk = Site(CODED, folder / site, "test", site).disk
-                if disk.path.exists():
-                    own = disk.last_reply()
-                    pushes.append(unpack(own, header(own))["up"]["y"])
+                cache = read_parts(folder / site / "test" / f"{site}.state")
+                states = [load_flat(blob) for blob in cache.values()]
+                own = [one["inner/grad"] - one["unsent/y"] for one in states]
+                pushes.extend([*own, *np.diff(own, axis=0)] if own else [])
             return found
 
     run(Tapped(secure_nodes(folder)), secure_job(folder, rounds=3, evaluate_every=1))
@@ -104,7 +105,6 @@ def test_flowers_own_rounds_have_no_stages_and_are_refused(folder):
     [
         ({"secure": Secure(threshold=5)}, "at most the number of sites, 4; got 5"),
         ({"minimum": 2}, r"said by Secure\(minimum"),
-        ({"copies": True}, "copies needs single pushes"),
         ({"max_norm": 3.0}, "max_norm needs single pushes"),
         ({"weights": dict.fromkeys(SITES, 2.0)}, "weights needs single pushes"),
     ],
@@ -113,3 +113,32 @@ def test_a_job_that_cannot_be_secure_is_refused_in_one_line(folder, more, words)
     with pytest.raises(ValueError, match=words) as caught:
         job(folder, CODED, **{"secure": Secure(), **more})
     assert "\n" not in str(caught.value)
+
+
+def test_a_site_that_lost_its_state_begins_a_new_generation(folder):
+    """Nobody else has it; the model is kept, and exact again soon."""
+
+    def wipe(grid, round):
+        if round == 6:
+            shutil.rmtree(folder / "site-2", ignore_errors=True)
+
+    this = secure_job(folder, rounds=40)
+    assert not run(Loopback(secure_nodes(folder), wipe), this)
+    assert {event["site"] for event in events(folder, "missing")} == {"site-2"}
+    with this.open_protocol() as protocol:
+        assert protocol.generation == 2
+        assert gap(protocol.x, PROBLEM.optimum) < 1e-10
+        assert secure_gap(folder, protocol) < 1e-12
+
+
+def test_a_site_that_leaves_a_secure_sum_begins_a_new_generation(folder):
+    def leave(grid, round):
+        if round == 6:
+            grid.nodes[103].config["leave"] = True
+
+    this = secure_job(folder, rounds=40)
+    assert not run(Loopback(secure_nodes(folder), leave), this)
+    rest = ff.problems.Quadratic(PROBLEM.H[:3], PROBLEM.h[:3])
+    with this.open_protocol() as protocol:
+        assert protocol.gone == ("site-3",) and protocol.generation == 2
+        assert gap(protocol.x, rest.optimum) < 1e-9

@@ -165,8 +165,8 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
     timed = {name: round(s, 1) for name, s in timed.items() if s is not None}
     return {
         "rounds": len(outcome.masks), "generations": outcome.generations,
-        "late": outcome.late, "seconds": round(outcome.seconds, 1), **timed, **outcome.metrics,
-        "grad_norm_of": outcome.of, **gap, "participation": share,
+        "late": outcome.late, "seconds": round(outcome.seconds, 1), **timed,
+        **outcome.metrics, "grad_norm_of": outcome.of, **gap, "participation": share,
         "counted": outcome.counted, "warnings": outcome.warnings,
         "healthy": not outcome.why, "why": list(outcome.why),
     }  # fmt: skip

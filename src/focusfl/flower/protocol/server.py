@@ -201,14 +201,14 @@ class ProtocolServer:
         row = self._row(site)
         if row.status != HERE:
             raise ValueError(f"{site} has left this job.")
-        rd = self._rd()
+        rd, (down, model) = self._rd(), self._model()
         request = Request(
             algorithm=repr(self.algorithm), job=self.job, site=site,
-            version=row.version, model=self._model, round=rd.index, lr=rd.lr,
+            version=row.version, model=model, round=rd.index, lr=rd.lr,
             local_steps=rd.local_steps, num_clients=rd.num_clients,
             grads_done=row.grads_done,
         )  # fmt: skip
-        parts = {"down": self._down}
+        parts = {"down": down}
         if leaves(self._like_state) and row.version not in self._cached.get(site, ()):
             self._add_state(parts, row)
         return encode(request, parts)
@@ -239,11 +239,11 @@ class ProtocolServer:
         Raises:
             ArithmeticError: If the model would be infinite. The round is dropped.
         """
-        counted, rd = self.counted, self._rd()
+        counted = self.counted
         self._store.begin()
         if counted or (self._on_empty == "step" and not self.warming):
             total = tree.zeros(self._uplink.up) if self._total is None else self._total
-            rd = rd._replace(num_active=self._sum_weights(counted))
+            rd = self._rd()._replace(num_active=self._sum_weights(counted))
             with np.errstate(all="ignore"):  # what is not finite is found below
                 server = self.algorithm.update(self.server, total, rd)
             try:
@@ -352,9 +352,15 @@ class ProtocolServer:
         self._total: Any = None
         self._leaving.clear()
         self.num_clients = self._sum_weights(self._store.column("weight", HERE))
-        self._down = pack(self.algorithm.broadcast(self.server))
-        # Names all that a push is computed from beside the site's state.
-        self._model = digest(self._down, repr(self._rd()).encode())
+        self._broadcast: tuple[bytes, str] | None = None
+
+    def _model(self) -> tuple[bytes, str]:
+        """The broadcast, and what names all that a push is computed from beside the
+        site's state."""
+        if self._broadcast is None:
+            down = pack(self.algorithm.broadcast(self.server))
+            self._broadcast = down, digest(down, repr(self._rd()).encode())
+        return self._broadcast
 
     def _commit(self) -> None:
         """Put everything on disk, and open a round."""
@@ -394,10 +400,10 @@ class ProtocolServer:
             )
         if reply.kind == "push" and sender in self._leaving:
             raise Refused(f"{sender} is leaving.")
-        if reply.round > self._rd().index:  # before a backup was restored
+        if reply.round > (-1 if self.warming else self.round):  # before a backup was restored
             raise Refused(f"round {reply.round} is still to come.")
         stale = self.algorithm.accepts_stale_model
-        if reply.kind == "push" and not stale and reply.model != self._model:
+        if reply.kind == "push" and not stale and reply.model != self._model()[1]:
             raise Refused(
                 f"it was computed from another model, which {self.algorithm!r} does "
                 "not accept."
