@@ -204,7 +204,8 @@ class SecureServer(ProtocolServer):
         for site in session.masked:
             reply, name = session.pushes[site]
             self._add(self._row(site), reply, name, None)
-            self._strikes.pop(site, None)
+            if reply.version != digest(self._initial):  # it had kept its state
+                self._strikes.pop(site, None)
         self._total = total
 
     def close_round(self) -> tuple[str, ...] | None:
