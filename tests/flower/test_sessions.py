@@ -15,8 +15,8 @@ from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.faults.lossy import Lossy
 from focusfl.flower import AlgorithmStrategy, client_app
 from focusfl.flower.app import run
-from focusfl.flower.records import from_records
 from focusfl.flower.protocol.messages import load_flat
+from focusfl.flower.records import from_records
 from focusfl.flower.secure import Secure
 from focusfl.flower.secure.held import read_parts
 

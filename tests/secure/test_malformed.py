@@ -25,9 +25,7 @@ def mangled(message, rng, others, ways=range(8)):
     tables = [part for part in trees.values() if isinstance(part, dict)]
     way = rng.choice(ways)
     if way == 0:  # another stage, session, round, generation or site
-        name = rng.choice(
-            ["stage", "session", "round", "generation", "site", "incarnation"]
-        )
+        name = rng.choice([name for name in fields if name != "parts"])
         fields[name] = rng.choice(["push", "site-9", 77, -1, None, [], "0"])
     elif way == 1 and others:  # what another site has said
         return rng.choice(others)

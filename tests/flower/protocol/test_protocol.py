@@ -1,6 +1,7 @@
 """Jobs stay exact: what travels, what is kept, who leaves, what may change."""
 
 import logging
+import re
 import sqlite3
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import focusfl as ff
 from focusfl.flower.protocol import ProtocolServer, Site
+from focusfl.flower.protocol.store import check, copy
 
 NAMES = [f"site-{i}" for i in range(3)]
 EXACT = [
@@ -295,3 +297,30 @@ def test_replies_of_strangers_are_refused_and_logged(begun, caplog):
     assert len(caplog.messages) == 4
     assert not any("\n" in line for line in caplog.messages)
     assert sqlite3.sqlite_version_info >= (3, 24)
+
+
+def test_a_flipped_bit_in_a_state_is_seen(begun, folder):
+    job = begun(ff.Focus())
+    job.play(2)
+    job.server.close()
+    path = folder / "job" / "server.db"
+    check(path)
+    blob = bytearray(path.read_bytes())
+    for found in re.finditer(b'{"grad"', bytes(blob)):
+        blob[found.start() + 70] ^= 1  # in the array that follows
+    path.write_bytes(blob)
+    with pytest.raises(ValueError, match="damaged"):
+        check(path)
+
+
+def test_a_backup_of_a_running_server(begun, folder):
+    job = begun(ff.Focus())
+    job.play(3)
+    backup, path = folder / "backup.db", folder / "job" / "server.db"
+    job.server.receive(NAMES[0], job.reply(0))  # not committed, and so not copied
+    copy(path, backup)
+    job.play(2)
+    job.server.close()
+    copy(backup, path)
+    job.server = job.open()
+    assert job.server.round == 3 and job.gap() < 1e-14 and job.arrives()

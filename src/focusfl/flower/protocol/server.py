@@ -57,6 +57,8 @@ from focusfl.flower.protocol.store import (
 from focusfl.flower.protocol.uplink import Uplink
 from focusfl.tree import Tree
 
+DATABASE = "server.db"  # in the folder of a job
+
 log = logging.getLogger(__name__)
 
 
@@ -128,7 +130,7 @@ class ProtocolServer:
         self._leaving: set[str] = set()  # when this round is closed
         # Versions that a site has in its cache, as far as this process has heard.
         self._cached: dict[str, tuple[str, ...]] = {}
-        self._store = self.store_type(Path(folder).expanduser() / job / "server.db")
+        self._store = self.store_type(Path(folder).expanduser() / job / DATABASE)
         try:
             identity = identity_of(algorithm, job, sites, weights)
             settings = settings_of(params, lr, local_steps, on_empty)
@@ -400,7 +402,9 @@ class ProtocolServer:
             )
         if reply.kind == "push" and sender in self._leaving:
             raise Refused(f"{sender} is leaving.")
-        if reply.round > (-1 if self.warming else self.round):  # before a backup was restored
+        if reply.round > (
+            -1 if self.warming else self.round
+        ):  # before a backup was restored
             raise Refused(f"round {reply.round} is still to come.")
         stale = self.algorithm.accepts_stale_model
         if reply.kind == "push" and not stale and reply.model != self._model()[1]:

@@ -9,6 +9,7 @@ sites took 3 times as long to write at 550,000 numbers and 8 times at 100.
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,20 @@ def check(path: Path) -> None:
         store.close()
 
 
+def copy(source: Path, target: Path) -> None:
+    """Copy a database whole, to make a backup or to restore one.
+
+    The source may be in use; a target that is there is replaced, and may not be.
+    """
+    for path in (target, Path(f"{target}-wal"), Path(f"{target}-shm")):
+        path.unlink(missing_ok=True)  # a log left beside would be read into the copy
+    with (
+        closing(sqlite3.connect(source)) as old,
+        closing(sqlite3.connect(target)) as new,
+    ):
+        old.backup(new)
+
+
 class Store:
     """A job's database, which one process at a time may open."""
 
@@ -81,9 +96,12 @@ class Store:
         self.path = path
         make_folder(path.parent, private=True)
         self._lock = open(f"{path}.lock", "wb")  # held until close
-        if not take_lock(self._lock.fileno()):
+        try:
+            if not take_lock(self._lock.fileno()):
+                raise ValueError(f"{path} is in use by another process.")
+        except BaseException:
             self._lock.close()
-            raise ValueError(f"{path} is in use by another process.")
+            raise
         # Transactions begin and end where this class says.
         self.db = sqlite3.connect(path, isolation_level=None)
         try:
