@@ -76,9 +76,9 @@ def test_crashes_losses_and_a_deleted_disk_leave_it_exact(tmp_path):
         tmp_path, this, spec, warm=True, settings={"deadline": 15.0, "patience": 15.0}
     )
     assert kinds.count("begin") == 2 and kinds.count("chaos") == 6
-    assert kinds.count("nothing") >= 3 and "lost" in kinds
+    assert kinds.count("nothing") >= 3
     assert outcome.metrics["distance"] <= 1e-8
-    assert outcome.gap <= 1e-9 and outcome.epochs == 2
+    assert outcome.gap <= 1e-9 and outcome.generations == 1
     shares = outcome.masks.mean(0)
     assert (shares > 0.3).all() and (shares < 1).all()
     assert outcome.metrics["grad_norm"] <= 1e-7 and outcome.of == "all 3 sites"

@@ -402,9 +402,8 @@ class ProtocolServer:
             )
         if reply.kind == "push" and sender in self._leaving:
             raise Refused(f"{sender} is leaving.")
-        if reply.round > (
-            -1 if self.warming else self.round
-        ):  # before a backup was restored
+        if reply.round > (-1 if self.warming else self.round):
+            # Of a future that a restored backup has abandoned.
             raise Refused(f"round {reply.round} is still to come.")
         stale = self.algorithm.accepts_stale_model
         if reply.kind == "push" and not stale and reply.model != self._model()[1]:

@@ -9,7 +9,7 @@ sites took 3 times as long to write at 550,000 numbers and 8 times at 100.
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,10 +82,11 @@ def copy(source: Path, target: Path) -> None:
     """
     for path in (target, Path(f"{target}-wal"), Path(f"{target}-shm")):
         path.unlink(missing_ok=True)  # a log left beside would be read into the copy
-    with (
-        closing(sqlite3.connect(source)) as old,
-        closing(sqlite3.connect(target)) as new,
-    ):
+    with ExitStack() as stack:
+        old, new = (
+            stack.enter_context(closing(sqlite3.connect(path)))
+            for path in (source, target)
+        )
         old.backup(new)
 
 
@@ -95,6 +96,8 @@ class Store:
     def __init__(self, path: Path):
         self.path = path
         make_folder(path.parent, private=True)
+        for file in (path, Path(f"{path}.lock")):
+            file.touch(0o600)  # for its owner alone
         self._lock = open(f"{path}.lock", "wb")  # held until close
         try:
             if not take_lock(self._lock.fileno()):
@@ -110,9 +113,9 @@ class Store:
                 "PRAGMA synchronous = FULL;" + SCHEMA
             )
             self.job()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, ValueError) as error:
             self.close()
-            raise ValueError(f"{path} is damaged or no job: {error}.") from None
+            raise ValueError(f"{path} is damaged or no job: {error}") from None
 
     def close(self) -> None:
         """Drop what is not committed, and let another process have the job."""
