@@ -241,12 +241,10 @@ def test_chaos_on_stock_nodes_with_tls(tmp_path, algorithm):
 
 
 @pytest.mark.slow
-def test_a_copy_on_the_server_restores_a_lost_disk(tmp_path):
+def test_a_site_that_loses_everything_is_sent_its_state(tmp_path):
     this = deployed(tmp_path, QUADRATIC, 3)
-    _, kinds, outcome = run(
-        tmp_path, this, "disk:1@5", warm=True, settings={"copies": True}
-    )
-    assert "lost" in kinds and outcome.epochs == 1
+    _, kinds, outcome = run(tmp_path, this, "disk:1@5", warm=True)
+    assert "missing" in kinds and outcome.generations == 1
     assert outcome.metrics["distance"] <= 1e-8 and outcome.gap <= 1e-9
 
 

@@ -140,7 +140,7 @@ def test_prometheus_reads_every_number_back(served):
 
 def test_names_and_numbers_of_any_kind_stay_in_their_label():
     name = 'a"b\\c\nd{}\x1b'
-    one = dict.fromkeys("counted late refused lost unanswered".split(), 0)
+    one = dict.fromkeys("counted late refused unanswered".split(), 0)
     job = {
         **{family.key: 1 for family in JOB},
         "sites": {name: {**one, "age": None, "state": "late"}},
@@ -194,7 +194,7 @@ def test_the_page_is_for_this_machine_and_changes_nothing(served):
     connection = HTTPConnection("127.0.0.1", served.server_address[1], timeout=30)
     for method, path, host, code in [
         ("GET", "/", "evil.org:80", 403), ("GET", "/../../etc/passwd", None, 404),
-        ("GET", "/server.ledger", None, 404), ("POST", "/", None, 501),
+        ("GET", "/server.db", None, 404), ("POST", "/", None, 501),
         ("DELETE", "/", None, 501), ("HEAD", "/", None, 200),
     ]:  # fmt: skip
         connection.request(method, path, headers={"Host": host} if host else {})

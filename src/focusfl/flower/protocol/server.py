@@ -10,7 +10,7 @@ and nothing is lost by a refusal, because the site is simply asked again.
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -241,11 +241,11 @@ class ProtocolServer:
         Raises:
             ArithmeticError: If the model would be infinite. The round is dropped.
         """
-        counted = self.counted
+        counted, warming = self.counted, self.warming
         self._store.begin()
         if counted or (self._on_empty == "step" and not self.warming):
             total = tree.zeros(self._uplink.up) if self._total is None else self._total
-            rd = self._rd()._replace(num_active=self._sum_weights(counted))
+            rd = self._rd()._replace(num_active=_sum(self._counted.values()))
             with np.errstate(all="ignore"):  # what is not finite is found below
                 server = self.algorithm.update(self.server, total, rd)
             try:
@@ -262,14 +262,12 @@ class ProtocolServer:
             log.warning("%s is left out: refused %s times", site, limits.STRIKES)
             self._remove(site, BARRED)
         self._repair()
-        pushes = self._store.column("pushes", HERE)
-        waits = self.warming and not all(pushes.values())
-        if self.warming:
-            self.warming = waits
+        if warming:
+            self.warming = not all(self._store.column("pushes", HERE).values())
         else:
             self.round += 1
         self._commit()
-        return None if waits else counted
+        return None if warming and self.warming else counted
 
     def drop_round(self) -> None:
         """Forget what the open round has counted; sites will be asked again."""
@@ -347,13 +345,13 @@ class ProtocolServer:
         self.warming, self._largest = bool(job.warming), job.largest
         self.server = unpack(job.server, self._like_server)
         self._initial = job.initial
+        self.num_clients = self._weight_here()
         self._open_round()
 
     def _open_round(self) -> None:
-        self._counted: list[str] = []
+        self._counted: dict[str, float] = {}  # weights, by site
         self._total: Any = None
         self._leaving.clear()
-        self.num_clients = self._sum_weights(self._store.column("weight", HERE))
         self._broadcast: tuple[bytes, str] | None = None
 
     def _model(self) -> tuple[bytes, str]:
@@ -472,7 +470,7 @@ class ProtocolServer:
             pushes=row.pushes + 1,
         )  # fmt: skip
         assert swapped, "the version was compared before"
-        self._counted.append(row.name)
+        self._counted[row.name] = row.weight
 
     def _settle(self, counted: Sequence[str], rd: Round) -> None:
         """Do for the sites what they would do with the server's answer.
@@ -511,6 +509,7 @@ class ProtocolServer:
         if len(self._store.column("name", HERE)) == 1:
             return log.warning("%s is the last site: it stays", site)
         self._store.set_site(site, None, status=status, pushes=0)
+        self.num_clients = self._weight_here()
         self._strikes.pop(site, None)
         try:
             self._set_server(
@@ -527,12 +526,12 @@ class ProtocolServer:
         row = self._row(site)
         self._reset(site)
         state, here = self._state(self._row(site)), self._weight_here()
+        self._store.set_site(site, None, status=HERE)
+        self.num_clients = self._weight_here()
         try:
             server = self.algorithm.forget(self.server, state, -row.weight, here)
         except CannotForget as error:
-            self._store.set_site(site, None, status=HERE)
             return self._begin_generation(str(error))
-        self._store.set_site(site, None, status=HERE)
         self._set_server(server)
 
     def _reset(self, site: str) -> None:
@@ -561,7 +560,7 @@ class ProtocolServer:
     def _struck(self) -> list[str]:
         """Who is to be left out: never everybody."""
         struck = [s for s, n in self._strikes.items() if n >= limits.STRIKES]
-        here = self._store.column("name", HERE)
+        here = self._store.column("name", HERE) if struck else {}
         struck = [site for site in struck if site in here]
         return struck if len(struck) < len(here) else []
 
@@ -579,10 +578,6 @@ class ProtocolServer:
         weights = list(self._store.column("weight", HERE).values())
         return _sum([*weights, more.weight] if more else weights)
 
-    def _sum_weights(self, sites: Any) -> float | int:
-        weights = self._store.column("weight", HERE, LEFT, BARRED)
-        return _sum([weights[site] for site in sites])
-
     def _row(self, site: str) -> SiteRow:
         row = self._store.site(site)
         if row is None:
@@ -596,6 +591,6 @@ class ProtocolServer:
         return Receipt("refused", str(error))
 
 
-def _sum(weights: list[float]) -> float | int:
+def _sum(weights: Collection[float]) -> float | int:
     """Count sites, or add up their weights."""
     return len(weights) if {*weights} <= {1} else math.fsum(weights)
