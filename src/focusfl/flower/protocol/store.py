@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS sites (
     norm REAL, grads_done INTEGER, pushes INTEGER
 );
 CREATE INDEX IF NOT EXISTS norms ON sites (status, norm);
+CREATE INDEX IF NOT EXISTS pushers ON sites (status, pushes);
 """
 
 
