@@ -68,7 +68,7 @@ def test_every_python_block_runs_and_prints_what_it_says(
     names = {"__name__": "__main__"}
     if "focusfl.flower" in page.read_text():
         with quiet():
-            importlib.import_module("focusfl.flower")
+            importlib.import_module("focusfl.flower.strategy")
     for code in blocks(page, "python"):
         if page.name not in ONE_AFTER_THE_OTHER:
             names = {"__name__": "__main__"}
