@@ -81,8 +81,8 @@ def forms(up):
 
 def run(folder, secure, rounds, spec="", **how):
     file = folder / "study.toml"
-    file.write_text(QUADRATIC)
-    this = study.load(file, [f"rounds={rounds}"], None, 4).summed_in_secret(secure)
+    file.write_text(f"{QUADRATIC}[secure]\nminimum = {secure}\n")
+    this = study.load(file, [f"rounds={rounds}"], None, 4)
     said, search = [], Search(folder / "run", this)
 
     def watch(event):

@@ -95,13 +95,16 @@ class Server:
             free = [s for s in protocol.free if s in self.online and s not in busy]
             self.ask(self.request(free), "train")
             asked.update(free)
-            asked -= self.receive()  # who lacks its state is sent it at once
+            again = self.receive()  # who lacks its state is sent it at once
+            asked -= again
             awaited = asked & set(self._waiting)
             seconds, counted = time.monotonic() - began, len(protocol.counted)
             # Of a warm-up every part is committed: each site is heard but once.
             least = 1 if protocol.warming else job.minimum
-            if counted >= least and (
-                counted >= self._enough or not awaited or seconds >= job.deadline
+            if (
+                counted >= least
+                and not again
+                and (counted >= self._enough or not awaited or seconds >= job.deadline)
             ):
                 break
             if budgets_spent(job, protocol):
