@@ -24,7 +24,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl import Chain, Coded, FixedPoint, Integers, LowRank, RandomK, TopK, data
-from focusfl.engines.protocol.magnitude import norm
+from focusfl.flower.protocol.limits import norm
 from focusfl.problems import vision
 
 GOAL, SEEDS = 1e-8, [0, 1, 2]

@@ -96,7 +96,7 @@ from pathlib import Path
 import numpy as np
 
 from focusfl import Focus
-from focusfl.engines.flower import Job, server_app
+from focusfl.flower import Job, server_app
 
 
 def job(context):
@@ -112,7 +112,7 @@ app = server_app(job, own=["clients", "dim"])
 """,
     "client": """\
 from focusfl import Focus
-from focusfl.engines.flower import client_app
+from focusfl.flower import client_app
 
 
 def load(context):

@@ -20,7 +20,7 @@ PLAIN = {side: code.replace("np.float32", "float") for side, code in FOCUS.items
 CODED = "Coded(Focus(), FixedPoint(50, 44))"
 SECURE = {
     side: code.replace("import Focus\n", "import Coded, FixedPoint, Focus\n")
-    .replace("\n\n\ndef", "\nfrom focusfl.engines.secure import Secure\n\n\ndef")
+    .replace("\n\n\ndef", "\nfrom focusfl.flower.secure import Secure\n\n\ndef")
     .replace("Focus(),", f"{CODED},")
     .replace("Focus())", f"{CODED}, secure=Secure())")
     .replace("minimum=clients", "secure=Secure()")

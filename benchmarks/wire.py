@@ -29,7 +29,7 @@ PLAIN = FOCUS | {
 import numpy as np
 
 from focusfl import Focus
-from focusfl.engines.flower import client_app
+from focusfl.flower import client_app
 
 
 def load(context):

@@ -53,7 +53,7 @@ LONG = tuple(
     f"tests/{name}"
     for name in (
         "test_types.py", "deploy/", "test_site.py", "test_docs.py", "experiment/",
-        "world/", "engines/test_devices.py", "engines/flower/",
+        "world/", "engines/test_devices.py", "flower/",
         "report/test_terminal.py",
     )
 )  # fmt: skip

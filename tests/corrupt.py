@@ -24,8 +24,6 @@ from helpers import Stopped, bits, quadratic, stop_after
 
 import focusfl as ff
 from focusfl import files
-from focusfl.engines.protocol import ProtocolServer, Site
-from focusfl.engines.protocol import files as wire
 from focusfl.engines.simulator import layout, simulation
 from focusfl.experiment import config, folder, results, verify
 from focusfl.experiment.cache import ResultCache
@@ -68,7 +66,7 @@ class Kind(NamedTuple):
 
 def kinds(place: Path) -> dict[str, Kind]:
     """One of each, made in a folder."""
-    made = _study(place), _checkpoints(place), _suite(place), _wire(place)
+    made = _study(place), _checkpoints(place), _suite(place)
     return dict(item for some in made for item in some.items()) | _archive(place)
 
 
@@ -162,29 +160,6 @@ def _suite(place: Path) -> dict[str, Kind]:
     return {
         "suite runs/*.json": Kind(place / "suite", "runs/*.json", read),
         "suite results.json": Kind(alone, store.RESULTS, read),
-    }
-
-
-def _wire(place: Path) -> dict[str, Kind]:
-    here, focus = place / "wire", ff.Focus()
-    sites = ("paris", "oslo")
-    with ProtocolServer(focus, np.ones(5), sites, here, job="job", lr=0.1) as protocol:
-        for _ in range(3):
-            for name in sites:
-                site = Site(focus, here, "job", name)
-                reply = site.answer(protocol.request(name), lambda x, step: x)
-                protocol.receive(name, reply)
-            protocol.close_round()
-
-    def read(where):
-        found = [wire.load(path) for path in sorted(where.glob("job/*.[ls][et]*[er]"))]
-        for path in sorted(where.glob("job/*.[ls][et]*[er]")):
-            verify.check_wire(path)
-        return fingerprint([sorted(one.items()) for one in found])
-
-    return {
-        name: Kind(here, f"job/*{name}", read, may_vanish=False)
-        for name in (".ledger", ".state")
     }
 
 

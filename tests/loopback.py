@@ -9,8 +9,12 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 import focusfl as ff
-from focusfl.engines.flower import Job, client_app
-from focusfl.engines.protocol import ProtocolServer, Site, tracking_error
+from focusfl import tree
+from focusfl.flower import Job, client_app
+from focusfl.flower.protocol import ProtocolServer
+from focusfl.flower.protocol.limits import norm
+from focusfl.flower.protocol.messages import unpack
+from focusfl.flower.secure.held import read_parts
 
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 SITES = tuple(f"site-{i}" for i in range(4))
@@ -24,11 +28,12 @@ class Node:
     def __init__(self, app, number, folder, name="", delay=0, key=b"", **config):
         self.app, self.name, self.delay, self.key = app, name, delay, key
         self.config = {"state": str(folder), **config}
+        self.state = RecordDict()  # what Flower keeps for the app
         if number is not None:
             self.config["partition-id"] = number
 
     def __call__(self, message):
-        context = Context(1, 2, self.config, RecordDict(), {"job": "test"})
+        context = Context(1, 2, self.config, self.state, {"job": "test"})
         try:
             return self.app(message, context)
         except Exception as error:
@@ -108,13 +113,20 @@ def reopened(folder, algorithm=FOCUS, **more):
     )  # fmt: skip
 
 
-def gap_of(folder, protocol, algorithm=FOCUS):
-    memories = [
-        Site(algorithm, folder / site, "test", site).memory(seq)
-        for site, seq in protocol.applied.items()
-        if seq
-    ]
-    return tracking_error(protocol.server, memories, protocol.num_clients)
+def gap_of(protocol):
+    """How far what the server tracks is from its sites' states."""
+    expected = protocol.algorithm.recompute(protocol.server, protocol.states())
+    return norm(tree.sub(protocol.server, expected))
+
+
+def secure_gap(folder, protocol):
+    """The same where sites keep their states to themselves, coded around FOCUS."""
+    total = tree.scale(-1, protocol.server.y)
+    for row in protocol._store.sites("here"):
+        own = read_parts(folder / row.name / "test" / f"{row.name}.state")
+        state = unpack(own[row.version], protocol._like_state)
+        total = tree.add(total, tree.sub(state.inner.grad, state.unsent["y"]))
+    return norm(total)
 
 
 class Clock:

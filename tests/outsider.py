@@ -20,7 +20,7 @@ from flwr.supercore.runtime.runtime_http_client import RuntimeHttpClient
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from focusfl.engines.flower.public_keys import canonical
+from focusfl.flower.public_keys import canonical
 
 APP = b"""[project]
 name = "theirs"

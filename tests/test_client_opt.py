@@ -1,7 +1,5 @@
 """What is done to gradients on clients: optax's, and where it lets exact runs end."""
 
-from functools import partial
-
 import jax
 import numpy as np
 import optax
@@ -9,7 +7,6 @@ import pytest
 from helpers import gap, quadratic, some_masks
 
 import focusfl as ff
-from focusfl.engines.protocol.snapshots import retract
 from focusfl.theory import predict
 
 LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
@@ -116,21 +113,3 @@ def test_wrappers_go_inside_each_other_in_either_order():
     for wrong in (lambda: around(other), lambda: around(ff.FedProx())):
         with pytest.raises(ValueError, match="must not hold a ClientOpt already"):
             wrong()
-
-
-def test_a_site_that_decays_weights_has_no_goodbye():
-    """It would be a push of gradients of zero; one that pulls or clips has one."""
-    rd, x = ff.Round(5, 0.1, 1, 4, 1), np.ones(3)
-    for options, refused in (
-        ({"clip_norm": 1.0}, False),
-        ({"weight_decay": 1.0}, True),
-    ):
-        alg = around(ff.Focus(), **options)
-        server, new = alg.init(x)
-        seen = new._replace(grad=x)
-        say = partial(retract, alg, seen, alg.broadcast(server), rd, new)
-        if refused:
-            with pytest.raises(ValueError, match="has no goodbye"):
-                say()
-        else:
-            assert np.all(say()[1]["y"] == -x)

@@ -7,7 +7,6 @@ from helpers import Nested, gap, quadratic, same, some_masks
 import focusfl as ff
 from focusfl import Chain, Coded, FixedPoint, Integers, LowRank, RandomK, TopK, tree
 from focusfl.core import Round
-from focusfl.engines.protocol import tracking_error
 from focusfl.experiment import config
 from focusfl.experiment.summary import tracking_gap
 from focusfl.theory import predict
@@ -34,16 +33,6 @@ def test_a_weighted_tracker_is_the_weighted_sum():
     weighted = ff.problems.Quadratic(problem.H, problem.h, weights=np.arange(1.0, 7))
     run = ff.simulate(Coded(ff.Focus(), Integers(4)), weighted, LAW, **PLAIN)
     assert tracking_gap(run) < 1e-14
-
-
-def test_a_deployment_measures_the_gap_to_what_was_sent():
-    for inner in (ff.Focus(), ff.MIFA(), ff.FedVARP(), ff.Scaffold(option=1)):
-        run = ff.loop(Coded(inner, Integers(2)), quadratic(), LAW, **PLAIN)
-        each = [tree.map(lambda a, i=i: a[i], run.clients) for i in range(6)]
-        assert tracking_error(run.server, each, 6) < 1e-13
-    run = ff.loop(Coded(ff.Scaffold(), Integers(2)), quadratic(), LAW, **PLAIN)
-    with pytest.raises(ValueError, match="cannot be told from coded memories"):
-        tracking_error(run.server, [tree.map(lambda a: a[0], run.clients)], 6)
 
 
 def test_the_next_push_is_the_gradient_less_what_the_server_has():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.engines import protocol
 
 SAMPLES = {"x": np.ones((4, 2)), "y": np.array([0, 1, 0, 1])}
 
@@ -13,8 +12,6 @@ SAMPLES = {"x": np.ones((4, 2)), "y": np.array([0, 1, 0, 1])}
     "module, old, new",
     [
         (ff.problems, "Learned", ff.problems.LossProblem),
-        (protocol, "Hub", protocol.ProtocolServer),
-        (protocol, "Verdict", protocol.Receipt),
     ],
 )
 def test_a_class_is_found_by_its_old_name(module, old, new):

@@ -67,9 +67,9 @@ def test_every_python_block_runs_and_prints_what_it_says(
     if page.name == "theory.md":  # tens of thousands of rounds
         request.getfixturevalue("as_users_compile")
     names = {"__name__": "__main__"}
-    if "engines.flower" in page.read_text():
+    if "focusfl.flower" in page.read_text():
         with quiet():
-            importlib.import_module("focusfl.engines.flower")
+            importlib.import_module("focusfl.flower.strategy")
     for code in blocks(page, "python"):
         if page.name not in ONE_AFTER_THE_OTHER:
             names = {"__name__": "__main__"}
@@ -141,7 +141,8 @@ def test_every_public_name_is_there():
 
 def test_every_public_name_has_its_place_in_the_api_pages():
     with quiet():
-        from focusfl.engines import flower, protocol
+        from focusfl import flower
+        from focusfl.flower import protocol
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     shown = set(re.findall(r"^::: ([\w.]+)$", pages, re.M))
     # Rooms and lists are named in the text; a function may share its module's name.

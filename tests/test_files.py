@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from focusfl.engines.protocol.files import lock
 from focusfl.engines.simulator.checkpoint import open_checkpoint
 from focusfl.files import BLANK, Damaged, check, clear_parts, read, renamed, write
+from focusfl.flower.protocol.store import Store
 
 WRITER = """
 import os, signal, sys
@@ -116,8 +116,8 @@ def no_locks(handle, how):
 def test_a_disk_without_locks_is_no_place_for_the_wire(tmp_path, monkeypatch):
     """A server that could be there twice would count pushes twice."""
     monkeypatch.setattr("fcntl.flock", no_locks)
-    with pytest.raises(OSError, match="No locks"), lock(tmp_path / "state"):
-        pass
+    with pytest.raises(OSError, match="No locks"):
+        Store(tmp_path / "server.db")
 
 
 def test_a_checkpoint_may_be_on_a_disk_without_locks(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ FLOORS = [
     {"algorithms", "mixing", "participation", "problems"},
     {"theory"},
     {"engines"},
+    {"flower"},
     {"experiment"},
     {"conformance", "report", "track"},
     {"suite"},
@@ -23,7 +24,7 @@ FLOORS = [
 KNOWN = {
     ("theory.auto", "engines"): "tries steps on a network by short runs",
     ("theory.lyapunov", "engines"): "follows a proof along a run of the reference",
-    ("engines.flower.ending", "deploy"): "a server app leaves what a study leaves",
+    ("flower.ending", "deploy"): "a server app leaves what a study leaves",
 }
 
 

@@ -9,7 +9,6 @@ from helpers import VECTORS, gap, quadratic, some_masks
 
 import focusfl as ff
 from focusfl.algorithms.transported import secant
-from focusfl.engines.protocol.requirements import requirements
 from focusfl.engines.reference import states
 from focusfl.engines.rest import tracker_norm
 from focusfl.engines.spec import RunSpec
@@ -213,11 +212,6 @@ def test_how_far_the_tracker_is_off_is_measured_where_the_server_is(option):
     line = run.server.line._replace(rho=run.server.line.rho + 0.1)
     off = replace(run, server=run.server._replace(line=line))
     assert tracking_gap(off) > 1e-4
-
-
-def test_a_late_push_counts_unless_the_server_has_to_work_it_out():
-    late = [requirements(alg, np.ones(3), 4).late for alg in EACH]
-    assert late == [True, True, True, True, False]
 
 
 def test_a_model_of_two_dtypes_has_no_curvature_that_is_one_number():

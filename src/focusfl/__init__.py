@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         codecs,
         conformance,
         data,
+        flower,
         mixing,
         participation,
         privacy,
@@ -115,6 +116,7 @@ __all__ = [
     "codecs",
     "conformance",
     "data",
+    "flower",
     "load_model",
     "load_result",
     "load_results",
@@ -132,8 +134,8 @@ __all__ = [
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
 _ROOMS = (
-    "codecs", "conformance", "data", "mixing", "participation", "privacy", "problems",
-    "schedules", "theory",
+    "codecs", "conformance", "data", "flower", "mixing", "participation", "privacy",
+    "problems", "schedules", "theory",
 )  # fmt: skip
 _NAMES = {
     "BudgetWarning": "engines.private",

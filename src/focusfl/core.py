@@ -1,7 +1,7 @@
 """The contract between algorithms and engines. Imports no array library."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -53,6 +53,10 @@ class Round(NamedTuple):
         nobody = self.num_active == 0
         mean = tree.scale(1 / (self.num_active + nobody), total)
         return mean if of_nobody is None else tree.axpy(1 * nobody, of_nobody, mean)
+
+
+class CannotForget(ValueError):
+    """What a client has contributed cannot be taken back from the server's state."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,111 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
         del params
         return self.cost
 
+    # What a deployment must know. The defaults are safe for any algorithm: a reply
+    # must be computed from the current model, and a client's state travels with it.
+
+    @property
+    def accepts_stale_model(self) -> bool:
+        """Whether a push may count though the model has moved since it was computed.
+
+        False if `update` infers what a client did from the server's own state.
+        """
+        return False
+
+    @property
+    def sends_state(self) -> bool:
+        """Whether a client's new state must travel with its push.
+
+        False if `state_after` derives it from the old state and the push.
+        """
+        return True
+
+    def state_after(self, client: C, up: Message, down: Message, rd: Round) -> C:
+        """Derive a client's state after a push that counted, before `settle`.
+
+        The server calls this to keep every client's state. A client that has lost its
+        own state continues from the one derived here, so the two may differ, but the
+        server's sums must be those of the derived states.
+
+        Args:
+            client: the state before the push.
+            up: the push, as the server received it.
+            down: the broadcast it was computed from; the current one if the algorithm
+                does not accept a stale model.
+            rd: the round it was computed in; `num_active` is unknown.
+        """
+        raise NotImplementedError(f"{self!r} sends its clients' states.")
+
+    @property
+    def settles(self) -> bool:
+        """Whether `settle` may change a client's state."""
+        return type(self).settle is not Algorithm.settle
+
+    @property
+    def tracks_mean(self) -> bool:
+        """Whether the server's fields hold the mean over clients; else the sum."""
+        return False
+
+    def tracked(self, server: S, client: C) -> dict[str, Tree]:
+        """What the server's state holds of one client, by field of the server.
+
+        The field is the weighted sum of these over all clients, or their mean if
+        `tracks_mean`. Empty if the server keeps nothing of a client.
+
+        Raises:
+            CannotForget: If a client's contribution cannot be told from its state.
+        """
+        del server, client
+        raise CannotForget(f"{self!r} does not say what its server holds of a client.")
+
+    def forget(self, server: S, client: C, weight: Any, num_clients: Any) -> S:
+        """Take a client's contribution out of the server's state, so that it can leave.
+
+        Args:
+            server: the server's state.
+            client: the state of the client that leaves.
+            weight: its weight; 1 if all are alike. A negative weight lets it join.
+            num_clients: the sum of all weights before it leaves, its own among them.
+
+        Raises:
+            CannotForget: If a client's contribution cannot be told from its state.
+        """
+        parts = self.tracked(server, client)
+        fields = {
+            name: tree.axpy(-weight, part, getattr(server, name))
+            if not self.tracks_mean
+            # The mean over N becomes the mean over those who remain.
+            else tree.map(
+                lambda all, own: (num_clients * all - weight * own)
+                / (num_clients - weight),
+                getattr(server, name), part,
+            )
+            for name, part in parts.items()
+        }  # fmt: skip
+        return server._replace(**fields) if fields else server  # type: ignore[attr-defined]
+
+    def recompute(self, server: S, clients: Iterable[tuple[Any, C]]) -> S:
+        """Compute what the server tracks anew from all clients' states.
+
+        Args:
+            server: the server's state; other fields stay as they are.
+            clients: weight and state of every client.
+
+        Raises:
+            CannotForget: If a client's contribution cannot be told from its state.
+        """
+        total: dict[str, Tree] | None = None
+        num_clients = 0
+        for weight, client in clients:
+            part = tree.scale(weight, self.tracked(server, client))
+            total = part if total is None else tree.add(total, part)
+            num_clients += weight
+        if not total:
+            return server
+        if self.tracks_mean:
+            total = tree.scale(1 / num_clients, total)
+        return server._replace(**total)  # type: ignore[attr-defined]
+
     @property
     def comes_late(self) -> bool:
         """Whether a client works on the model it was sent the last time it was there,
@@ -140,4 +249,4 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
 
 def settles(algorithm: Algorithm) -> bool:
     """Whether the server's answer may change what participants remember."""
-    return type(algorithm).settle is not Algorithm.settle
+    return algorithm.settles

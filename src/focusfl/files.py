@@ -130,11 +130,14 @@ def _prefix(target: Path) -> str:
     return f".part-{target.name}-"
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those it is in; their names are on disk when this ends."""
+def make_folder(folder: Path, private: bool = False) -> None:
+    """Make a folder and those it is in; their names are on disk when this ends.
+
+    A private one can be entered by its owner alone.
+    """
     above = () if folder.is_dir() else (folder, *folder.parents)
     new = [path for path in above if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
     for path in new:
         sync(path.parent)
 

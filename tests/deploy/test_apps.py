@@ -38,7 +38,7 @@ def test_what_is_no_app_is_refused(tmp_path):
 SERVER = """
 import numpy as np
 from focusfl import Focus
-from focusfl.engines.flower import Job, server_app
+from focusfl.flower import Job, server_app
 
 def job(context):
     sites = tuple(context.run_config.get("sites", "rome oslo").split())

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from focusfl.deploy import certificates
-from focusfl.engines.flower.public_keys import ending
+from focusfl.flower.public_keys import ending
 
 SECRETS = (
     "ca.key",

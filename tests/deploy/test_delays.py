@@ -9,7 +9,7 @@ from focusfl.deploy import apps, study, timed_by
 from focusfl.deploy.faults import chaos, delays
 from focusfl.deploy.faults.app import study_client
 from focusfl.deploy.local import local_study
-from focusfl.engines.flower.records import to_records
+from focusfl.flower.records import to_records
 from focusfl.participation import Clock
 from focusfl.participation.clock import Work
 

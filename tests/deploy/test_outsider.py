@@ -104,7 +104,7 @@ LARGE = """
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from focusfl.engines.flower import client, identity
+from focusfl.flower import client, identity
 
 small = client.to_records
 

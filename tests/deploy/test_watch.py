@@ -15,8 +15,8 @@ from focusfl.deploy import local
 from focusfl.deploy.following import Follower
 from focusfl.deploy.watch import Watch, told
 from focusfl.deploy.watch.prometheus import JOB, exposition
-from focusfl.engines.flower import client_app, events
-from focusfl.engines.flower.app import run
+from focusfl.flower import client_app, events
+from focusfl.flower.app import run
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def ran(tmp_path_factory):
 
     this = job(folder, rounds=12, max_norm=1e6, deadline=0.05)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("focusfl.engines.flower.server.LOOK", 1)  # who is away is seen
+        patch.setattr("focusfl.flower.server.LOOK", 1)  # who is away is seen
         run(Loopback(nodes(folder), happen), this)
     return folder
 
@@ -140,7 +140,7 @@ def test_prometheus_reads_every_number_back(served):
 
 def test_names_and_numbers_of_any_kind_stay_in_their_label():
     name = 'a"b\\c\nd{}\x1b'
-    one = dict.fromkeys("counted late refused lost unanswered".split(), 0)
+    one = dict.fromkeys("counted late refused unanswered".split(), 0)
     job = {
         **{family.key: 1 for family in JOB},
         "sites": {name: {**one, "age": None, "state": "late"}},
@@ -194,7 +194,7 @@ def test_the_page_is_for_this_machine_and_changes_nothing(served):
     connection = HTTPConnection("127.0.0.1", served.server_address[1], timeout=30)
     for method, path, host, code in [
         ("GET", "/", "evil.org:80", 403), ("GET", "/../../etc/passwd", None, 404),
-        ("GET", "/server.ledger", None, 404), ("POST", "/", None, 501),
+        ("GET", "/server.db", None, 404), ("POST", "/", None, 501),
         ("DELETE", "/", None, 501), ("HEAD", "/", None, 200),
     ]:  # fmt: skip
         connection.request(method, path, headers={"Host": host} if host else {})

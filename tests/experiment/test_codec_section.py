@@ -131,7 +131,7 @@ def test_who_is_left_out_of_a_study_is_left_out_of_its_codec(tmp_path):
 
 
 def test_secure_sums_are_of_deployments_and_reach_both_apps(tmp_path):
-    from focusfl.engines.secure import Secure
+    from focusfl.flower.secure import Secure
 
     file = tmp_path / "study.toml"
     file.write_text(TOML + "[secure]\nthreshold = 3\n")

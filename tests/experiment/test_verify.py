@@ -49,7 +49,6 @@ def test_without_checksums_damage_would_be_silent(made, tmp_path, monkeypatch):
         ("manifest.json", 16, 3),  # pages and the lock
         ("clients-*.rows", 3, 0),
         ("suite runs/*.json", 3, 0),
-        (".ledger", 3, 3),  # locks
     ],
 )
 def test_verify_lists_what_is_sound_and_what_is_damaged(

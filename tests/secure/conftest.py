@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from world.disk import memory
+from world.world import memory
 
 
 @pytest.fixture

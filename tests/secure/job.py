@@ -3,7 +3,9 @@
 import numpy as np
 
 import focusfl as ff
-from focusfl.engines.secure import Secure, SecureServer, SecureSite
+from focusfl.flower.protocol.messages import unpack
+from focusfl.flower.secure import Secure, SecureServer, SecureSite
+from focusfl.flower.secure.held import read_parts
 
 N, DIM = 4, 3
 NAMES = [f"site-{i}" for i in range(N)]
@@ -22,7 +24,7 @@ def open_server(folder, **options):
 
 
 def open_site(folder, i):
-    return SecureSite(ALGORITHM, folder, "job", NAMES[i], SECURE)
+    return SecureSite(ALGORITHM, "job", NAMES[i], folder=folder, secure=SECURE)
 
 
 def gradient(i):
@@ -35,6 +37,17 @@ def answer(site, message):
 
 def error(server):
     return float(np.abs(server.x - OPTIMUM).max())
+
+
+def gap(server, sites):
+    """How far what is tracked is from the states that sites hold of counted pushes."""
+    total = -server.server.y
+    for row in server._store.sites("here"):
+        if row.pushes:
+            blob = read_parts(sites[NAMES.index(row.name)].path("state"))[row.version]
+            state = unpack(blob, server._like_state)
+            total = total + state.inner.grad - state.unsent["y"]
+    return float(np.abs(total).max())
 
 
 def play(server, sites, silent=()):

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from world.disk import Disk, Killed, memory
 
-from focusfl.engines.protocol import Refused, header, tracking_error
-from focusfl.engines.protocol.format import unpack
-from focusfl.engines.secure import Failed
+from focusfl.flower.protocol import Refused
+from focusfl.flower.protocol.messages import fields_of, load_flat, nest
+from focusfl.flower.secure import Failed
 from secure.job import (
     NAMES,
     N,
     answer,
     error,
+    gap,
     open_server,
     open_site,
     play,
@@ -34,14 +35,14 @@ class Life:
 
     def __init__(self, seed, folder):
         self.rng, self.tally = random.Random(seed), Counter()
-        self.home = Disk(Path(folder) / "server", seed)
+        self.home = Path(folder) / "server"
         self.disks = [Disk(Path(folder) / n, N * seed + i) for i, n in enumerate(NAMES)]
         self.sites = [open_site(disk.folder, i) for i, disk in enumerate(self.disks)]
         self.requests = [[] for _ in NAMES]
         self.replies = []
         self.images = [[] for _ in NAMES]  # of the sites' disks, at earlier times
         self.backups = []
-        self.hurt = set()  # whose disk was put back or emptied, in this epoch
+        self.hurt = set()  # whose disk was put back or emptied, in this generation
         self.opened = {}  # (session, site, dealer) -> what of the dealer's was given
         self.masked = {}  # (session, site) -> the masked push
         self.most = 0.0
@@ -54,17 +55,17 @@ class Life:
     def start(self):
         if self.server is not None:
             self.server.close()
-        with self.home.running():
-            self.server = open_server(self.home.folder)
+        self.server = open_server(self.home)
 
     def crash(self):
         """Kill the server; now and then its disk is a backup's."""
         self.tally["server kills"] += 1
         self.server.close()
-        if self.chance(0.3):
-            self.home.lose_power(self.rng)
         if self.backups and self.chance(0.15):
-            self.home.restore(self.rng.choice(self.backups))
+            path = self.home / "job" / "server.db"
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            path.write_bytes(self.rng.choice(self.backups))
             self.hurt |= {*NAMES}
             self.tally["server rollbacks"] += 1
         self.start()
@@ -90,7 +91,7 @@ class Life:
             except Failed:
                 self.tally["failed sessions"] += 1
                 if server.restarts:
-                    self.commit(lambda: server.new_epoch(server.restarts))
+                    self.commit(lambda: server.new_generation(server.restarts))
                 return
         if self.chance(0.05):
             return self.crash()  # the sum is known, and not on disk
@@ -98,18 +99,14 @@ class Life:
         self.commit(server.close_round)
 
     def commit(self, act):
-        """Have the server write; it may die before, in the midst of it, or after."""
-        epoch = self.server.epoch
-        try:
-            with self.home.running(
-                self.rng.randrange(12) if self.chance(0.1) else None
-            ):
-                act()
-        except Killed:
+        """Have the server commit; it may die before or after."""
+        generation = self.server.generation
+        if self.chance(0.05):
             return self.crash()
-        if self.server.epoch != epoch:
+        act()
+        if self.server.generation != generation:
             self.hurt.clear()
-            self.tally["epochs"] += 1
+            self.tally["generations"] += 1
         if self.chance(0.05):
             self.crash()
 
@@ -161,9 +158,10 @@ class Life:
 
     def note(self, i, reply):
         """Hold what a site has said against all it has said before."""
-        head = header(reply)
-        session = head.fields["incarnation"], head.fields["session"]
-        parts = unpack(reply, head)
+        fields, flat = fields_of(reply), load_flat(reply["body"])
+        session = fields["incarnation"], fields["session"]
+        roots = {path.split("/")[0] for path in flat}
+        parts = {root: nest(flat, root) for root in roots}
         if "masked" in parts:
             blob = parts["masked"].tobytes()
             if self.masked.setdefault((session, i), blob) != blob:
@@ -176,7 +174,7 @@ class Life:
     def harm(self):
         """Between sessions: disks are copied, put back, or emptied."""
         if self.chance(0.3):
-            self.backups.append(self.home.image())
+            self.backups.append(self.server._store.db.serialize())
         i = self.rng.randrange(N)
         if self.chance(0.3):
             self.images[i].append(self.disks[i].image())
@@ -191,16 +189,16 @@ class Life:
 
     def check(self):
         """The server has the sum of what sites remember of the pushes it counted."""
-        counted = {name: seq for name, seq in self.server.applied.items() if seq}
-        memories = {n: self.sites[NAMES.index(n)].memory(counted[n]) for n in counted}
-        missing = {name for name in memories if memories[name] is None}
-        if not missing <= self.hurt:
-            raise Violation(f"{missing - self.hurt} forgot a push that was counted")
-        if not self.hurt & counted.keys():
-            gap = tracking_error(self.server.server, memories.values(), N)
-            self.most = max(self.most, gap)
-            if not gap <= CLOSE:
-                raise Violation(f"what is tracked is wrong by {gap:.1e}")
+        pushes = self.server.pushes
+        if self.hurt & {name for name, count in pushes.items() if count}:
+            return
+        try:
+            wrong = gap(self.server, self.sites)
+        except KeyError as error:
+            raise Violation(f"a site forgot what was counted: {error}") from None
+        self.most = max(self.most, wrong)
+        if not wrong <= CLOSE:
+            raise Violation(f"what is tracked is wrong by {wrong:.1e}")
 
     def settle(self):
         """Without faults, it arrives; give the error."""
@@ -209,9 +207,9 @@ class Life:
             try:
                 play(self.server, self.sites)
             except Failed:
-                self.server.new_epoch(self.server.restarts or "too few")
+                self.server.new_generation(self.server.restarts or "too few")
             except AssertionError:  # a site says that it has lost its memory
-                self.server.new_epoch(self.server.restarts)
+                self.server.new_generation(self.server.restarts)
             rounds += 1
         return error(self.server)
 

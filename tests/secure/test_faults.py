@@ -2,8 +2,8 @@
 
 import pytest
 
-from focusfl.engines.secure import site
-from focusfl.engines.secure.session import Session
+from focusfl.flower.secure import site
+from focusfl.flower.secure.session import Session
 from secure import life
 from secure.life import Violation, live
 

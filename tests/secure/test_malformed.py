@@ -1,14 +1,15 @@
 """Messages of keys, shares and masks that are not what they should be: all refused."""
 
 import copy
+import json
 import random
 
 import numpy as np
 import pytest
 
-from focusfl.engines.protocol import Refused
-from focusfl.engines.protocol.format import encode, header, pack, unpack
-from focusfl.engines.secure import Failed
+from focusfl.flower.protocol import Refused
+from focusfl.flower.protocol.messages import digest, fields_of, load_flat, nest, pack
+from focusfl.flower.secure import Failed
 from secure.job import NAMES, N, answer, open_server, open_site
 
 MANY = 1000
@@ -18,12 +19,13 @@ STRUCTURE = (1, 5, 6, 7)  # ways that no request may be, whoever else is in a se
 
 def mangled(message, rng, others, ways=range(8)):
     """A message with something wrong in it: as if by a liar, checksums and all."""
-    head = header(message)
-    fields, trees = dict(head.fields), unpack(message, head)
+    fields, flat = fields_of(message), load_flat(message["body"])
+    trees = {path.split("/")[0]: {} for path in flat}
+    trees = {root: nest(flat, root) for root in trees}
     tables = [part for part in trees.values() if isinstance(part, dict)]
     way = rng.choice(ways)
-    if way == 0:  # another stage, session, round, epoch or site
-        name = rng.choice(["stage", "session", "round", "epoch", "site", "incarnation"])
+    if way == 0:  # another stage, session, round, generation or site
+        name = rng.choice([name for name in fields if name != "parts"])
         fields[name] = rng.choice(["push", "site-9", 77, -1, None, [], "0"])
     elif way == 1 and others:  # what another site has said
         return rng.choice(others)
@@ -51,7 +53,11 @@ def mangled(message, rng, others, ways=range(8)):
         return whole
     else:
         del fields[rng.choice(list(fields))]
-    return encode(fields, pack(trees))
+    body = pack(trees)
+    if "parts" in fields:
+        fields["parts"] = {"body": digest(body)}
+    text = json.dumps(fields).encode()
+    return {"header": digest(text).encode() + b"\n" + text, "body": body}
 
 
 def at_stage(stage, folder, silent=()):
@@ -75,7 +81,7 @@ def test_malformed_replies_are_refused_and_change_nothing(folder, stage):
     rng, refused = random.Random(1), 0
     ways = [way for way in range(8) if (stage, way) != ("unmask", MISSING)]
     with server:
-        before = copy.deepcopy(server.session), server.ledger
+        before = copy.deepcopy(server.session), [*server._store.sites("here")]
         while refused < MANY // 4:
             name = rng.choice(list(said))
             bad = mangled(said[name], rng, [said[n] for n in said if n != name], ways)
@@ -83,7 +89,7 @@ def test_malformed_replies_are_refused_and_change_nothing(folder, stage):
                 continue
             receipt = server.receive(name, bad)
             assert receipt.status == "refused" and receipt.why
-            assert server.ledger is before[1]
+            assert [*server._store.sites("here")] == before[1]
             assert same(server.session, before[0]), receipt
             refused += 1
         for name, reply in said.items():  # and the right ones still count
@@ -118,7 +124,8 @@ def test_malformed_requests_are_refused_and_change_nothing(folder, stage):
 
 
 def disk(site):
-    return [p.read_bytes() for p in (site.path, site.disk.path) if p.exists()]
+    paths = (site.path("session"), site.path("state"))
+    return [path.read_bytes() for path in paths if path.exists()]
 
 
 def test_shares_that_give_no_secret_come_to_no_sum_and_name_their_dealer(folder):

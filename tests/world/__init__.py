@@ -1,1 +1,1 @@
-"""A server, its sites, their disks and the network between them in one seeded world."""
+"""A server, its sites and the network between them in one seeded world."""

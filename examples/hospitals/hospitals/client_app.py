@@ -1,6 +1,6 @@
 """What runs in a hospital."""
 
-from focusfl.engines.flower import client_app
+from focusfl.flower import client_app
 from hospitals.task import ALGORITHM, work
 
 app = client_app(work, ALGORITHM)

@@ -5,7 +5,7 @@ import torch
 from focusfl import Focus
 from focusfl.data import heart_disease, standardise
 from focusfl.data.hospitals import CENTERS
-from focusfl.engines.flower import from_torch, params
+from focusfl.flower import from_torch, params
 
 ALGORITHM = Focus()
 FEATURES = 13

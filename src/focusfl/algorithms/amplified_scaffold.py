@@ -64,6 +64,9 @@ class AmplifiedScaffold(Algorithm[Server, Client, Local]):
         # same for all, -lr local_steps c, and no way gone gamma times is none.
         return Scaffold().exact_below(L, local_steps)
 
+    sends_state = False
+    tracks_mean = True
+
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero, zero, params, 0, 0.0), Client(zero, zero, 0.0, 0.0)
@@ -98,6 +101,15 @@ class AmplifiedScaffold(Algorithm[Server, Client, Local]):
         mean = tree.axpy(1 / rd.num_clients, total["dmean"], server.mean)
         c = tree.axpy(last, tree.sub(mean, server.c), server.c)
         return Server(x, c, mean, begin, done * (1 - last), server.window + last)
+
+    def state_after(self, client, up, down, rd):
+        client = _now(client, down)
+        mean = tree.add(client.mean, up["dmean"])
+        return client._replace(mean=mean, visits=client.visits + 1)
+
+    def tracked(self, server, client):
+        now = _now(client, {"window": server.window})
+        return {"c": now.c, "mean": now.mean}
 
 
 def _now(client: Client, down: dict[str, Any]) -> Client:

@@ -45,6 +45,8 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
         # At rest every point is x, and the anchors are gone: FOCUS with mean memory.
         return 2 / L if local_steps > 1 else math.inf
 
+    accepts_stale_model = True
+
     def init(self, params):
         line, client = begin(params)
         return Server(params, line), client
@@ -71,3 +73,6 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         line = tree.add(server.line, Line(**total))
         return Server(tree.axpy(-rd.lr, line.at(server.x), server.x), line)
+
+    def tracked(self, server, client):
+        return {"line": client.line}

@@ -101,3 +101,12 @@ class ClientOpt(Wrapped):
     def update(self, server, total, rd):
         inner = self.inner.update(whole(server), total, rd)
         return Server(inner.x, apart(inner))
+
+    def forget(self, server, client, weight, num_clients):
+        inner = self.inner.forget(whole(server), client, weight, num_clients)
+        return server._replace(inner=apart(inner))
+
+    def recompute(self, server, clients):
+        return server._replace(
+            inner=apart(self.inner.recompute(whole(server), clients))
+        )

@@ -19,7 +19,7 @@ from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.wrapped import Wrapped, check_inner, innermost
 from focusfl.checks import check_is
 from focusfl.codecs import Codec, Integers, Load
-from focusfl.core import Algorithm, Message, Round
+from focusfl.core import Algorithm, CannotForget, Message, Round
 from focusfl.tree import Tree
 
 # Those whose pushes vanish where they rest, and with them what is left unsent.
@@ -101,6 +101,24 @@ class Coded(Wrapped):
             lambda leaf, salt: self.codec.approximate(leaf, rd.index, salt), due
         )
         return Client(inner, tree.sub(due, sent)), {**up, **sent}
+
+    def state_after(self, client, up, down, rd):
+        # What the server was sent: a client that continues from here owes nothing.
+        inner = self.inner.state_after(client.inner, up, down, rd)
+        return Client(inner, tree.zeros(client.unsent))
+
+    def forget(self, server, client, weight, num_clients):
+        self._check_derived()
+        return self.inner.forget(server, client.inner, weight, num_clients)
+
+    def recompute(self, server, clients):
+        self._check_derived()
+        inner = ((weight, client.inner) for weight, client in clients)
+        return self.inner.recompute(server, inner)
+
+    def _check_derived(self) -> None:
+        if self.sends_state:
+            raise CannotForget(f"the states of {self!r} hold what was never sent.")
 
     def settle(self, client, down, rd):
         return client._replace(inner=self.inner.settle(client.inner, down, rd))

@@ -52,6 +52,9 @@ class FedADMM(Algorithm[Server, Client, Local]):
         # x + a_i / rho.
         return stationary_below(self.rho, L, local_steps)
 
+    accepts_stale_model = True
+    tracks_mean = True
+
     def init(self, params):
         return Server(params, params), Client(params, tree.zeros(params), 1.0)
 
@@ -79,3 +82,6 @@ class FedADMM(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         mean = tree.axpy(1 / rd.num_clients, total["change"], server.mean)
         return Server(mean, mean)
+
+    def tracked(self, server, client):
+        return {"mean": tree.axpy(1 / client.rho, client.a, client.w)}

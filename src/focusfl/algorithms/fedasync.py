@@ -50,6 +50,9 @@ class FedAsync(Algorithm[Server, Client, Local]):
     def comes_late(self):
         return True
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params, 0.0), Client(params, 0.0)
 
@@ -69,6 +72,12 @@ class FedAsync(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         x = tree.add(server.x, rd.mean(total["dx"]))
         return Server(x, server.version + 1)
+
+    def state_after(self, client, up, down, rd):
+        return client
+
+    def tracked(self, server, client):
+        return {}
 
     def settle(self, client, down, rd):
         return Client(down["x"], down["version"])

@@ -40,6 +40,9 @@ class FedAU(Algorithm[Server, Client, Local]):
         check_count("cutoff", self.cutoff)
         check_positive("server_lr", self.server_lr)
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params), Client(weight=1.0, closed=0, last=-1)
 
@@ -53,14 +56,20 @@ class FedAU(Algorithm[Server, Client, Local]):
         return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
 
     def push(self, client, down, local, rd):
-        client = self.catch_up(client, rd.index)
         dx = tree.sub(local.x, down["x"])
         # The weight from earlier rounds: it must not see this one.
-        up = {"dx": tree.scale(client.weight, dx)}
-        return self.close(client, rd.index - client.last, 1), up
+        up = {"dx": tree.scale(self.catch_up(client, rd.index).weight, dx)}
+        return self.state_after(client, up, down, rd), up
 
     def update(self, server, total, rd):
         return Server(tree.axpy(self.server_lr / rd.num_clients, total["dx"], server.x))
+
+    def state_after(self, client, up, down, rd):
+        client = self.catch_up(client, rd.index)
+        return self.close(client, rd.index - client.last, 1)
+
+    def tracked(self, server, client):
+        return {}
 
     def catch_up(self, client, index):
         """Close the intervals that reached the cutoff while the client was away."""

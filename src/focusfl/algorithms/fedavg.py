@@ -30,6 +30,9 @@ class FedAvg(Algorithm[Server, Client, Local]):
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params), Client()
 
@@ -47,3 +50,9 @@ class FedAvg(Algorithm[Server, Client, Local]):
 
     def update(self, server, total, rd):
         return Server(tree.axpy(self.server_lr, rd.mean(total["dx"]), server.x))
+
+    def state_after(self, client, up, down, rd):
+        return client
+
+    def tracked(self, server, client):
+        return {}

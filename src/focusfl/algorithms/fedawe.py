@@ -38,6 +38,9 @@ class FedAWE(Algorithm[Server, Client, Local]):
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params), Client(params, last=-1)
 
@@ -58,6 +61,12 @@ class FedAWE(Algorithm[Server, Client, Local]):
 
     def update(self, server, total, rd):
         return Server(rd.mean(total["z"], of_nobody=server.x))
+
+    def state_after(self, client, up, down, rd):
+        return Client(up["z"], rd.index)
+
+    def tracked(self, server, client):
+        return {}
 
     def settle(self, client, down, rd):
         return client._replace(z=down["x"])

@@ -52,6 +52,9 @@ class FedBuff(Algorithm[Server, Client, Local]):
     def comes_late(self):
         return True
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params, tree.zeros(params), 0.0, 0.0), Client(params, 0.0)
 
@@ -76,6 +79,12 @@ class FedBuff(Algorithm[Server, Client, Local]):
         x = tree.axpy(full * self.server_lr / (count + (1 - full)), buffer, server.x)
         left = 1 - full
         return Server(x, tree.scale(left, buffer), left * count, server.version + full)
+
+    def state_after(self, client, up, down, rd):
+        return client
+
+    def tracked(self, server, client):
+        return {}
 
     def settle(self, client, down, rd):
         return Client(down["x"], down["version"])

@@ -51,6 +51,10 @@ class FedDyn(Algorithm[Server, Client, Local]):
         # each f_i is g_i. And x = x - h / alpha: the mean of the g_i is 0.
         return stationary_below(self.alpha, L, local_steps)
 
+    accepts_stale_model = True
+    sends_state = False
+    tracks_mean = True
+
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
@@ -78,3 +82,9 @@ class FedDyn(Algorithm[Server, Client, Local]):
         h = tree.axpy(1 / rd.num_clients, total["dg"], server.h)
         down = tree.add(rd.mean(total["dg"]), h)
         return Server(tree.axpy(-1 / strength(self.alpha, rd), down, server.x), h)
+
+    def state_after(self, client, up, down, rd):
+        return Client(tree.add(client.g, up["dg"]))
+
+    def tracked(self, server, client):
+        return {"h": client.g}

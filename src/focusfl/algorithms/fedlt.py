@@ -56,6 +56,9 @@ class FedLT(Algorithm[Server, Client, Local]):
         # the mean of the z_i.
         return stationary_below(self.spring, L, local_steps)
 
+    accepts_stale_model = True
+    tracks_mean = True
+
     def init(self, params):
         return Server(params, params), Client(params, params)
 
@@ -77,3 +80,6 @@ class FedLT(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         z = tree.axpy(1 / rd.num_clients, total["dz"], server.z)
         return Server(z, z)
+
+    def tracked(self, server, client):
+        return {"z": client.z}

@@ -45,6 +45,9 @@ class FedNova(Algorithm[Server, Client, Local]):
         check_positive("server_lr", self.server_lr)
         check_share("momentum", self.momentum, whole=False)
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params), Client()
 
@@ -66,6 +69,12 @@ class FedNova(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         far = self.server_lr * rd.lr * rd.mean(total["counts"])
         return Server(tree.axpy(far, rd.mean(total["d"]), server.x))
+
+    def state_after(self, client, up, down, rd):
+        return client
+
+    def tracked(self, server, client):
+        return {}
 
     def counts(self, steps):
         """How often gradients are in a move of so many steps, in all: |a|_1."""

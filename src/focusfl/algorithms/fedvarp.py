@@ -38,6 +38,10 @@ class FedVARP(Algorithm[Server, Client, Local]):
     def exact_below(self, L, local_steps):
         return math.inf if local_steps == 1 else 0.0  # several steps end at another x
 
+    accepts_stale_model = True
+    sends_state = False
+    tracks_mean = True
+
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
@@ -61,3 +65,9 @@ class FedVARP(Algorithm[Server, Client, Local]):
             tree.axpy(-self.server_lr, v, server.x),
             tree.axpy(1 / rd.num_clients, total["dy"], server.y),
         )
+
+    def state_after(self, client, up, down, rd):
+        return Client(tree.add(client.y, up["dy"]))
+
+    def tracked(self, server, client):
+        return {"y": client.y}

@@ -62,6 +62,9 @@ class Focus(Algorithm[Server, Client, Local]):
         # one-to-one, so that all gradients before it are too; past it they need not be.
         return 1 / L
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         # Zero on both sides: a stored gradient the server has not counted would stay
         # uncounted for ever.
@@ -91,3 +94,9 @@ class Focus(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         y = tree.add(server.y, total["y"])
         return Server(tree.axpy(-rd.lr, y, server.x), y)
+
+    def state_after(self, client, up, down, rd):
+        return Client(tree.add(client.grad, up["y"]))
+
+    def tracked(self, server, client):
+        return {"y": client.grad}

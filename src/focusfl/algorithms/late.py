@@ -43,6 +43,8 @@ class Late(Wrapped):
     def comes_late(self):
         return True
 
+    settles = True
+
     def exact_below(self, L, local_steps):
         # At rest all that clients were told is the same, and that of now.
         return self.inner.exact_below(L, local_steps)
@@ -57,6 +59,17 @@ class Late(Wrapped):
     def push(self, client, down, local, rd):
         inner, up = self.inner.push(client.inner, client.down, local, rd)
         return Client(inner, client.down), up
+
+    def state_after(self, client, up, down, rd):
+        inner = self.inner.state_after(client.inner, up, client.down, rd)
+        return Client(inner, client.down)
+
+    def forget(self, server, client, weight, num_clients):
+        return self.inner.forget(server, client.inner, weight, num_clients)
+
+    def recompute(self, server, clients):
+        inner = ((weight, client.inner) for weight, client in clients)
+        return self.inner.recompute(server, inner)
 
     def settle(self, client, down, rd):
         told = {name: down[name] for name in down}  # by name: a deployment sends these

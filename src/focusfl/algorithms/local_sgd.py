@@ -27,6 +27,9 @@ class Local(NamedTuple):
 class LocalSGD(Algorithm[Server, Client, Local]):
     """Train from one's own model and average inside S; nothing is pulled beforehand."""
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params), Client(params)
 
@@ -44,6 +47,12 @@ class LocalSGD(Algorithm[Server, Client, Local]):
 
     def update(self, server, total, rd):
         return Server(rd.mean(total["z"], of_nobody=server.x))
+
+    def state_after(self, client, up, down, rd):
+        return Client(up["z"])
+
+    def tracked(self, server, client):
+        return {}
 
     def settle(self, client, down, rd):
         return Client(down["x"])

@@ -41,6 +41,10 @@ class MIFA(Algorithm[Server, Client, Local]):
     def exact_below(self, L, local_steps):
         return math.inf if local_steps == 1 else 0.0  # several steps end at another x
 
+    accepts_stale_model = True
+    sends_state = False
+    tracks_mean = True
+
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
@@ -62,3 +66,9 @@ class MIFA(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         g = tree.axpy(1 / rd.num_clients, total["dg"], server.g)
         return Server(tree.axpy(-self.server_lr * rd.lr, g, server.x), g)
+
+    def state_after(self, client, up, down, rd):
+        return Client(tree.add(client.g, up["dg"]))
+
+    def tracked(self, server, client):
+        return {"g": client.g}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from focusfl import tree
 from focusfl.checks import check_count, check_seed, is_number, shown
-from focusfl.core import Algorithm
+from focusfl.core import Algorithm, CannotForget
 from focusfl.tree import Tree
 
 TURNS = 8  # of the hash; from 5 on no test of ours finds a pattern
@@ -72,6 +72,9 @@ class ProxSkip(Algorithm[Server, Client, Local]):
         # come by the clock, local steps may lead back to where they began.
         return math.inf if local_steps == 1 and not self.period else 2 / L
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         return Server(params), Client(params, tree.zeros(params))
 
@@ -92,6 +95,15 @@ class ProxSkip(Algorithm[Server, Client, Local]):
         average = rd.mean(total["z"], of_nobody=server.x)
         heads = self.coin(rd.index)
         return Server(tree.axpy(heads, tree.sub(average, server.x), server.x))
+
+    def state_after(self, client, up, down, rd):
+        return Client(up["z"], client.h)
+
+    def tracked(self, server, client):
+        raise CannotForget(
+            f"{self!r} relies on corrections that sum to 0 over all clients, and those "
+            "of who remains do not."
+        )
 
     def settle(self, client, down, rd):
         heads = self.coin(rd.index)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl import tree
-from focusfl.core import Algorithm
+from focusfl.core import Algorithm, CannotForget
 from focusfl.tree import Tree
 
 
@@ -46,6 +46,9 @@ class Scaffnew(Algorithm[Server, Client, Local]):
         # At rest local steps lead back to where they began; below 2/L each goes down.
         return 2 / L if local_steps > 1 else math.inf
 
+    accepts_stale_model = True
+    sends_state = False
+
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero, zero)
@@ -67,6 +70,15 @@ class Scaffnew(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         dx = rd.mean(total["dz"])
         return Server(tree.add(server.x, dx), dx)
+
+    def state_after(self, client, up, down, rd):
+        return Client(client.h, up["dz"])
+
+    def tracked(self, server, client):
+        raise CannotForget(
+            f"{self!r} relies on corrections that sum to 0 over all clients, and those "
+            "of who remains do not."
+        )
 
     def settle(self, client, down, rd):
         gap = tree.sub(down["dx"], client.dz)

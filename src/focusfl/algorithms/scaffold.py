@@ -56,6 +56,13 @@ class Scaffold(Algorithm[Server, Client, Local]):
         # With option 1 they are level on average, which is the same for convex f_i.
         return 2 / L if local_steps > 1 else math.inf
 
+    @property
+    def accepts_stale_model(self):
+        return self.option == 1  # with option 2 the server infers dc from its own c
+
+    sends_state = False
+    tracks_mean = True
+
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
@@ -78,8 +85,14 @@ class Scaffold(Algorithm[Server, Client, Local]):
         if self.option == 1:
             dc = tree.sub(local.anchor, client.c)
             return Client(local.anchor), {"dx": dx, "dc": dc}
-        dc = tree.axpy(-1 / (rd.local_steps * rd.lr), dx, tree.scale(-1, down["c"]))
-        return Client(tree.add(client.c, dc)), {"dx": dx}
+        return self.state_after(client, {"dx": dx}, down, rd), {"dx": dx}
+
+    def state_after(self, client, up, down, rd):
+        if self.option == 1:
+            return Client(tree.add(client.c, up["dc"]))
+        steps = -1 / (rd.local_steps * rd.lr)
+        dc = tree.axpy(steps, up["dx"], tree.scale(-1, down["c"]))
+        return Client(tree.add(client.c, dc))
 
     def update(self, server, total, rd):
         if self.option == 1:
@@ -91,3 +104,6 @@ class Scaffold(Algorithm[Server, Client, Local]):
             tree.axpy(self.server_lr, rd.mean(total["dx"]), server.x),
             tree.axpy(1 / rd.num_clients, dc, server.c),
         )
+
+    def tracked(self, server, client):
+        return {"c": client.c}

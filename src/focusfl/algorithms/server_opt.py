@@ -150,3 +150,12 @@ class ServerOpt(Wrapped):
             lambda m, v: (m / first) / ((v / second) ** 0.5 + self.tau), m, v
         )
         return m, v, step
+
+    def forget(self, server, client, weight, num_clients):
+        inner = self.inner.forget(whole(server), client, weight, num_clients)
+        return server._replace(inner=apart(inner))
+
+    def recompute(self, server, clients):
+        return server._replace(
+            inner=apart(self.inner.recompute(whole(server), clients))
+        )

@@ -54,6 +54,8 @@ class TFocus(Algorithm[Server, Client, Local]):
             return math.inf
         return 2 / (math.sqrt(5) * (local_steps - 1) * L)
 
+    accepts_stale_model = True
+
     def init(self, params):
         line, client = begin(params)
         return Server(params, line), client
@@ -79,3 +81,6 @@ class TFocus(Algorithm[Server, Client, Local]):
         line = tree.add(server.line, Line(**total))
         y = line.at(server.x)
         return Server(tree.axpy(-rd.lr, y, server.x), line)
+
+    def tracked(self, server, client):
+        return {"line": client.line}

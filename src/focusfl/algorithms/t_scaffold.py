@@ -105,6 +105,10 @@ class TScaffold(Algorithm[Server, Client, Local]):
         kept = self.momentum
         return (steps - kept * (1 - kept**steps) / (1 - kept)) / (1 - kept)
 
+    @property
+    def accepts_stale_model(self):
+        return self.option != "1-up"  # whose server infers a line from its own y
+
     def init(self, params):
         line, client = begin(params)
         return Server(params, line, 1 + line.rho), client
@@ -165,6 +169,9 @@ class TScaffold(Algorithm[Server, Client, Local]):
         share = (server.share + rd.num_active / rd.num_clients) / 2
         line = tree.add(server.line, Line(b, rho))
         return Server(tree.add(x, rd.mean(total["dx"])), line, share)
+
+    def tracked(self, server, client):
+        return {"line": client.line}
 
     def _innovation(self, dx: Tree, times: Any, y: Tree, rd: Any) -> Tree:
         """The weighted mean of local gradients less the guess, of so many together."""

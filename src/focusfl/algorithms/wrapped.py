@@ -38,6 +38,18 @@ class Wrapped(Algorithm[Any, Any, Any]):
     def knows_coordinates(self):
         return self.original.knows_coordinates
 
+    @property
+    def accepts_stale_model(self):
+        return self.original.accepts_stale_model
+
+    @property
+    def sends_state(self):
+        return self.original.sends_state
+
+    @property
+    def settles(self):
+        return self.original.settles
+
     def init(self, params):
         return self.original.init(params)
 
@@ -58,6 +70,15 @@ class Wrapped(Algorithm[Any, Any, Any]):
 
     def settle(self, client, down, rd):
         return self.original.settle(client, down, rd)
+
+    def state_after(self, client, up, down, rd):
+        return self.original.state_after(client, up, down, rd)
+
+    def forget(self, server, client, weight, num_clients):
+        return self.original.forget(server, client, weight, num_clients)
+
+    def recompute(self, server, clients):
+        return self.original.recompute(server, clients)
 
 
 def whole(server: Any) -> Any:

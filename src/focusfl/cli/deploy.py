@@ -100,7 +100,7 @@ def _local(options: argparse.Namespace) -> int:
     from focusfl.deploy import study
     from focusfl.deploy.faults import chaos
     from focusfl.deploy.local import local_app, local_study
-    from focusfl.engines.flower import events
+    from focusfl.flower import events
 
     spec = chaos.parse(options.chaos)
     how = {"chaos": spec, "tls": options.tls, "warm": options.warm}
@@ -152,7 +152,7 @@ def _end_unknown(options: argparse.Namespace, place: Path) -> int:
 
 def _watch(event: Mapping[str, Any]) -> None:
     """Show what happens, a line each, on stderr."""
-    from focusfl.engines.flower.events import describe
+    from focusfl.flower.events import describe
 
     if words := describe(event):
         print(words, file=sys.stderr, flush=True)
@@ -164,9 +164,9 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
     timed = {"seconds_of_rounds": outcome.played, "seconds_by_clock": outcome.clock}
     timed = {name: round(s, 1) for name, s in timed.items() if s is not None}
     return {
-        "rounds": len(outcome.masks), "epochs": outcome.epochs, "late": outcome.late,
-        "seconds": round(outcome.seconds, 1), **timed, **outcome.metrics,
-        "grad_norm_of": outcome.of, **gap, "participation": share,
+        "rounds": len(outcome.masks), "generations": outcome.generations,
+        "late": outcome.late, "seconds": round(outcome.seconds, 1), **timed,
+        **outcome.metrics, "grad_norm_of": outcome.of, **gap, "participation": share,
         "counted": outcome.counted, "warnings": outcome.warnings,
         "healthy": not outcome.why, "why": list(outcome.why),
     }  # fmt: skip
@@ -174,7 +174,7 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
 
 def _words(found: Mapping[str, Any]) -> list[str]:
     """A summary, to be read: a number each, and how often each site was counted."""
-    from focusfl.engines.flower.events import short
+    from focusfl.flower.events import short
 
     lists = ("participation", "counted", "warnings", "why")
     words = [f"{name} {short(v)}" for name, v in found.items() if name not in lists]
@@ -239,7 +239,7 @@ def _status(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import status
     from focusfl.deploy.watch import told
-    from focusfl.engines.flower.events import packed
+    from focusfl.flower.events import packed
     from focusfl.report import terminal
 
     found = status.search(_there(options))
@@ -261,11 +261,11 @@ def _status(options: argparse.Namespace) -> int:
 
 def _print_health(job: Mapping[str, Any]) -> None:
     """Print who takes part, and what is amiss; in trouble first."""
-    from focusfl.engines.flower.events import clock, packed, short
-    from focusfl.engines.flower.health import STATES
+    from focusfl.flower.events import clock, packed, short
+    from focusfl.flower.health import STATES
     from focusfl.report import terminal
 
-    names = ("counted", "late", "unanswered", "refused", "lost")
+    names = ("counted", "late", "unanswered", "refused")
     order = sorted(job["sites"].items(), key=lambda one: STATES.index(one[1]["state"]))
     rows = [
         (name, one["state"], "–" if one["age"] is None else str(one["age"]),
@@ -284,7 +284,7 @@ def _print_health(job: Mapping[str, Any]) -> None:
     state = job["state"]
     if state == "stopped":
         state = f"stopped after round {job['round']} of {job['rounds']}"
-    words = [f"{state},", f"epoch {job['epoch']},", ago]
+    words = [f"{state},", f"generation {job['generation']},", ago]
     words.append(", ".join(size.values()))
     if len(order) > MOST:
         words.insert(0, f"and {len(order) - MOST} more;")

@@ -169,6 +169,6 @@ def _certificates() -> dict[str, Section]:
     folder = Path("keys")
     if not [*folder.glob("*.crt")] or find_spec("flwr") is None:
         return {}
-    from focusfl.engines.flower.public_keys import ending
+    from focusfl.flower.public_keys import ending
 
     return {"certificates": {str(folder): " ".join(ending(folder)) or "good"}}

@@ -50,7 +50,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _certificates(options: argparse.Namespace) -> int:
     need_flower()  # it brings what signs
     from focusfl.deploy import certificates
-    from focusfl.engines.flower import public_keys
+    from focusfl.flower import public_keys
 
     if options.renew:
         files = certificates.renew(options.folder, options.hosts)

@@ -95,7 +95,7 @@ def print_job(folder: str) -> None:
     """Import the server app of an app and print what its Job says, as JSON."""
     from flwr.app import Context, RecordDict
 
-    from focusfl.engines.flower.app import JobApp
+    from focusfl.flower.app import JobApp
 
     module, _, name = _flower(Path(folder))["components"]["serverapp"].partition(":")
     sys.path.insert(0, str(Path(folder).resolve()))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from focusfl.engines.protocol.files import check_name
 from focusfl.files import renamed
+from focusfl.flower.protocol.settings import check_name
 
 DAYS = 365  # that a server's certificate is good for
 YEARS = 10  # that sites can go on trusting the authority

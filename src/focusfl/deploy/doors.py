@@ -22,7 +22,7 @@ from flwr.supercore.constant import (
 )
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 
-from focusfl.engines.flower import public_keys
+from focusfl.flower import public_keys
 
 CALLS = (
     "activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages",

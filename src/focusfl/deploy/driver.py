@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +12,9 @@ from focusfl.deploy import status
 from focusfl.deploy.faults.chaos import STAGES, Event, told_file
 from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed
-from focusfl.engines.flower.events import FILE
+from focusfl.flower.events import FILE
+from focusfl.flower.protocol import store
+from focusfl.flower.protocol.server import DATABASE
 
 Watch = Callable[[dict[str, Any]], None]  # called with every event
 
@@ -24,7 +25,6 @@ DONE = "finished:completed"  # what Flower calls a run that has ended well
 SERVER = "server"  # in the folder of a fleet: the folders of jobs
 AWHILE = 15.0  # seconds that a site stands still, or can write nothing
 FULL = 0  # bytes that a file may have on a disk that is full
-NOT_STATE = shutil.ignore_patterns(FILE, "*.lock", "*.part*")
 AGAIN = 3.0  # seconds between two tries to start a SuperNode that Flower refuses
 
 
@@ -111,6 +111,7 @@ class Driver:
                     node.kill()
                 case "disk":
                     fleet.wipe(site)
+                    node.kill()  # with it goes what it has in memory
                 case "full":
                     node.limit_files(FULL)
                     self._later.append((soon, partial(node.limit_files, -1)))
@@ -125,21 +126,20 @@ class Driver:
                 case "server":
                     self._start_again()
                 case "backup":
-                    shutil.rmtree(self._copy, ignore_errors=True)
-                    shutil.copytree(self.place, self._copy, ignore=NOT_STATE)
+                    store.copy(self.place / DATABASE, self._copy)
                 case "restore":
                     self._start_again(self._copy)
 
     @property
     def _copy(self) -> Path:
-        return self.place.with_name(f"{self.place.name}.backup")
+        return self.place / "server.backup"
 
     def _start_again(self, backup: Path | None = None) -> None:
         """Kill the server app and start it, from an earlier state if one is given."""
         self._fleet.kill_server_app(self._pid)
         self._fleet.stop_run(self._run)
         if backup is not None and backup.exists():
-            shutil.copytree(backup, self.place, dirs_exist_ok=True)
+            store.copy(backup, self.place / DATABASE)
         self._start()
 
     def _mend(self) -> bool:

@@ -25,8 +25,7 @@ from focusfl.deploy.processes import (
     listens,
     stop,
 )
-from focusfl.engines.protocol.files import make_folder
-from focusfl.files import renamed
+from focusfl.files import make_folder, renamed
 
 PATIENCE = 90.0  # seconds for a process to come up, on a machine with much to do
 CONNECTION = "fleet"  # what the SuperLink is called in Flower's configuration
@@ -49,7 +48,7 @@ class Fleet:
         self.folder, self.sites, self.tls = folder.resolve(), list(sites), tls
         keys, self._home = self.folder / "keys", self.folder / "flwr"
         for own in (self.folder, keys, self._home, self.folder / "logs"):
-            make_folder(own)
+            make_folder(own, private=True)
         self.keys = str(keys) if tls else ""  # of the sites, as a job is told
         self._port, *ports = free_ports(1 + len(sites))
         address = f"{LOOPBACK}:{self._port}"

@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from focusfl.engines.flower import events
-from focusfl.engines.flower.health import Health
+from focusfl.flower import events
+from focusfl.flower.health import Health
 
 # Where a job's events are: in its folder, under a server's, under that of fleets.
 PLACES = ("", "*/", "*/*/", "*/server/*/")

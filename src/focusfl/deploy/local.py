@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl import tree
+from focusfl.core import CannotForget
 from focusfl.deploy import apps, ours, record, status, timed_by
 from focusfl.deploy.driver import SERVER, Driver, Watch
 from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
-from focusfl.engines.flower.events import metrics
-from focusfl.engines.protocol import Site, tracking_error
-from focusfl.engines.protocol.format import leaves
 from focusfl.experiment import results
+from focusfl.flower.events import metrics
+from focusfl.flower.protocol import ProtocolServer
+from focusfl.flower.protocol.limits import norm
+from focusfl.flower.protocol.messages import leaves
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
 LARGEST, ANSWER = 256.0, 8  # MiB of an answer at least, and models
@@ -38,7 +40,7 @@ class Outcome(NamedTuple):
     counted: dict[str, int]  # in how many rounds, by site
     of: str  # whose gradient `grad_norm` is
     warnings: list[str]
-    epochs: int
+    generations: int
     seconds: float
     x: Any = None  # the last model of a study
     gap: float | None = None  # between what it tracks and what its sites remember
@@ -109,20 +111,21 @@ def local_study(
         )
     job = deployed.job(fleet.folder / "server").configured(settings or {})
     with job.open_protocol() as protocol:
-        counted = {site: seq for site, seq in protocol.applied.items() if seq}
-        memories = [
-            Site(deployed.algorithm, fleet.state(site), study.name, site).memory(seq)
-            for site, seq in counted.items()
-        ]
-        weights = [job.weights[site] for site in counted] if job.weights else None
-        try:
-            gap = tracking_error(protocol.server, memories, job.total_weight, weights)
-        except ValueError:  # an algorithm that tracks nothing
-            gap = None
-        known = {"server": protocol.server, "clients": _stacked(memories)}
-        known["weights"] = weights
+        states = protocol.states() if deployed.secure is None else []
+        known = {"server": protocol.server, "clients": _stacked([s for _, s in states])}
+        known["weights"] = [w for w, _ in states] if job.weights else None
         record.keep(job, protocol.x, events, fleet.folder, **known)
-        return outcome._replace(x=protocol.x, gap=gap)
+        return outcome._replace(x=protocol.x, gap=_gap(protocol, states))
+
+
+def _gap(protocol: ProtocolServer, states: list[tuple[float, Any]]) -> float | None:
+    """How far what the server tracks is from its sites' states; None: unknown."""
+    server = protocol.server
+    try:
+        expected = protocol.algorithm.recompute(server, states)
+    except CannotForget:
+        return None
+    return norm(tree.sub(server, expected)) if states else None
 
 
 def _played(events: Sequence[Mapping[str, Any]]) -> float:
@@ -131,11 +134,11 @@ def _played(events: Sequence[Mapping[str, Any]]) -> float:
     return times[-1] - times[0]
 
 
-def _stacked(memories: list[Any]) -> Any:
-    """Everybody's memory as one tree; None if there is none, or if one is missing."""
-    if not memories or any(memory is None for memory in memories):
+def _stacked(states: list[Any]) -> Any:
+    """Everybody's state as one tree; None if there is none."""
+    if not states:
         return None
-    return tree.map(lambda *leaves: np.stack(leaves), *memories)
+    return tree.map(lambda *leaves: np.stack(leaves), *states)
 
 
 def prepare(
@@ -175,10 +178,11 @@ def _run(
             counted = [fleet.sites.index(site) for site in event["counted"]]
             masks[event["round"]] = np.isin(np.arange(len(fleet.sites)), counted)
             late += len(event["late"])
-    epochs = max(event["epoch"] for event in found if event["event"] == "open")
+    opened = [event for event in found if event["event"] == "open"]
+    generations = max(event["generation"] for event in opened)
     outcome = Outcome(
         masks, late, metrics(end), end["counted"],
-        end.get("of", "nobody"), end["warnings"], epochs,
+        end.get("of", "nobody"), end["warnings"], generations,
         time.monotonic() - began, why=end["why"],
     )  # fmt: skip
     return outcome, found

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from focusfl.deploy import status
-from focusfl.engines.protocol.files import make_folder
-from focusfl.files import write
+from focusfl.files import make_folder, write
 
 MARKER = ".focusfl-deploy"  # in a folder that `deploy local` may empty
 PATIENCE = 30.0  # seconds for who is asked to end
@@ -29,7 +28,7 @@ def claim(folder: Path) -> None:
             f"{folder} must be a new or empty folder, or one of deploy local: it has "
             f"other files and no {MARKER}."
         )
-    make_folder(folder)
+    make_folder(folder, private=True)
     own = {"pid": os.getpid(), "began": _began(os.getpid())}
     write(folder / MARKER, json.dumps(own))
 

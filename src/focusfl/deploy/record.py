@@ -18,11 +18,11 @@ import numpy as np
 from focusfl import tree
 from focusfl.algorithms import ALGORITHMS
 from focusfl.deploy import SCENARIO
-from focusfl.engines.flower import events as happened
-from focusfl.engines.flower.job import Job
-from focusfl.engines.protocol.format import paths
 from focusfl.engines.step_sizes import in_words, slows, tabled, used
 from focusfl.files import BLANK, write
+from focusfl.flower import events as happened
+from focusfl.flower.job import Job
+from focusfl.flower.protocol.messages import paths
 from focusfl.models import save_model
 from focusfl.tree import Tree
 
@@ -39,7 +39,7 @@ def keep(
     `state` is what is known of server and clients at the end: see `Result`.
     """
     folder, events = job.place if folder is None else folder, happened.lasting(events)
-    model = archive({path or "x": leaf for path, leaf in paths(x)})
+    model = archive({"x" if path == "." else path: leaf for path, leaf in paths(x)})
     write(folder / MODEL, model, sealed=True)
     save_model(folder / FOR_OTHERS, x)
     rounds, metrics = points(events)
@@ -132,7 +132,7 @@ def _save(
             seconds[event["round"] + 1] += event["seconds"]
         if event["event"] == "warm":
             seconds[event["round"]] += event["seconds"]
-        if event["event"] == "warm" and event["round"]:  # of a later epoch
+        if event["event"] == "warm" and event["round"]:  # of a later generation
             for name, each in warm.items():
                 spent[name][event["round"]] += each * len(event["counted"])
     curves = {
@@ -260,7 +260,7 @@ def _name(job: Job) -> str:
 def _settings(job: Job) -> dict[str, Any]:
     """What a job was, in words that can be written down."""
     names = (
-        "rounds", "lr", "local_steps", "on_empty", "copies", "max_norm", "deadline",
+        "rounds", "lr", "local_steps", "on_empty", "max_norm", "deadline",
         "minimum", "target", "patience", "evaluate_every",
     )  # fmt: skip
     own = {name: getattr(job, name) for name in names}

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from focusfl.deploy.following import Jobs
-from focusfl.engines.flower import events
-from focusfl.engines.flower.public_keys import ending
+from focusfl.flower import events
+from focusfl.flower.public_keys import ending
 
 FILE = "processes.json"  # in the folder of a fleet: pids by name
 EVENTS = "server/*/events.jsonl"

@@ -15,13 +15,13 @@ from focusfl.checks import check_count
 from focusfl.codecs import FixedPoint
 from focusfl.core import Algorithm
 from focusfl.deploy import SCENARIO, timed_by
-from focusfl.engines.protocol import files
 from focusfl.engines.served import eval_data_of, evaluate
 from focusfl.engines.spec import choose_lr
 from focusfl.engines.step_sizes import in_words
 from focusfl.experiment import config
 from focusfl.experiment.fit import keep_codec
 from focusfl.experiment.toml import Source
+from focusfl.flower.protocol.settings import check_name
 from focusfl.participation import Full
 from focusfl.participation.timed import Timed
 from focusfl.problems import PROBLEMS, Noisy, Private, Problem
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 
-    from focusfl.engines.flower import Job
-    from focusfl.engines.secure import Secure
+    from focusfl.flower import Job
+    from focusfl.flower.secure import Secure
 
 
 FILE = "study.json"  # beside the apps: the study, and nothing to choose in it
@@ -86,7 +86,7 @@ class Deployed(NamedTuple):
 
     def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
-        from focusfl.engines.flower import Job
+        from focusfl.flower import Job
 
         study, problem = self.study, self.problem
         return Job(
@@ -118,7 +118,7 @@ class Deployed(NamedTuple):
                 "--clock is of rounds that are one request and one reply; those of "
                 "--secure are four. Leave one of them out."
             )
-        from focusfl.engines.secure import Secure
+        from focusfl.flower.secure import Secure
 
         coded = self.algorithm
         if coded_in(coded) is None:
@@ -170,7 +170,7 @@ def load(
     if study.problem.num_clients > MOST:
         _too_many(study.problem.num_clients)
     try:
-        files.check_name("name", study.name)
+        check_name("name", study.name)
     except ValueError as error:
         raise ValueError(f"{error} Choose one with --set name=NAME.") from None
     deployed = _deployed(study)
@@ -263,7 +263,7 @@ def _only(what: str, choices: tuple, name: str) -> Any:
 
 def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
     """Make the server app of the study in a folder; `own` settings are left alone."""
-    from focusfl.engines.flower import server_app
+    from focusfl.flower import server_app
 
     def job(context: "Context") -> "Job":
         return read(folder / FILE).job(str(context.run_config["folder"]))
@@ -273,7 +273,7 @@ def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
 
 def study_client(folder: Path) -> "ClientApp":
     """Make the client app of the study in a folder."""
-    from focusfl.engines.flower import client_app
+    from focusfl.flower import client_app
 
     mine = read(folder / FILE)
     return client_app(mine.problem, mine.algorithm, seed=mine.seed, secure=mine.secure)

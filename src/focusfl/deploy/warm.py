@@ -35,7 +35,7 @@ def main() -> None:
     from flwr.supernode.cli import flower_supernode, flwr_clientapp
 
     import focusfl.deploy.study
-    import focusfl.engines.flower  # noqa: F401
+    import focusfl.flower  # noqa: F401
     from focusfl.deploy import node
 
     folder = Path(os.environ["FLWR_HOME"]).resolve() / f"warm-{os.getpid()}"

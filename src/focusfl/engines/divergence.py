@@ -80,14 +80,15 @@ def finish(results: Sequence[Result], throw: bool | None) -> None:
 
 def _got_worse(result: Result) -> bool:
     """Whether a network did not learn: the loss doubled and ended near or above the
-    first one, or is no less than the first one after PATIENCE rounds."""
+    first one; or, of a classifier, it is no less after PATIENCE rounds."""
     loss = result.metrics.get("loss")
     if loss is None or "distance" in result.metrics or result.diverged_at is not None:
         return False
     if not result.metrics["gradients"].any():
         return False
     rose = np.nanmax(loss) > SPIKE * loss[0] and loss[-1] > LEARNED * loss[0]
-    return bool(rose or len(loss) > PATIENCE and loss[-1] >= loss[0])
+    stuck = len(loss) > PATIENCE and loss[-1] >= loss[0]
+    return bool(rose or stuck and "accuracy" in result.metrics)
 
 
 def _too_large(worse: Sequence[Result]) -> str:

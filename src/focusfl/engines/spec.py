@@ -111,14 +111,12 @@ class RunSpec:
 
 def as_late(algorithm: Algorithm, params: Tree) -> Algorithm:
     """An algorithm as it is in an asynchronous run; raise if it cannot be in one."""
-    from focusfl.engines.protocol.requirements import takes_late
-
     if algorithm.comes_late:
         return algorithm
-    if not takes_late(algorithm, params):
+    if not algorithm.accepts_stale_model:
         raise ValueError(
-            f"{algorithm!r} cannot run where replies come late: its server works out "
-            "from its own state what a client did, and that is another one by then."
+            f"{algorithm!r} does not support asynchronous participation: its server "
+            "infers a client's update from the current server state."
         )
     return Late(algorithm)
 

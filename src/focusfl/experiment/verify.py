@@ -19,8 +19,7 @@ from focusfl.models import read_model
 State = Literal["ok", "damaged", "unknown"]
 RANK: tuple[State, ...] = ("unknown", "ok", "damaged")  # what is found last counts
 CHECKPOINT = "checkpoint.npz"
-WIRE = (".ledger", ".lines", ".state")  # of a server, of a site
-REPLY = "reply "  # see engines.protocol.site_state
+DATABASE = "server.db"  # of a deployment's server
 
 
 class Finding(NamedTuple):
@@ -77,8 +76,10 @@ def _read(path: Path, sealed: bool) -> tuple[State, str]:
     """Read a file as whoever uses it does; raise if it is damaged."""
     if path.name.startswith(".part-"):
         return "unknown", "a writer that was killed left it"
-    if path.suffix in WIRE:
-        check_wire(path)
+    if path.name == DATABASE:
+        from focusfl.flower.protocol.store import check
+
+        check(path)
         return "ok", ""
     if path.name == CHECKPOINT:
         from focusfl.engines.simulator.checkpoint import read_arrays
@@ -105,23 +106,6 @@ def _json(path: Path) -> str:
     if b'"seal"' in path.read_bytes():
         raise files.Damaged(f"{path} is damaged: its checksum is gone")
     return "it has no checksum"
-
-
-def check_wire(path: Path) -> None:
-    """Read what a server or a site has written, its last reply too."""
-    from focusfl.engines.protocol import files as wire
-    from focusfl.engines.protocol.format import header, unpack
-
-    whole = wire.load(path) or {}
-    said = {name: blob for name, blob in whole.items() if name.startswith(REPLY)}
-    own = {name: blob for name, blob in whole.items() if name not in said}
-    head = header(own, own=True)
-    unpack(own, head)
-    for name in head.fields.get("files", []):  # lines of very many sites
-        path.with_name(f"server.{name}.lines").stat()
-    if said:
-        reply = {name.removeprefix(REPLY): blob for name, blob in said.items()}
-        unpack(reply, header(reply, own=True))
 
 
 def _named(folder: Path, seals: dict[str, str]) -> Iterator[tuple[Path, State, str]]:

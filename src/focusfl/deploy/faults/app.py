@@ -17,11 +17,11 @@ from focusfl.deploy import study
 from focusfl.deploy.faults.chaos import parse, told_file
 from focusfl.deploy.faults.delays import Delays
 from focusfl.deploy.faults.lossy import Lossy
-from focusfl.engines.flower.client import Work, client_app, work_of
-from focusfl.engines.flower.identity import identify
-from focusfl.engines.flower.records import from_records
-from focusfl.engines.protocol import header
-from focusfl.engines.protocol.magnitude import norm
+from focusfl.flower.client import Work, client_app, work_of
+from focusfl.flower.identity import identify
+from focusfl.flower.protocol.limits import norm
+from focusfl.flower.protocol.messages import fields_of
+from focusfl.flower.records import from_records
 from focusfl.tree import Tree
 
 SPIKE = 1e16  # the norm of a gradient that is wrong
@@ -61,7 +61,7 @@ def _mortal(
     it is told so, with the reply of a stage on disk and not sent."""
     reply = call_next(message, context)
     if message.metadata.message_type == "train":
-        stage = header(from_records(reply.content)).fields.get("stage")
+        stage = fields_of(from_records(reply.content)).get("stage")
         told = told_file(identify(context).folder, str(stage))
         if told.exists():
             told.unlink()

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from focusfl import keys
 from focusfl.checks import unknown
-from focusfl.engines.secure.messages import STAGES
+from focusfl.flower.secure.messages import STAGES
 
 SHARES = ("drop", "delay", "duplicate")
 EVENTS = (

@@ -1,7 +1,6 @@
 """Replies that take as long as a clock says."""
 
 import time
-from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
@@ -9,9 +8,9 @@ from flwr.clientapp.typing import ClientAppCallable
 from focusfl import keys
 from focusfl.deploy import timed_by
 from focusfl.deploy.study import Deployed
-from focusfl.engines.flower.identity import identify
-from focusfl.engines.flower.records import from_records
-from focusfl.engines.protocol import Refused, header
+from focusfl.flower.identity import identify
+from focusfl.flower.protocol.messages import fields_of
+from focusfl.flower.records import from_records
 
 
 class Delays:
@@ -36,12 +35,10 @@ class Delays:
 
     def _seconds(self, message: Message, site: int) -> float:
         """What this reply takes, by the number of local steps that are asked for."""
-        try:
-            asked: dict[str, Any] = header(from_records(message.content)).fields
-            which = asked["epoch"], asked["round"]
-            pace = timed_by.pace_of(self._deployed, int(asked["local_steps"]))
-        except (Refused, KeyError):  # not of the protocol
+        asked = fields_of(from_records(message.content))
+        if "local_steps" not in asked:  # not of the protocol
             return 0.0
+        pace = timed_by.pace_of(self._deployed, int(asked["local_steps"]))
         clock = self._deployed.clock
-        normal = keys.rng(clock.seed, "delay", site, *which).standard_normal()
+        normal = keys.rng(clock.seed, "delay", site, asked["round"]).standard_normal()
         return float(pace.travel[site] + pace.compute[site] * clock.factor(normal))

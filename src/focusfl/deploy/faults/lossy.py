@@ -9,8 +9,8 @@ from flwr.serverapp import Grid
 
 from focusfl import keys
 from focusfl.deploy.faults.chaos import Chaos
-from focusfl.engines.flower.records import from_records
-from focusfl.engines.protocol import Refused, header
+from focusfl.flower.protocol.messages import fields_of
+from focusfl.flower.records import from_records
 
 LONGEST_DELAY = 3  # rounds
 
@@ -44,12 +44,11 @@ class Lossy(Grid):
     def _tamper(self, message: Message) -> list[Message]:
         if message.has_error():
             return [message]
-        try:
-            fields = header(from_records(message.content)).fields
-        except Refused:  # not of the protocol
+        fields = fields_of(from_records(message.content))
+        if "site" not in fields:  # not of the protocol
             return [message]
         chaos = self._chaos
-        which = tuple(fields[name] for name in ("epoch", "round", "site"))
+        which: tuple = fields["round"], fields["site"]
         if "stage" in fields:  # of a secure sum: asked again, it may get through
             which += (fields["stage"], fields["session"])
             self._times[which] += 1

@@ -1,6 +1,6 @@
 """What runs at a site, beside its data."""
 
-from focusfl.engines.flower import Work, client_app
+from focusfl.flower import Work, client_app
 
 from .task import ALGORITHM, gradient, metrics, rows
 

@@ -1,6 +1,6 @@
 """What runs at the server. Numbers are in pyproject.toml."""
 
-from focusfl.engines.flower import Job, server_app
+from focusfl.flower import Job, server_app
 
 from .task import ALGORITHM, PARAMS
 

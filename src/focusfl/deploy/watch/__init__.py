@@ -17,7 +17,7 @@ from typing import Any
 from focusfl.deploy.following import Jobs
 from focusfl.deploy.processes import LOOPBACK
 from focusfl.deploy.watch.prometheus import exposition
-from focusfl.engines.flower.health import STATES
+from focusfl.flower.health import STATES
 from focusfl.report import html
 
 HERE = Path(__file__).parent

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from focusfl.engines.flower.health import STATES
+from focusfl.flower.health import STATES
 
 Jobs = Mapping[str, Mapping[str, Any]]
 
@@ -20,7 +20,7 @@ class Family(NamedTuple):
 JOB = (
     Family("rounds_total", "counter", "Rounds that are over.", "round"),
     Family("rounds_planned", "gauge", "Rounds of the whole training.", "rounds"),
-    Family("epoch", "gauge", "1, and one more whenever memory was emptied.", "epoch"),
+    Family("generation", "gauge", "How often states were emptied.", "generation"),
     Family("healthy", "gauge", "1 if this were a healthy end, or is one.", "healthy"),
     Family("last_event_timestamp_seconds", "gauge", "When it spoke last.", "heard"),
     Family("strangers_total", "counter", "Nodes that were not let in.", "strangers"),
@@ -30,7 +30,6 @@ SITE = (
     Family("site_counted_total", "counter", "Rounds it was counted in.", "counted"),
     Family("site_late_total", "counter", "Answers to an earlier round.", "late"),
     Family("site_refused_total", "counter", "Answers that were refused.", "refused"),
-    Family("site_lost_total", "counter", "Times it lost its memory.", "lost"),
     Family("site_epsilon", "gauge", "What it says it has given away.", "epsilon"),
     Family(
         "site_unanswered_total", "counter", "Requests without an answer.", "unanswered"

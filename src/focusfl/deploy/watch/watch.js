@@ -52,7 +52,7 @@ function strip(cell, recent) {
 function sites(parent, job) {
   const names = Object.keys(job.sites).sort((a, b) =>
     STATES.indexOf(job.sites[a].state) - STATES.indexOf(job.sites[b].state) || a.localeCompare(b, "en", { numeric: true }));
-  const columns = [["age", "age of memory"], ["counted", "counted"], ["late", "late"], ["unanswered", "unanswered"], ["refused", "refused"], ["lost", "lost"]];
+  const columns = [["age", "age of memory"], ["counted", "counted"], ["late", "late"], ["unanswered", "unanswered"], ["refused", "refused"]];
   if (names.some((name) => (job.sites[name].epsilon ?? null) !== null)) columns.push(["epsilon", "epsilon"]);
   const table = add(add(parent, "div", { class: "wide" }), "table"), head = add(add(table, "thead"), "tr");
   for (const title of ["site", "state", "last rounds"]) add(head, "th", { scope: "col" }, title);
@@ -78,7 +78,7 @@ function sites(parent, job) {
     key.append(words);
   }
   if (names.length > MOST) note.append(`${names.length - MOST} more are in less trouble than these. `);
-  note.append("The age of a site's memory is in rounds; – means that it has none in this epoch.");
+  note.append("The age of a site's memory is in rounds; – means that it has none in this generation.");
 }
 
 function show(name, job, now) {
@@ -86,7 +86,7 @@ function show(name, job, now) {
   add(section, "h2", {}, name);
   const left = job.state === "running" && job.round ? ` · ETA ${clock(job.eta)}` : "";
   const waits = job.awaited.length ? ` for ${job.awaited.join(", ")}` : "";
-  const lead = add(section, "p", { class: "lead" }, `${job.state}${waits} · round ${job.round} of ${job.rounds} · epoch ${job.epoch}${left} · `);
+  const lead = add(section, "p", { class: "lead" }, `${job.state}${waits} · round ${job.round} of ${job.rounds} · generation ${job.generation}${left} · `);
   const silent = job.state === "running" && now - job.heard > SILENT + 10 * job.seconds;
   add(lead, "span", silent ? { class: "word bad" } : {}, `heard ${ago(now - job.heard)}`);
   const finding = add(section, "p", { class: "finding" });
@@ -104,7 +104,7 @@ function show(name, job, now) {
   tiles(section, [
     ["sites online", `${here} of ${Object.keys(job.sites).length}`, here < Object.keys(job.sites).length],
     ["seconds a round", number(job.seconds)], ["sent to sites", bytes(job.bytes.down)], ["from sites", bytes(job.bytes.up)],
-    ["late", `${job.late}`], ["unanswered", `${job.unanswered}`], ["refused", `${job.refused}`, job.refused], ["lost", `${job.lost}`, job.lost],
+    ["late", `${job.late}`], ["unanswered", `${job.unanswered}`], ["refused", `${job.refused}`, job.refused],
     ["strangers", `${job.strangers}`, job.strangers],
     ...Object.entries(job.metrics).map(([metric, value]) => [metric.replaceAll("_", " "), number(value)]),
   ]);

@@ -71,7 +71,8 @@ def simulate(
     asked for all rounds before the first. With lr="auto" a step size is chosen for
     this problem and participation, for FOCUS where L is known and for any algorithm on
     a network, where it costs 7 to 28 runs of 40 rounds; `why_lr` says how. A run of a
-    network whose loss rises, or does not fall in 20 rounds, warns (`StepWarning`).
+    network whose loss doubles, or of a classifier does not fall in 20 rounds, warns
+    (`StepWarning`).
 
     With metrics="per_client" the model is evaluated on each client's own data too, or
     on the `client_eval_data` of the problem. Of every metric there are then the worst

@@ -1,0 +1,199 @@
+"""The client app: any gradient, as a participant of any algorithm."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+
+from focusfl.core import Algorithm, Batch, GradFn
+from focusfl.flower import evaluation
+from focusfl.flower.identity import Identity, identify
+from focusfl.flower.protocol import Site
+from focusfl.flower.protocol.account import Terms
+from focusfl.flower.records import from_records, to_records, with_privacy
+from focusfl.flower.secure import Secure, SecureSite
+from focusfl.tree import Tree
+
+if TYPE_CHECKING:
+    from focusfl.problems import Objective, Problem
+
+
+CACHE = "focusfl.states"  # Flower's record of a site's cached states
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a site can do: gradients of its own data, and evaluation if it offers it.
+
+    Without batches, `grad_fn` is taken for the gradient of all the site's data. With
+    them, `gradient` can give it, so that the end of a training can be checked.
+    """
+
+    grad_fn: GradFn
+    batch_of: Callable[[int], Any] | None = None  # gradients computed before -> batch
+    evaluate: Callable[[Tree], Mapping[str, float]] | None = None
+    gradient: Callable[[Tree], Tree] | None = None  # of all data, at a model
+    private: Terms | None = None  # by which its gradients are private, and no other is
+
+    @property
+    def whole(self) -> Callable[[Tree], Tree] | None:
+        """The gradient of all data, if it is known and may be."""
+        if self.gradient or self.batch_of or self.private:
+            return self.gradient
+        return lambda x: self.grad_fn(x, Batch(None, 0))
+
+
+def client_app(
+    work: "GradFn | Problem | Work | Callable[[Context], Any]",
+    algorithm: Algorithm,
+    *,
+    job: str | None = None,
+    seed: int = 0,
+    secure: Secure | None = None,
+    mods: Sequence[Mod] = (),
+) -> ClientApp:
+    """Make a Flower client app.
+
+    `work` is a function (model, batch) -> gradient; or a Problem, of which the site
+    takes the part that its partition-id names, a `Private` one with noise that the
+    site alone knows and an account of its own; or `from_torch(...)`; or a function of
+    Flower's context that gives one of these, which is called when there is work to
+    do. `job` is the name of the training, by default that in the app's configuration.
+    A SuperNode with `leave=true` in its configuration takes back all it contributed.
+
+    Args:
+        work: what the site computes; see above.
+        algorithm: the one of the server.
+        job: name of the training; that of the app's configuration if None.
+        seed: of the batches, where `work` is a problem that draws some.
+        secure: that of the server, where pushes are summed in secret. Then the site
+            gives no gradient when it evaluates, either: metrics alone.
+        mods: Flower's, around all that the site does.
+    """
+    app = ClientApp(mods=list(mods))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        who, request = identify(context), from_records(message.content)
+        named = who, _job(job, context)
+        if context.node_config.get("leave"):
+            reply = _site(algorithm, *named, secure, context).leave(request)
+            return Message(to_records(reply), reply_to=message)
+        mine = work_of(work, context, seed)
+        site = _site(algorithm, *named, secure, context, mine.private)
+        reply = site.answer(request, mine.grad_fn, mine.batch_of)
+        told = site.account.summary if site.account else {}
+        return Message(with_privacy(to_records(reply), told), reply_to=message)
+
+    @app.query()
+    def hello(message: Message, context: Context) -> Message:
+        who = ConfigRecord({"site": identify(context).site})
+        return Message(RecordDict({"hello": who}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        mine = work_of(work, context, seed)
+        found = evaluation.answer(
+            from_records(message.content), _job(job, context), mine.evaluate,
+            None if secure else mine.whole,
+        )  # fmt: skip
+        return Message(found, reply_to=message)
+
+    return app
+
+
+def _site(
+    algorithm: Algorithm,
+    who: Identity,
+    job: str,
+    secure: Secure | None,
+    context: Context,
+    private: Terms | None = None,
+) -> Site:
+    options: dict[str, Any] = {"private": private, "folder": who.folder}
+    if secure is not None:
+        return SecureSite(algorithm, job, who.site, secure=secure, **options)
+    # Flower keeps this record between messages, as long as the SuperNode runs.
+    if CACHE not in context.state:
+        context.state[CACHE] = ConfigRecord()
+    cache: Any = context.state[CACHE]
+    return Site(algorithm, job, who.site, cache, **options)
+
+
+def _job(job: str | None, context: Context) -> str:
+    named = job or str(context.run_config.get("job", ""))
+    if not named:
+        raise ValueError(
+            'the job must have a name: job = "NAME" in [tool.flwr.app.config], or '
+            'client_app(job="NAME"); got none.'
+        )
+    return named
+
+
+def work_of(work: Any, context: Context, seed: int) -> Work:
+    """What a site can do, of whatever `client_app` takes."""
+    if callable(work) and len(inspect.signature(work).parameters) == 1:
+        work = work(context)
+    if isinstance(work, Work):
+        return work
+    if callable(work):
+        return Work(work)
+    return _of_problem(work, identify(context), seed)
+
+
+def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
+    """One client's part of a problem, drawing the batches that simulate() draws."""
+    from focusfl import tree
+    from focusfl.engines.client_round import batch_stream, batches_of, grad_fn
+    from focusfl.problems import Private
+
+    if isinstance(problem, Private) and not find_spec("jax"):
+        raise ValueError("a private site draws its noise by jax, which is missing.")
+    i = who.number
+    if i is None or not 0 <= i < problem.num_clients:
+        raise ValueError(
+            f"{who.site} must say which of {problem.num_clients} clients it is: "
+            f"--node-config 'partition-id=NUMBER'; got {i}."
+        )
+    objective, data = (
+        problem.objective,
+        tree.map(lambda leaf: leaf[i], problem.data),
+    )
+    grad, whole = grad_fn(objective, data), _whole(objective, data)
+    if isinstance(problem, Private):  # the seed draws batches, and no noise
+        own = problem.exact.objective
+        batch_of = batches_of(own, batch_stream(own, seed), i)
+        return Work(grad, batch_of=batch_of, private=Terms.of(problem))
+    batch_of = batches_of(objective, batch_stream(objective, seed), i)
+    return Work(grad, batch_of=batch_of, gradient=whole)
+
+
+def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
+    """The gradient without noise and batches; None where it is not known how."""
+    from focusfl import keys, tree
+    from focusfl.problems.loss import MeanLoss
+    from focusfl.problems.noisy import NoisyObjective
+
+    if isinstance(objective, NoisyObjective):
+        return _whole(objective.exact, data)
+    if not objective.stochastic:
+        return lambda x: objective.grad(x, data, None)
+    if not isinstance(objective, MeanLoss):
+        return None
+    # An epoch's gradients average to that of all samples.
+    plain = replace(objective, stream="epochs", augment=None, draws=False)
+    batches = -(-int(data["length"]) // plain.batch_size)
+
+    def gradient(x: Tree) -> Tree:
+        key, total = keys.stream(0, "whole"), tree.zeros(x)
+        for number in range(batches):
+            part = plain.grad(x, data, Batch(key, number))
+            total = tree.axpy(1 / batches, part, total)
+        return total
+
+    return gradient

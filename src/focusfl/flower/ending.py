@@ -1,0 +1,117 @@
+"""How a training has ended: where the model stands, who took part, what is amiss."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from focusfl.algorithms import focus
+from focusfl.algorithms.trackers import TRACKERS
+from focusfl.flower import events
+from focusfl.flower.evaluation import Evaluation
+from focusfl.flower.health import Health
+from focusfl.flower.job import Job
+from focusfl.flower.protocol import ProtocolServer
+from focusfl.flower.protocol.messages import leaves
+
+LEFT_OUT = (
+    "what it gives cannot count, time and again: what it gave before is taken back, "
+    "and it is asked again when the server is next started."
+)
+ROUNDING = 1e4  # a gradient below so many units of rounding, of the largest, is zero
+
+
+def who(sites: Collection[str], everybody: Sequence[str]) -> str:
+    """Name some of the sites, in few words."""
+    if len(sites) == len(everybody):
+        return f"all {len(everybody)} sites"
+    names = f" ({', '.join(sorted(sites))})" if 0 < len(sites) <= events.NAMED else ""
+    return f"{len(sites)} of {len(everybody)} sites{names}"
+
+
+def budgets_spent(job: Job, protocol: ProtocolServer) -> str:
+    """Why no round can be closed any more: too many of private sites have given away
+    all they may. Nothing as long as one can."""
+    away = {*protocol.gone, *protocol.spent}
+    left = len(job.sites) - len(away)
+    least = job.secure.needed(left) if job.secure else job.minimum
+    if not protocol.spent or left >= least or protocol.round >= job.rounds:
+        return ""
+    return (
+        f"{len(protocol.spent)} of {len(job.sites)} sites have spent their privacy "
+        f"budgets: round {protocol.round} of {job.rounds} needs {least} and has {left}."
+    )
+
+
+class Unhealthy(RuntimeError):
+    """A training whose results are written, and are not what they were to be."""
+
+
+class Ending:
+    """What is said at the end of a job, and kept."""
+
+    def __init__(
+        self, job: Job, protocol: ProtocolServer, measured: Mapping[str, float],
+        test: Evaluation | None, diverged: bool,
+    ):  # fmt: skip
+        self._job, self._protocol = job, protocol
+        self._events = events.read(job.place)
+        self._numbers = dict(measured)
+        self._of: Collection[str] = job.sites  # whose the gradient is
+        if test is not None and test.round == protocol.round:
+            found, here = test.found(), set(job.sites) - {*protocol.gone}
+            # A server that evaluates knows of everybody; sites of those who answer.
+            if "grad_norm" not in measured or protocol.gone or here == {*test.of}:
+                self._numbers.pop("grad_norm", None)
+                self._of = test.of
+            self._numbers = {**found, **self._numbers}
+        health = Health(self._events)
+        health.agree(protocol.pushes)
+        blown_up = f"the training diverged in round {protocol.round}; lower lr."
+        ended = budgets_spent(job, protocol)
+        self.why = [blown_up] if diverged else [ended] * bool(ended) + health.amiss()
+        others = [] if diverged else [health.stale(), self._false_rest()]
+        self.warnings = [*self.why, *(words for words in others if words)]
+        self.facts: dict[str, Any] = {
+            "metrics": self._numbers, "generation": protocol.generation,
+            "counted": {site: health.sites[site].counted for site in job.sites},
+            "warnings": self.warnings, "diverged": diverged,
+            "healthy": not self.why, "why": self.why,
+        }  # fmt: skip
+        if "grad_norm" in self._numbers:
+            self.facts["of"] = who(self._of, job.sites)
+
+    def _false_rest(self) -> str:
+        """Say so if a tracker stands still where the gradient does not vanish.
+
+        Only where both are of the same sites: who was never counted is in one alone.
+        """
+        protocol, numbers = self._protocol, self._numbers
+        counted = {site for site, count in protocol.pushes.items() if count} - {
+            *protocol.gone
+        }
+        if not isinstance(protocol.server, TRACKERS) or counted != {*self._of}:
+            return ""
+        gradient, tracker = numbers.get("grad_norm", 0.0), numbers["tracker_norm"]
+        largest = max(
+            events.metrics(event).get("tracker_norm", 0.0) for event in self._events
+        )
+        rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(protocol.x))
+        if (
+            gradient <= ROUNDING * rounding * largest
+            or tracker > focus.AT_REST * gradient
+        ):
+            return ""
+        limit = self._job.algorithm.exact_below(1.0, max(2, self._job.local_steps))
+        return (
+            "the tracker is at rest and the gradient is not: lr is too large (eta*L "
+            f"near or above {limit:g}). grad_norm {gradient:.3g}, tracker_norm "
+            f"{tracker:.3g}."
+        )
+
+    def keep(self, end: Mapping[str, Any]) -> list[str]:
+        """Write model and curves to the folder of the job; say what could not be."""
+        # A look upwards: results have one format, and it is that of studies.
+        from focusfl.deploy import record
+
+        return record.keep(self._job, self._protocol.x, [*self._events, end])

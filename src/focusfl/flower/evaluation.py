@@ -1,0 +1,166 @@
+"""A model as its sites see it: their metrics, and the gradient of all their data."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from flwr.app import MetricRecord, RecordDict
+
+from focusfl import tree
+from focusfl.algorithms.trackers import TRACKERS
+from focusfl.checks import shown
+from focusfl.core import Server
+from focusfl.engines.served import Metrics, check_names, known, told
+from focusfl.flower.job import Job
+from focusfl.flower.protocol import Refused, Wired
+from focusfl.flower.protocol.limits import norm
+from focusfl.flower.protocol.messages import (
+    decode,
+    encode,
+    load_flat,
+    nest,
+    pack,
+    unpack,
+)
+from focusfl.flower.protocol.site import like_model
+from focusfl.flower.records import from_records, to_records
+from focusfl.tree import Tree
+
+EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
+METRICS, GRADIENT = "metrics", "gradient"
+
+
+class Header(NamedTuple):
+    """Of an evaluation's request and of its reply."""
+
+    kind: str  # "evaluate" or "gradient"
+    job: str
+
+
+def ask(job: str, x: Tree) -> Wired:
+    """Ask a site what it finds of a model."""
+    return encode(Header("evaluate", job), {"model": pack({"x": x})})
+
+
+def answer(
+    asked: Wired,
+    job: str,
+    evaluate: Callable[[Tree], Mapping[str, float]] | None,
+    gradient: Callable[[Tree], Tree] | None,
+) -> RecordDict:
+    """Say what a site finds, as far as it offers it."""
+    head, _ = decode(asked, Header, {"model"})
+    if head != Header("evaluate", job) or "model" not in asked:
+        raise Refused(f"not an evaluation of this job: {head}.")
+    x = nest(load_flat(asked["model"]), "x")
+    content = RecordDict()
+    if gradient:
+        found = pack(like_model(x, gradient(x)))
+        content = to_records(encode(Header(GRADIENT, job), {GRADIENT: found}))
+    numbers = evaluate(x) if evaluate else {}
+    content[METRICS] = MetricRecord({k: float(v) for k, v in numbers.items()})
+    return content
+
+
+class Evaluation:
+    """An evaluation on the sites that is under way."""
+
+    def __init__(
+        self, job: str, round: int, sites: Collection[str], like: Tree,
+        weights: Mapping[str, float | int] | None = None,
+        metrics: Metrics = "mean",
+    ):  # fmt: skip
+        self.round, self.awaited = round, set(sites)
+        self.of: list[str] = []  # who has given a gradient
+        self.answered = 0  # how many have said anything
+        self._job, self._metrics = job, list[dict[str, float]]()
+        self._total, self._per_site = tree.zeros(like), metrics == "per_client"
+        self._weights = weights or dict.fromkeys(sites, 1)
+
+    def take(self, site: str, content: RecordDict | None) -> str:
+        """Count what a site has found; say why if its metrics cannot be."""
+        if site not in self.awaited:
+            return ""
+        self.awaited.remove(site)
+        if content is None:
+            return ""
+        why = ""
+        try:
+            found = metrics_of(content)
+        except ValueError as error:
+            found, why = {}, f"its evaluation is left out: {error}"
+        if found:
+            self._metrics.append(found)
+        gradient = gradient_of(content, self._job, self._total)
+        self.answered += bool(found) or gradient is not None
+        if gradient is not None:
+            self._total = tree.axpy(self._weights[site], gradient, self._total)
+            self.of.append(site)
+        return why
+
+    def found(self) -> dict[str, float]:
+        """Means over the sites, what they are to the worst of them if that is asked
+        for, and the norm of the mean gradient, by their weights."""
+        mean = mean_of(self._metrics) if self._metrics else {}
+        own = {
+            name: np.array([one[name] for one in self._metrics])
+            for name in mean
+            if self._per_site and known(name)  # which end is the worst
+        }
+        if self.of:
+            whole = sum(self._weights[site] for site in self.of)
+            mean["grad_norm"] = norm(self._total) / whole
+        return {name: float(value) for name, value in told(own).items()} | mean
+
+
+def measured(job: Job, server: Server) -> dict[str, float]:
+    """What a server knows of its model: its metrics, and the norm of every tracker.
+
+    That of FOCUS, and of those that track as it does, divided by N, or the sum of
+    weights: what they take the gradient for.
+    """
+    parts = server._asdict().items()
+    found = {f"|{name}|": norm(part) for name, part in parts if name != "x"}
+    if isinstance(server, TRACKERS):
+        found = {"tracker_norm": norm(server.y) / job.total_weight}
+    if job.evaluate is None:
+        return found
+    own = {name: float(value) for name, value in job.evaluate(server.x).items()}
+    check_names(own)
+    return {**own, **found}
+
+
+def metrics_of(content: RecordDict) -> dict[str, float]:
+    """What a site has found; ValueError if it cannot be averaged."""
+    found = dict(content.metric_records.get(METRICS) or {})
+    check_names(found)
+    for name, value in found.items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number; got {shown(value)}.")
+    numbers = {name: float(value) for name, value in found.items()}  # type: ignore
+    if not numbers.get(EXAMPLES, 1.0) > 0:
+        raise ValueError(f"{EXAMPLES} must be positive; got {numbers[EXAMPLES]}.")
+    return numbers
+
+
+def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:
+    """The gradient in a site's answer; None if there is none of this job's model."""
+    try:
+        message = from_records(content)
+        head, _ = decode(message, Header, {GRADIENT})
+        if head != Header(GRADIENT, job) or GRADIENT not in message:
+            return None
+        return unpack(message[GRADIENT], like)
+    except Refused:
+        return None
+
+
+def mean_of(found: list[dict[str, float]]) -> dict[str, float]:
+    """Average what sites have found, weighted by how much each has looked at."""
+    weights = [metrics.get(EXAMPLES, 1.0) for metrics in found]
+    names = set.intersection(*(set(metrics) for metrics in found)) - {EXAMPLES}
+    return {
+        name: float(np.average([metrics[name] for metrics in found], weights=weights))
+        for name in sorted(names)
+    }

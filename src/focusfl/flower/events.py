@@ -1,0 +1,165 @@
+"""What happens to a job: a line of JSON each on disk, lines of words for people."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from focusfl.checks import printable
+from focusfl.files import make_folder
+
+FILE = "events.jsonl"  # in the server's folder of a job
+NAMED = 3  # sites at most that are called by their names
+WIDTH = 80  # columns that a line may take
+INDENT = "  "
+LONGEST = 120  # letters of why a reply was not counted
+# Metrics in the order in which they matter to who watches.
+FIRST = ("distance", "accuracy", "loss", "grad_norm", "tracker_norm")
+
+
+def write(folder: Path, event: Mapping[str, Any]) -> None:
+    """Append an event, and when it was."""
+    line = json.dumps({**event, "time": round(time.time(), 3)}) + "\n"
+    with open(folder / FILE, "ab+") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":  # a line that was being written in a crash
+                line = "\n" + line
+        file.write(line.encode())
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """All events of a job, but for a line that was being written in a crash."""
+    file = folder / FILE
+    return parsed(file.read_bytes().splitlines()) if file.exists() else []
+
+
+def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The events that lines of a file are; what is none is passed over."""
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                found.append(event)
+    return found
+
+
+def lasting(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What happened to the model there is.
+
+    A server that begins at an earlier round than it had come to was restored from a
+    backup: what it had done after that round is undone.
+    """
+    found: list[Mapping[str, Any]] = []
+    for event in events:
+        if event["event"] == "begin":
+            found = [one for one in found if not _undone(one, event["round"])]
+        found.append(event)
+    return found
+
+
+def _undone(event: Mapping[str, Any], begun: int) -> bool:
+    """Whether an event is of a round that a server which begins here has yet to do."""
+    match event["event"]:
+        case "round":
+            return event["round"] >= begun
+        case "evaluation":
+            return event["after"] > begun
+        case "end":
+            return event["round"] > begun
+    return False
+
+
+def fail(config: Mapping[str, Any], error: Exception) -> None:
+    """Say why a server app ends, to whoever follows the job of its configuration."""
+    folder, job = config.get("folder"), config.get("job")
+    if folder and job:
+        write_failure(Path(str(folder)).expanduser() / str(job), error)
+
+
+def write_failure(place: Path, error: Exception) -> None:
+    """Write why a server app ends to the folder of its job."""
+    make_folder(place, private=True)
+    write(place, {"event": "failed", "why": str(error)})
+
+
+def metrics(event: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers that an event says of the model."""
+    found = event.get("metrics", {})
+    return {k: found[k] for k in sorted(found, key=_rank)}
+
+
+def describe(event: Mapping[str, Any]) -> str:
+    """Say what happened; nothing where it does not matter to people."""
+    kind = event["event"]
+    numbers = [f"{name} {short(value)}" for name, value in metrics(event).items()]
+    if kind == "open":
+        return ""
+    if kind == "round":
+        return _round(event, numbers)
+    words = [f"{kind}:", *([f"{event['site']}:"] if "site" in event else [])]
+    if kind == "end":
+        words.append(f"{event['round']} rounds")
+        words += [] if event.get("healthy", True) else ["unhealthy"]
+    if "of" in event and "grad_norm" in metrics(event):
+        at = next(n for n, text in enumerate(numbers) if text.startswith("grad_norm"))
+        numbers[at] += f" of {event['of']}"
+    words += [f"{k} {event[k]}" for k in ("after", "what") if k in event]
+    if kind == "begin":
+        words.append(f"{event['round']} of {event['rounds']} rounds are done")
+    why = "" if kind == "end" else str(event.get("why", ""))  # warnings said that
+    if kind in ("nothing", "refused") and len(why) > LONGEST:
+        why = why[: LONGEST - 1] + "…"  # the whole is in the file
+    return packed([*words, *numbers, *why.split()])
+
+
+def _round(event: Mapping[str, Any], numbers: list[str]) -> str:
+    """One line, whatever there is to say: the rest is in the file."""
+    total, counted, missing = event["rounds"], event["counted"], event["missing"]
+    number = f"{event['round'] + 1:>{len(str(total))}}"
+    words = [f"round {number}/{total}"]
+    words.append(f"{len(counted)} of {len(counted) + len(missing)} answered")
+    eta = [f"ETA {clock(event['eta'])}"]
+    rest = [f"late {_who(event['late'])}"] if event["late"] else []
+    rest += [f"without {_who(missing)}"] if 0 < len(missing) <= NAMED else []
+    for item in [*numbers[:1], *rest, *numbers[1:]]:
+        if len("  ".join([*words, item, *eta])) <= WIDTH:
+            words.append(item)
+    return printable("  ".join(words + eta))
+
+
+def packed(items: Iterable[str]) -> str:
+    """Put items into lines: none is broken, and what goes on is set in."""
+    lines = [""]
+    for item in map(printable, items):
+        alone = not lines[-1] or lines[-1].endswith(":") or " " not in item
+        longer = f"{lines[-1]}{' ' if alone else '  '}{item}".lstrip()
+        if len(longer) > WIDTH - (len(lines) > 1) * len(INDENT) and lines[-1]:
+            lines.append(item)
+        else:
+            lines[-1] = longer
+    return f"\n{INDENT}".join(lines)
+
+
+def _who(sites: Sequence[str]) -> str:
+    return ",".join(sorted(sites)) if len(sites) <= NAMED else f"{len(sites)} sites"
+
+
+def _rank(name: str) -> int:
+    return FIRST.index(name) if name in FIRST else len(FIRST)
+
+
+def clock(seconds: float) -> str:
+    """A time, as 1:05 or 2:00:00."""
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def short(value: Any) -> str:
+    """A number in a few digits; anything else in a few words."""
+    return f"{value:.3g}" if isinstance(value, float) else f"{value!s:.120}"

@@ -1,0 +1,282 @@
+"""How a job is doing: who takes part, who is late, refused or was never counted.
+
+Made of events alone, so that whoever reads them knows what the server knows.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from focusfl.flower.events import NAMED, lasting, metrics, short
+
+REFUSED = 3  # refusals in a row at the end: a site that is not let in
+OFTEN = 10  # refusals in all, if they are most of a site's answers
+OLD = 10  # rounds at least that a memory is old if it is half the training
+STATES = (  # worst first
+    "left out", "refused", "offline", "never counted", "late", "spent",
+    "on time", "gone",
+)  # fmt: skip
+AWAY = ("gone", "left out")  # by its own will, or by the server's
+NOTICES = 9  # that are told, and one more
+RECENT = 40  # rounds that are told one by one
+WORSE = 4.0  # times its best, and above the first: a metric that gets worse
+FALLING = ("loss", "grad_norm")  # metrics that are to fall
+
+
+@dataclass
+class SiteHealth:
+    """What is known of one site."""
+
+    state: str = "never counted"  # one of STATES
+    counted: int = 0  # rounds
+    late: int = 0  # of these, answers to an earlier round
+    last: int | None = None  # the round it was counted in last
+    age: int | None = None  # of its memory, in rounds; None: none in this generation
+    refused: int = 0
+    unanswered: int = 0
+    error: str = ""  # what went wrong last
+    recent: str = ""  # the last rounds: x counted, l late, . not
+    refused_since: int = 0  # of these, since it was counted last
+    epsilon: float | None = None  # given away, as it says; None: it does not say
+
+
+class Health:
+    """A job's state, brought up to date by one event after the other."""
+
+    def __init__(self, events: Iterable[Mapping[str, Any]] = ()):
+        self.sites: dict[str, SiteHealth] = {}
+        self.state, self.round, self.rounds, self.generation = "not begun", 0, 0, 1
+        self.began = self.heard = 0.0  # seconds since 1970
+        self.seconds = self.eta = 0.0
+        self.bytes = {"down": 0, "up": 0}
+        self.metrics: dict[str, float] = {}
+        self._values: dict[str, list[float]] = {}  # of metrics that are to fall
+        self.strangers = 0  # nodes that were not let in
+        self.notices: list[str] = []  # what operators should know, as of certificates
+        self.awaited: list[str] = []  # who must be heard before the first round
+        self.warnings: list[str] = []
+        self.error = ""  # what went wrong last, whoever's fault it was
+        self._online: set[str] = set()
+        self._why: list[str] | None = None  # what the server said at the end
+        for event in lasting(events):
+            self.take(event)
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Bring it up to date."""
+        kind = event["event"]
+        self.heard = event.get("time", self.heard)
+        self._online = set(event.get("online", self._online))
+        if event.get("metrics"):
+            self.metrics = {**self.metrics, **metrics(event)}
+            for name in FALLING:
+                if name in self.metrics:
+                    self._values.setdefault(name, []).append(self.metrics[name])
+        match kind:
+            case "begin":
+                self._begin(event)
+            case "open":
+                self._move_to(event["generation"])
+            case "waiting":
+                self.state, self.awaited = "waiting", event["missing"]
+            case "warm":
+                self._count(event, event["round"] - 1)
+                self._move_to(event["generation"])
+            case "round":
+                self._round(event)
+            case "end":
+                self.state, self.round = "ended", event["round"]
+                self._move_to(event.get("generation", self.generation))
+                self.warnings, self._why = event["warnings"], event.get("why", [])
+            case "failed":
+                self.state, self.error = "failed", event["why"]
+                self._why = [self.error]
+            case "stranger":
+                self.strangers, self.error = self.strangers + 1, event["why"]
+            case "notice":
+                self.notices = [*self.notices[-NOTICES:], event["why"]]
+            case _ if event.get("site") in self.sites:
+                self._trouble(kind, event)
+
+    def _begin(self, event: Mapping[str, Any]) -> None:
+        self.began = self.began or event["time"]
+        self.state, self._why, self.awaited, self.notices = "running", None, [], []
+        self.round, self.rounds = event["round"], event["rounds"]
+        for site in event.get("everybody", ()):
+            one = self.sites.setdefault(site, SiteHealth())
+            if one.state == "left out":  # it is asked again
+                one.state = "late"
+
+    def _round(self, event: Mapping[str, Any]) -> None:
+        self.state, self.round, self.awaited = "running", event["round"] + 1, []
+        self.rounds, self.seconds, self.eta = (
+            event[name] for name in ("rounds", "seconds", "eta")
+        )
+        for site in (*event["counted"], *event["missing"]):
+            self.sites.setdefault(site, SiteHealth())
+        self._count(event, event["round"])
+        for name in event["counted"]:
+            self.sites[name].counted += 1
+        for name in event["late"]:
+            self.sites[name].late += 1
+        counted, late = set(event["counted"]), set(event["late"])
+        for name, one in self.sites.items():
+            mark = "l" if name in late else "x" if name in counted else "."
+            one.recent = (one.recent + mark)[-RECENT:]
+        for state, who in (("gone", "gone"), ("left out", "barred")):
+            for name in event.get(who, ()):
+                self.sites[name].state = state
+        self._move_to(event.get("generation", self.generation))
+
+    def _count(self, event: Mapping[str, Any], round: int) -> None:
+        """Whoever was counted in a round, or before the first, is on time."""
+        for way, size in event.get("bytes", {}).items():
+            self.bytes[way] += size
+        for name, given in event.get("epsilon", {}).items():
+            if name in self.sites:
+                self.sites[name].epsilon = given
+        for name in event["counted"]:
+            one = self.sites[name]
+            one.last, one.age, one.refused_since = round, 0, 0
+            one.state = "on time"
+
+    def _move_to(self, generation: int) -> None:
+        """Everybody's memory is empty when an generation begins."""
+        if generation > self.generation:
+            self.generation = generation
+            for one in self.sites.values():
+                one.age = None
+
+    def _trouble(self, kind: str, event: Mapping[str, Any]) -> None:
+        one = self.sites[event["site"]]
+        if kind in ("missing", "leaving"):  # all is well
+            return
+        if kind in ("left out", "spent"):  # what went wrong has been told
+            one.state = kind
+            return
+        one.error = f"{kind}: {event.get('why', '')}"
+        self.error = f"{event['site']}: {one.error}"
+        if kind == "refused" and not event.get("copy"):
+            one.refused, one.state = one.refused + 1, "refused"
+            one.refused_since += 1
+        elif kind == "nothing":
+            one.unanswered += 1
+
+    def agree(self, pushes: Mapping[str, int]) -> None:
+        """Take the server's word for whose state is in the model: events may be lost.
+
+        Args:
+            pushes: how many of each site were counted in this generation.
+        """
+        for name, push in pushes.items():
+            one = self.sites.setdefault(name, SiteHealth())
+            if not push or one.age is None:
+                one.age = 0 if push else None
+
+    def _judge(self) -> None:
+        """Say how everybody is doing by now."""
+        for name, one in self.sites.items():
+            if one.state in AWAY:
+                continue
+            if one.age is not None and one.last is not None:
+                one.age = max(0, self.round - one.last - 1)
+            if one.state == "spent":
+                continue
+            if name not in self._online and self.state != "ended":
+                one.state = "offline"
+            elif one.state in ("on time", "late", "offline", "never counted"):
+                late = "never counted" if one.last is None else "late"
+                one.state = "on time" if one.age == 0 else late
+
+    def amiss(self) -> list[str]:
+        """Why this would be no healthy end, if it were one; nothing if it would."""
+        self._judge()
+        found = [self._missing()]
+        here = {k: one for k, one in self.sites.items() if one.state != "gone"}
+        for name, one in here.items():
+            if one.state == "left out":
+                found.append(
+                    f"{name} was refused {one.refused} times and left out; {one.error}"
+                )
+                continue
+            most = one.refused >= max(OFTEN, one.counted)
+            if most or one.refused_since >= REFUSED:
+                found.append(f"{name} was refused {one.refused} times; {one.error}")
+        return [words for words in found if words]
+
+    def _missing(self) -> str:
+        """Say who has no part in the model, and was not left out of it."""
+        here = {k: one for k, one in self.sites.items() if one.state not in AWAY}
+        empty = [name for name, one in here.items() if one.age is None]
+        never = [name for name in empty if here[name].last is None]
+        since = [name for name in empty if here[name].last is not None]
+        if never and not any(one.counted for one in self.sites.values()):
+            return (
+                f"no site was counted in any of {self.round} rounds: the model was not "
+                f"trained. {self.error}"
+            ).strip()
+        found = []
+        if never:
+            found.append(f"{', '.join(never)} never took part")
+        if since:
+            words = f"did not take part since generation {self.generation} began"
+            found.append(f"{', '.join(since)} {words}")
+        if not found:
+            return ""
+        times = ", ".join(f"{name} {one.counted}" for name, one in self.sites.items())
+        return (
+            f"{'; '.join(found)}: the model is that of the others alone. "
+            f"Rounds counted, of {self.round}: {times}."
+        )
+
+    def stale(self) -> str:
+        """Say whose memory is so old that the model may not be theirs; or nothing."""
+        self._judge()
+        old = {
+            name: one.age
+            for name, one in self.sites.items()
+            if one.state not in AWAY and one.age and one.age >= max(OLD, self.round / 2)
+        }
+        if not old:
+            return ""
+        worst = sorted(old, key=lambda name: -(old[name] or 0))
+        told = [f"{name} in round {self.round - old[name]}" for name in worst[:NAMED]]
+        left = f" and {len(old) - NAMED} more" if len(old) > NAMED else ""
+        return (
+            f"counted last, of {self.round} rounds: {', '.join(told)}{left}. The model "
+            "follows what they said then."
+        )
+
+    @property
+    def why(self) -> list[str]:
+        """Why it is not healthy: as the server said at the end, or as it would now."""
+        return self.amiss() if self._why is None else self._why
+
+    @property
+    def worse(self) -> str:
+        """Which metrics have grown far above their best and their first value."""
+        return ", ".join(
+            f"{name} {short(each[-1])}, {short(each[-1] / min(each))} times its best"
+            for name, each in self._values.items()
+            if min(each) > 0 and not each[-1] < max(WORSE * min(each), each[0])
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for machines."""
+        self._judge()
+        totals = {
+            name: sum(getattr(one, name) for one in self.sites.values())
+            for name in ("refused", "unanswered", "late")
+        }
+        warnings = self.warnings if self.state == "ended" else [self.stale()]
+        warnings = [words for words in warnings if words]
+        return {
+            "state": self.state, "healthy": not self.why, "why": self.why,
+            "worse": self.worse, "warnings": warnings, "awaited": self.awaited,
+            "round": self.round, "rounds": self.rounds, "generation": self.generation,
+            "began": self.began,
+            "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
+            "bytes": dict(self.bytes), **totals, "strangers": self.strangers,
+            "notices": self.notices, "error": self.error,
+            "metrics": dict(self.metrics),
+            "sites": {name: dict(vars(one)) for name, one in self.sites.items()},
+        }  # fmt: skip

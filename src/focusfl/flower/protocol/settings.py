@@ -1,0 +1,132 @@
+"""What a job is run with: what may be asked for, and what must stay the same."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from focusfl.checks import check_count, check_one_of, check_positive, shown
+from focusfl.core import Algorithm
+from focusfl.engines.step_sizes import step_at, tabled
+from focusfl.fingerprint import fingerprint
+from focusfl.flower.protocol.limits import norm
+from focusfl.flower.protocol.messages import digest
+from focusfl.tree import Tree
+
+MAX_NAME = 100  # letters
+NAME = re.compile(r"[^\W][\w.-]*", re.A)
+# Rounds in which step sizes are compared: all up to one, then twice as far each time.
+DENSE = 4096
+FURTHER = [DENSE << k for k in range(16)]
+
+
+def check_name(what: str, name: Any) -> None:
+    """Raise ValueError unless a name is fit for a file and a log."""
+    fit = isinstance(name, str) and NAME.fullmatch(name) and len(name) <= MAX_NAME
+    if not fit:
+        raise ValueError(
+            f"{what} must be a name of letters, digits, '_', '-' and '.'; got {name!r}."
+        )
+
+
+def check_settings(
+    job: str, sites: Sequence[str], lr: Any, local_steps: int, on_empty: str,
+    max_norm: float | int | None, weights: Mapping[str, float | int] | None = None,
+) -> None:  # fmt: skip
+    """Raise ValueError unless a job can be run with these."""
+    check_name("job", job)
+    for site in sites:
+        check_name("site", site)
+    if not sites or len({*sites}) < len(sites):
+        raise ValueError(f"sites must be different names; got {shown(list(sites))}.")
+    check_one_of("on_empty", on_empty, ("skip", "step"))
+    check_count("local_steps", local_steps)
+    if not callable(lr):
+        check_positive("lr", lr)
+    if max_norm is not None and max_norm != math.inf:  # any may pass
+        check_positive("max_norm", max_norm)
+    if weights is None:
+        return
+    if not isinstance(weights, Mapping) or {*weights} != {*sites}:
+        got = list(weights) if isinstance(weights, Mapping) else weights
+        raise ValueError(
+            f"weights must be a number for every site, {shown(list(sites))}, by name; "
+            f"got {shown(got)}."
+        )
+    for site, weight in weights.items():
+        check_positive(f"the weight of {site}", weight)
+
+
+def weight_of(
+    sites: Sequence[str], weights: Mapping[str, float | int] | None
+) -> float | int:
+    """How much these sites count together: how many they are, if all are alike."""
+    if weights is None:
+        return len(sites)
+    return math.fsum(weights[site] for site in sites)
+
+
+def steps_of(lr: Any) -> Callable[[int], float]:
+    """The step of every round, checked when it is first asked for."""
+    return cache(partial(step_at, lr))
+
+
+def identity_of(
+    algorithm: Algorithm, job: str, sites: Sequence[str],
+    weights: Mapping[str, float | int] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What a database must have in common with the job it is opened for."""
+    each = [[site, float(weights[site]) if weights else 1.0] for site in sites]
+    return {
+        "algorithm": repr(algorithm), "job": job, "sites": len(sites),
+        "names and weights": digest(json.dumps(each).encode()),
+    }  # fmt: skip
+
+
+def settings_of(
+    params: Tree, lr: Any, local_steps: int, on_empty: str
+) -> dict[str, Any]:
+    """What the numbers of a job depend on beside its identity.
+
+    A function of the round is known by the steps that it gives.
+    """
+    return {
+        "lr": _steps(lr) if callable(lr) else float(lr),
+        "local_steps": int(local_steps),
+        "on_empty": on_empty,
+        "x0": f"a model of norm {norm(params):.6g} ({fingerprint(params)})",
+    }
+
+
+def _steps(lr: Callable) -> str:
+    try:
+        steps, later = tabled(lr, DENSE).steps.tolist(), FURTHER
+    except ValueError:  # made for fewer rounds
+        steps, later = [step_at(lr, 0)], [*range(1, DENSE)]
+    for index in later:
+        try:
+            steps.append(step_at(lr, index))
+        except ValueError:
+            break
+    least, most = min(steps), max(steps)
+    return f"a function of {least:.6g} to {most:.6g} ({fingerprint(steps)})"
+
+
+def check_unchanged(before: str, now: Mapping[str, Any], changed: str) -> list[str]:
+    """Say which settings of a job have changed.
+
+    Raises:
+        ValueError: If some have, unless `changed` is "accept".
+    """
+    check_one_of("changed", changed, ("refuse", "accept"))
+    known = json.loads(before)
+    words = [
+        f"{name} was {known.get(name)!r} and is now {value!r}"
+        for name, value in now.items()
+        if known.get(name) != value
+    ]
+    if words and changed == "refuse":
+        raise ValueError(f"{'; '.join(words)}. changed='accept' goes on all the same.")
+    return words

@@ -1,0 +1,214 @@
+"""A site: its reply to a request. It needs no disk unless its gradients are private."""
+
+import logging
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from focusfl import tree
+from focusfl.core import Algorithm, Batch, Client, GradFn
+from focusfl.engines.client_round import client_round
+from focusfl.flower.protocol.account import (
+    Account,
+    Spent,
+    Terms,
+    once_per_batch,
+    with_noise,
+)
+from focusfl.flower.protocol.messages import (
+    Refused,
+    Reply,
+    Request,
+    Wired,
+    decode,
+    encode,
+    leaves,
+    load_flat,
+    nest,
+    pack,
+    unpack,
+)
+from focusfl.flower.protocol.settings import check_name
+from focusfl.flower.protocol.uplink import with_recorder
+from focusfl.tree import Tree
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One participant of one job, known by a name that outlives processes and nodes.
+
+    Attributes:
+        algorithm: the one of the server.
+        job: name of the job.
+        site: name of this site.
+        cache: packed states by version. It may vanish at any time: the version names
+            the content, so a cache is never wrong, only empty, and then the server
+            sends the state along.
+        private: by which rule its gradients are private; `grad_fn` gets `Drawn` batches
+            then.
+        folder: where a private site keeps its account; it must last.
+    """
+
+    algorithm: Algorithm
+    job: str
+    site: str
+    cache: MutableMapping[str, bytes] = field(default_factory=dict)
+    private: Terms | None = field(default=None, kw_only=True)
+    folder: str | Path | None = field(default=None, kw_only=True)
+    compresses: ClassVar[bool] = True  # pushes of a codec travel as its bytes
+
+    def __post_init__(self):
+        check_name("job", self.job)
+        check_name("site", self.site)
+        if self.private and self.folder is None:
+            raise ValueError("a private site needs a folder that lasts; got none.")
+
+    @cached_property
+    def account(self) -> Account | None:
+        """What it has given away, if its gradients are private."""
+        if self.private is None or self.folder is None:
+            return None
+        place = Path(self.folder).expanduser() / self.job
+        return Account(place / f"{self.site}.privacy", self.private)
+
+    def answer(
+        self,
+        message: Wired,
+        grad_fn: GradFn,
+        batch_of: Callable[[int], Any] | None = None,
+    ) -> Wired:
+        """Compute the reply to a request.
+
+        Args:
+            message: the request, as it came.
+            grad_fn: (x, batch) -> the gradient of this site's objective, like x.
+            batch_of: the batch of a gradient, by how many came before it.
+
+        Raises:
+            Refused: If the request is malformed, or for somebody else.
+        """
+        request, name = self._read(message)
+        if self.account and self.cache.get("request") == name.encode():
+            return self._last_reply()  # noise costs budget: do not draw it twice
+        down, like = self._broadcast(message["down"])
+        state = self._state(request, message, like)
+        if state is None:
+            return self._reply(request, "missing")
+        done = request.grads_done
+        numbers = range(done, done + request.local_steps)
+        batches: Any = map(batch_of or partial(Batch, None), numbers)
+        if self.account:
+            try:
+                self.account.spend(request.local_steps, done)
+            except Spent as why:
+                log.warning("%s takes part no more: %s", self.site, why)
+                return self._reply(request, "spent")
+            grad_fn, batches = once_per_batch(grad_fn), with_noise(batches)
+        algorithm, recorder = self.algorithm, None
+        if self.compresses:
+            algorithm, recorder = with_recorder(algorithm)
+        new, up = client_round(
+            algorithm, state, down, partial(_gradient, grad_fn), batches, request.rd
+        )
+        after = pack(new)
+        parts = {"up": pack(recorder.compressed(up) if recorder else up)}
+        if self.algorithm.sends_state:
+            parts["state"] = after
+        reply = self._reply(request, "push", parts)
+        self._keep(request.version, pack(state), _digest(reply), after)
+        if self.account:
+            self.cache["request"] = name.encode()
+            self.cache.update({f"reply {part}": reply[part] for part in reply})
+        return reply
+
+    def leave(self, message: Wired) -> Wired:
+        """The reply by which this site leaves the job for good.
+
+        The server takes its contribution back: the others find the minimum of the mean
+        over those who remain.
+        """
+        return self._reply(self._read(message)[0], "leave")
+
+    def _read(self, message: Wired) -> tuple[Request, str]:
+        request, name = decode(message, Request, {"down", "state"})
+        if "down" not in message:
+            raise Refused("it carries no model.")
+        if request.local_steps < 1 or request.num_clients <= 0:
+            raise Refused("a round must have clients and local steps.")
+        ours = repr(self.algorithm), self.job, self.site
+        theirs = request.algorithm, request.job, request.site
+        names = ("algorithm", "job", "site")
+        for what, own, other in zip(names, ours, theirs, strict=True):
+            if own != other:
+                raise Refused(f"it is for {what} {other[:80]!a}; this is {own}.")
+        return request, name
+
+    def _broadcast(self, blob: bytes) -> tuple[Any, Client]:
+        """The broadcast, and a newcomer's state, whose shapes follow from the model."""
+        x = nest(load_flat(blob), "x")
+        server, client = self.algorithm.init(tree.zeros(x))
+        return unpack(blob, self.algorithm.broadcast(server)), client
+
+    def _state(self, request: Request, message: Wired, like: Client) -> Client | None:
+        """The state the server names; None if it is not here."""
+        if not leaves(like):
+            return like
+        blob = message.get("state", self.cache.get(request.version))
+        return None if blob is None else unpack(blob, like)
+
+    def _keep(self, version: str, state: bytes, new_version: str, new: bytes) -> None:
+        """Cache both states: the server will name one of them.
+
+        This site does not know whether its reply will count.
+        """
+        self.cache.clear()
+        self.cache.update({version: state, new_version: new})
+
+    def _reply(
+        self, request: Request, kind: str, parts: dict[str, bytes] | None = None
+    ) -> Wired:
+        reply = Reply(
+            kind=kind, algorithm=request.algorithm, job=request.job, site=request.site,
+            version=request.version, model=request.model, round=request.round,
+        )  # fmt: skip
+        return encode(reply, parts or {})
+
+    def _last_reply(self) -> Wired:
+        prefix = "reply "
+        return {
+            name.removeprefix(prefix): part
+            for name, part in self.cache.items()
+            if name.startswith(prefix)
+        }
+
+
+def _digest(message: Wired) -> str:
+    return message["header"].partition(b"\n")[0].decode()
+
+
+def _gradient(grad_fn: GradFn, x: Tree, batch: Any) -> Tree:
+    return like_model(x, grad_fn(x, batch))
+
+
+def like_model(x: Tree, gradient: Tree) -> Tree:
+    """A gradient as arrays in the dtype of the model; ValueError if it is none."""
+    try:
+        return tree.map(_like, x, gradient)
+    except (KeyError, TypeError, IndexError):
+        raise ValueError(
+            "grad_fn must give a gradient like the model: nested dicts with the same "
+            "names."
+        ) from None
+
+
+def _like(a: np.ndarray, g: Any) -> np.ndarray:
+    g = np.asarray(g, a.dtype)
+    if g.shape != a.shape:
+        raise ValueError(f"a gradient has shape {g.shape}; its model {a.shape}.")
+    return g

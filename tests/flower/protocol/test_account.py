@@ -1,0 +1,212 @@
+"""Private sites: their noise is nobody's, and what they give away is written down."""
+
+import numpy as np
+import pytest
+
+import focusfl as ff
+from focusfl import tree
+from focusfl.core import Batch, Drawn
+from focusfl.flower.protocol import ProtocolServer, Site
+from focusfl.flower.protocol.account import Account, Terms, once_per_batch
+from focusfl.flower.protocol.messages import load_flat
+from focusfl.problems import Private
+
+FOCUS = ff.Focus()
+N, DIM, STEPS = 3, 4, 2
+NAMES = [f"site-{i}" for i in range(N)]
+RNG = np.random.default_rng(3)
+LOGISTIC = ff.problems.Logistic(
+    RNG.normal(size=(N, 20, DIM)), np.sign(RNG.normal(size=(N, 20))), penalty=0.1
+)
+
+
+def private(noise=20.0, budget=None, **more):
+    own = {"clip": 0.5, "noise": noise, "budget": budget, "accountant": "rdp"}
+    return Private(LOGISTIC, **own | more)
+
+
+class Job:
+    """A server and private sites, all of whose messages arrive."""
+
+    def __init__(self, problem, folder, algorithm=FOCUS):
+        self.problem, self.folder, self.algorithm = problem, folder, algorithm
+        self.sites = [self.site(name) for name in NAMES]
+        self.protocol = ProtocolServer(
+            algorithm, problem.x0, NAMES, folder, job="job", lr=0.1, local_steps=STEPS
+        )
+
+    def site(self, name):
+        terms = Terms.of(self.problem)
+        return Site(self.algorithm, "job", name, private=terms, folder=self.folder)
+
+    def answer(self, i, request):
+        data = tree.map(lambda leaf: leaf[i], self.problem.data)
+        grad = self.problem.objective.grad
+        return self.sites[i].answer(request, lambda x, batch: grad(x, data, batch))
+
+    def play(self, ids=range(N)):
+        found = []
+        for i in ids:
+            if NAMES[i] in self.protocol.free:
+                reply = self.answer(i, self.protocol.request(NAMES[i]))
+                found.append(self.protocol.receive(NAMES[i], reply).status)
+        self.protocol.close_round()
+        return found
+
+    def told(self, i):
+        return self.sites[i].account.summary
+
+    @property
+    def gap(self):
+        total = sum(state.grad for _, state in self.protocol.states())
+        return np.abs(self.protocol.server.y - total).max()
+
+
+@pytest.fixture
+def begun(folder, as_a_user):
+    jobs = []
+
+    def begin(*args, **more):
+        jobs.append(Job(*args, folder=folder, **more))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        job.protocol.close()
+
+
+def test_sites_clip_what_the_simulator_clips(begun):
+    job = begun(private(noise=0.0))
+    masks = np.array([[1, 1, 1], [0, 1, 0], [1, 0, 1], [1, 1, 0]], bool)
+    for who in masks:
+        assert set(job.play(np.flatnonzero(who))) == {"applied"}
+    alone = ff.loop(
+        ff.Focus(), private(noise=0.0), ff.participation.Replay(masks), rounds=4,
+        lr=0.1, local_steps=STEPS,
+    )  # fmt: skip
+    assert np.allclose(job.protocol.x, alone.x, rtol=1e-12)
+    unclipped = ff.loop(
+        ff.Focus(), LOGISTIC, ff.participation.Replay(masks), rounds=4, lr=0.1,
+        local_steps=STEPS,
+    )  # fmt: skip
+    assert not np.allclose(job.protocol.x, unclipped.x, rtol=1e-3)
+    assert job.told(0) == {"gradients": 3.0 * STEPS}  # without noise nothing is bounded
+
+
+def test_noise_is_as_large_as_it_must_be_and_new_in_every_answer(begun):
+    """400 entries: their deviation is within 18 % of its law but once in 10^6."""
+    job = begun(private(noise=2.0), algorithm=ff.Focus(memory="last"))
+    most = 0.5 / 20  # what a row can change, clipped, of a mean over 20 rows
+    data = tree.map(lambda leaf: leaf[0], LOGISTIC.data)
+    objective = private(noise=0.0).objective
+    exact = objective.grad(LOGISTIC.x0, data, Batch(ff.keys.stream(0), 0))
+    found = []
+    for _ in range(100):  # asked again and again, and nothing is ever counted
+        reply = job.answer(0, job.protocol.request("site-0"))
+        found.append(load_flat(reply["up"])["y"])
+        job.sites[0].cache.clear()
+    # The second of two local steps, from where it stood: y is still 0.
+    noise = np.array(found) - exact
+    assert 0.82 < noise.std() / (2.0 * most) < 1.18
+    assert len(np.unique(noise)) == noise.size
+    assert job.told(0)["gradients"] == 100 * STEPS
+
+
+def test_an_answer_that_is_asked_for_twice_is_given_and_counted_once(begun):
+    job = begun(private())
+    request = job.protocol.request("site-0")
+    assert job.answer(0, request) == job.answer(0, request)
+    told = job.told(0)
+    assert told == {
+        "gradients": STEPS,
+        "epsilon": ff.privacy.epsilon(20.0, STEPS, accountant="rdp"),
+    }
+
+
+def test_a_budget_that_is_spent_stops_a_site_and_its_memory_stays(begun):
+    within = ff.privacy.epsilon(20.0, 2 * STEPS, accountant="rdp")
+    job = begun(private(budget=1.001 * within))
+    assert job.play([0]) == ["applied"]
+    assert job.play() == 3 * ["applied"]
+    assert job.play() == ["spent", "applied", "applied"]
+    assert job.protocol.spent == {"site-0"} and job.protocol.free == (*NAMES[1:],)
+    assert job.gap < 1e-14 and job.protocol.pushes["site-0"]
+    assert job.play() == 2 * ["spent"] and job.protocol.free == ()
+    assert job.told(0)["epsilon"] == pytest.approx(within)
+    job.protocol.close()
+    again = begun(job.problem)  # who is started anew says so again, and spends nothing
+    assert again.play() == 3 * ["spent"] and again.told(0) == job.told(0)
+    assert again.gap < 1e-14
+
+
+def test_the_simulator_lets_a_client_come_as_often_as_a_site_does(begun):
+    problem = private(budget=ff.privacy.epsilon(20.0, 3 * STEPS, accountant="rdp"))
+    job = begun(problem)
+    times = sum(job.play([0]) == ["applied"] for _ in range(6))
+    assert times == problem.visits(STEPS) == 3
+
+
+def test_before_a_warm_start_who_has_spent_its_budget_is_waited_for_by_nobody(begun):
+    problem = private(budget=ff.privacy.epsilon(20.0, 1 + STEPS, accountant="rdp"))
+    job = begun(problem, algorithm=ff.Focus(warm_start=True))
+    assert job.play() == job.play() == 3 * ["applied"]
+    job.protocol.new_generation()
+    assert job.play() == 3 * ["spent"]
+    assert job.protocol.gone == tuple(NAMES[:2])  # the last site stays
+
+
+def test_a_gradient_that_fails_has_spent_what_it_cost(begun):
+    job = begun(private())
+    request = job.protocol.request("site-0")
+
+    def crash(x, batch):
+        raise OSError("the power is gone")
+
+    with pytest.raises(OSError):
+        job.sites[0].answer(request, crash)
+    assert job.told(0)["gradients"] == STEPS
+    assert job.protocol.receive("site-0", job.answer(0, request)).applied
+    assert job.told(0)["gradients"] == 2 * STEPS
+
+
+def test_what_cannot_be_written_down_is_not_computed(begun):
+    job = begun(private())
+    request, computed = job.protocol.request("site-0"), []
+    job.sites[0].account.path.mkdir(parents=True)  # no file can take its place
+    with pytest.raises(OSError):
+        job.sites[0].answer(request, lambda x, batch: computed.append(batch) or x)
+    assert not computed
+
+
+@pytest.mark.parametrize("how", ["removed", "damaged", "a backup"])
+def test_a_site_that_has_lost_its_account_gives_nothing_away(begun, how):
+    job = begun(private(budget=5.0))
+    job.play([0])
+    path = job.sites[0].account.path
+    backup = path.read_bytes()
+    job.play([0])
+    if how == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(backup if how == "a backup" else backup[:-9] + b"xxxxxxxxx")
+    assert job.play() == ["spent", "applied", "applied"]
+    job.protocol.new_generation()
+    assert job.play() == 2 * ["applied"] and job.told(0) == {}
+
+
+def test_other_terms_than_those_of_the_account_are_refused(begun):
+    job = begun(private())
+    job.play()
+    path = job.sites[0].account.path
+    with pytest.raises(
+        ValueError, match="was opened with .* this site has .*another name"
+    ):
+        Account(path, Terms.of(private(noise=5.0))).spend(1, 0)
+
+
+def test_two_gradients_with_one_noise_are_refused():
+    grad_fn = once_per_batch(lambda x, batch: x)
+    batch = Drawn(None, Batch(None, 0))
+    grad_fn(1.0, batch)
+    with pytest.raises(ValueError, match="one gradient in a local step"):
+        grad_fn(2.0, batch)
