@@ -31,8 +31,8 @@ test-lowest: .venv/installed-tests
 	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python \
 	  --no-deps --editable .
 	.venv/lowest/bin/python -m pytest -n 0 tests/test_contract.py \
-	  tests/test_identities.py tests/engines/test_engines_agree.py \
-	  tests/engines/test_simulate.py tests/test_cli.py
+	  tests/test_identities.py tests/simulation/test_engines_agree.py \
+	  tests/simulation/test_simulate.py tests/test_cli.py
 
 lint: .venv/installed-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/mypy

@@ -21,10 +21,10 @@ import jax
 import numpy as np
 
 import focusfl as ff
-from focusfl.experiment.reproduce import path
-from focusfl.experiment.summary import tracking_gap
 from focusfl.participation import schedule
 from focusfl.problems import vision
+from focusfl.studies.reproduce import path
+from focusfl.studies.summary import tracking_gap
 
 BATCH, CLASSES = 128, 10
 STUDY = tomllib.loads(path("cifar10").read_text())  # the paper's setting
@@ -55,7 +55,7 @@ def load(compute_dtype, quick):
 def ours(problem, law, rounds, every, active):
     marks, start = [], time.perf_counter()
     result = ff.simulate(
-        ff.Focus(memory="last"), problem, law, rounds=rounds, lr=LR, every=every,
+        ff.Focus(memory="last"), problem, law, rounds=rounds, lr=LR, eval_every=every,
         local_steps=LOCAL_STEPS, seed=SEED,
         progress=lambda done, _: marks.append((time.perf_counter(), done)),
     )  # fmt: skip
@@ -83,9 +83,7 @@ def eager(problem, drawn, seconds):
     from torch import nn
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    mean, std = (
-        torch.tensor(a, device=device).view(3, 1, 1) for a in (vision.MEAN, vision.STD)
-    )
+    mean, std = (torch.tensor(a, device=device).view(3, 1, 1) for a in (vision.MEAN, vision.STD))
 
     def cnn():
         convs = [

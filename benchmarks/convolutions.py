@@ -94,7 +94,7 @@ def simulated(problem, rounds):
     def run():
         return ff.simulate(
             ff.Focus(), problem, ff.participation.Full(), rounds=rounds, lr=1e-3,
-            local_steps=STEPS, every=rounds,
+            local_steps=STEPS, eval_every=rounds,
         ).x  # fmt: skip
 
     return run

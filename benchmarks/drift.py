@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 import focusfl as ff
-from focusfl import tree
 from focusfl.algorithms import focus
-from focusfl.tree import Tree
+from focusfl.core import tree
+from focusfl.core.tree import Tree
 
 CLIENTS, DIM, LR, STEPS, SHARE = 20, 10, 0.01, 2, 0.3
 
@@ -72,9 +72,7 @@ def gap(result: ff.Result) -> float:
     grads = np.asarray(result.clients.grad, float)
     held = np.asarray(result.server.y, float)
     held = held + np.asarray(getattr(result.server, "low", 0.0), float)
-    return float(
-        np.linalg.norm(held - grads.sum(0)) / np.linalg.norm(grads, axis=1).sum()
-    )
+    return float(np.linalg.norm(held - grads.sum(0)) / np.linalg.norm(grads, axis=1).sum())
 
 
 def main() -> None:
@@ -94,7 +92,7 @@ def main() -> None:
             began = time.perf_counter()
             result = ff.simulate(
                 algorithm(memory="last"), problem, ff.participation.Bernoulli(SHARE),
-                rounds=rounds, lr=LR, local_steps=STEPS, every=rounds,
+                rounds=rounds, lr=LR, local_steps=STEPS, eval_every=rounds,
             )  # fmt: skip
             found.append(f"{gap(result):.1e} ({time.perf_counter() - began:.0f} s)")
         print(f"| {words} | {' | '.join(found)} |", flush=True)

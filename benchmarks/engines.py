@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
-from focusfl.experiment import config
+from focusfl.studies import config
 
 DEMO = config.STUDIES / "demo.toml"
 RATES = 16

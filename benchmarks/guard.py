@@ -26,8 +26,7 @@ def measured(quick: bool = False) -> dict[str, float]:
     grid = studies.measured(turns=1 if quick else 3)
     studies.show(grid)
     loop, one, many = (
-        sum(row[way] for row in found["engines"])
-        for way in ("loop_us", "simulate_us", "sweep_us")
+        sum(row[way] for row in found["engines"]) for way in ("loop_us", "simulate_us", "sweep_us")
     )
     few, *_, lots = (row["simulate_us"] for row in found["clients"])
     return {

@@ -76,9 +76,9 @@ def followed(problem, here, walk, lr, clip):
     def one(state, row):
         x, memory = state
         there, off = row
-        grads, _ = jax.vmap(
-            lambda data: cut(problem.objective, "record", clip, x, data, None)
-        )(problem.data)
+        grads, _ = jax.vmap(lambda data: cut(problem.objective, "record", clip, x, data, None))(
+            problem.data
+        )
         memory = jnp.where(there[:, None], grads, memory)
         x = x - lr * (memory.sum(0) + off)
         return (x, memory), x
@@ -113,7 +113,7 @@ def stored(problem, p, lr, rounds, noise, clip, seed):
     private = Private(problem, clip=clip, noise=noise, accountant="rdp")
     run = ff.simulate(
         ff.Focus(), private, ff.participation.Bernoulli(p), rounds=rounds, lr=lr,
-        seed=seed, every=max(1, rounds // 500), throw=None,
+        seed=seed, eval_every=max(1, rounds // 500), on_divergence="ignore",
     )  # fmt: skip
     error = run.metrics["distance"][run.evaluated]
     end = error[-len(error) // 5 :]
@@ -182,13 +182,12 @@ def best(algorithm, noise, rounds, clip, low=-11, high=-2):
 def scores(algorithm, noise, rounds, clip, powers, seed):
     """Of each step, in a split: accuracy of all, of the rare hospital, and the loss."""
     train, test = (
-        heart_disease(missing="mean", part=part, seed=seed)
-        for part in ("train", "test")
+        heart_disease(missing="mean", part=part, seed=seed) for part in ("train", "test")
     )
     runs = ff.sweep(
         algorithm, Private(train, clip=clip, noise=noise, accountant="rdp"),
         ff.participation.Bernoulli(RARE), rounds=rounds, lrs=2.0 ** np.array(powers),
-        seed=seed, every=rounds, throw=None,
+        seed=seed, eval_every=rounds, on_divergence="ignore",
     )  # fmt: skip
     return [
         (*right(test, run.x), losses(test, run.x).mean())
@@ -231,8 +230,8 @@ def members(rounds=100, clip=2.0, trials=300):
         for k, problem in enumerate((there, without)):
             runs = ff.sweep(
                 ff.Focus(), Private(problem, clip=clip, noise=noise, accountant="rdp"),
-                who, rounds=rounds, lrs=[0.05], record="model", every=rounds,
-                seed=[1000 * k + trial for trial in range(trials)], throw=None,
+                who, rounds=rounds, lrs=[0.05], record_models=True, eval_every=rounds,
+                seed=[1000 * k + trial for trial in range(trials)], on_divergence="ignore",
             )  # fmt: skip
             scores.append([run.trajectory.mean(0) @ direction for run in runs])
         usual = auc(losses(train, runs[0].x), losses(test, runs[0].x))

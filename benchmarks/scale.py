@@ -52,7 +52,7 @@ def logistic(num_clients: int, chunks: int) -> dict:
     def run():
         ff.simulate(
             ff.Focus(), problem, ff.participation.Uniform(ACTIVE),
-            rounds=chunks * CHUNK, lr=0.1 / num_clients, local_steps=STEPS, every=NEVER,
+            rounds=chunks * CHUNK, lr=0.1 / num_clients, local_steps=STEPS, eval_every=NEVER,
             progress=lambda *_: times.append(time.perf_counter()),
         )  # fmt: skip
 
@@ -83,8 +83,7 @@ def evaluation(problem) -> float:
         x, eval_data = jax.device_put((problem.x0, problem.eval_data))
         jax.block_until_ready(evaluate(x, eval_data))
         return min(
-            timed(lambda: jax.block_until_ready(evaluate(x, eval_data)))
-            for _ in range(REPEATS)
+            timed(lambda: jax.block_until_ready(evaluate(x, eval_data))) for _ in range(REPEATS)
         )
 
 
@@ -105,12 +104,8 @@ def cnn(num_clients: int, client_state: str, rounds: int) -> dict:
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (IMAGES, 32, 32, 3), np.uint8)
     shared = {"x": x, "y": rng.integers(0, 10, IMAGES).astype(np.int32)}
-    samples = {
-        name: np.broadcast_to(a, (num_clients, *a.shape)) for name, a in shared.items()
-    }
-    objective = loss.MeanLoss(
-        vision.image_loss, vision.image_metrics, BATCH, "with_replacement"
-    )
+    samples = {name: np.broadcast_to(a, (num_clients, *a.shape)) for name, a in shared.items()}
+    objective = loss.MeanLoss(vision.image_loss, vision.image_metrics, BATCH, "with_replacement")
     problem = loss.LossProblem(
         objective, samples, np.full(num_clients, IMAGES, np.int32), shared,
         vision.cnn_params(),
@@ -119,7 +114,7 @@ def cnn(num_clients: int, client_state: str, rounds: int) -> dict:
     def run(number):
         return ff.simulate(
             ff.Focus(), problem, ff.participation.Uniform(FEW_ACTIVE), rounds=number,
-            lr=1e-4, every=NEVER, client_state=client_state, seed=number,
+            lr=1e-4, eval_every=NEVER, client_state=client_state, seed=number,
         )  # fmt: skip
 
     run(16)

@@ -17,9 +17,9 @@ from deploy import FOCUS, SIZES, focus
 from focusfl.deploy.fleet import Fleet
 
 PLAIN = {side: code.replace("np.float32", "float") for side, code in FOCUS.items()}
-CODED = "Coded(Focus(), FixedPoint(50, 44))"
+CODED = "Compressed(Focus(), FixedPoint(50, 44))"
 SECURE = {
-    side: code.replace("import Focus\n", "import Coded, FixedPoint, Focus\n")
+    side: code.replace("import Focus\n", "import Compressed, FixedPoint, Focus\n")
     .replace("\n\n\ndef", "\nfrom focusfl.flower.secure import Secure\n\n\ndef")
     .replace("Focus(),", f"{CODED},")
     .replace("Focus())", f"{CODED}, secure=Secure())")

@@ -46,10 +46,7 @@ def gru():
 def samples(clients):
     torch.manual_seed(0)
     size = STEPS * BATCH
-    return [
-        (torch.randn(size, 3, 16, 16), torch.randint(0, 10, (size,)))
-        for _ in range(clients)
-    ]
+    return [(torch.randn(size, 3, 16, 16), torch.randint(0, 10, (size,))) for _ in range(clients)]
 
 
 def of_eager(module, data):
@@ -85,7 +82,7 @@ def of_focusfl(module, data):
         began = time.perf_counter()
         ff.simulate(
             ff.FedAvg(), problem, ff.participation.Full(), rounds=rounds, lr=0.01,
-            local_steps=STEPS, every=rounds,
+            local_steps=STEPS, eval_every=rounds,
         )  # fmt: skip
         return time.perf_counter() - began
 

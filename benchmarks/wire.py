@@ -1,8 +1,8 @@
-"""Bytes at the socket with a codec and without, and the seconds that coding takes.
+"""Bytes at the socket with a compressor and without, and the seconds that coding takes.
 
 A real fleet of Flower on loopback; between its SuperNodes and the SuperLink a proxy
 counts every byte of TCP that sites send: replies with all headers of gRPC, and what
-nodes say besides. The same fleet runs FOCUS in float32 and with Integers(4).
+nodes say besides. The same fleet runs FOCUS in float32 and with Quantize(4).
 
 python benchmarks/wire.py [--clients 2] [--rounds 5] [--dim 550000]
 """
@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from deploy import FOCUS, focus
 
-from focusfl import Integers
+from focusfl import Quantize
 from focusfl.deploy.fleet import Fleet
 
-CODEC, REPEATS = Integers(4), 20
+CODEC, REPEATS = Quantize(4), 20
 # New numbers in every gradient: of what it knows already, Flower sends a checksum.
 PLAIN = FOCUS | {
     "client": """\
@@ -41,8 +41,8 @@ app = client_app(load, Focus())
 """
 }
 CODED = {
-    side: code.replace("import Focus\n", "import Coded, Focus, Integers\n").replace(
-        "Focus()", "Coded(Focus(), Integers(4))"
+    side: code.replace("import Focus\n", "import Compressed, Focus, Quantize\n").replace(
+        "Focus()", "Compressed(Focus(), Quantize(4))"
     )
     for side, code in PLAIN.items()
 }

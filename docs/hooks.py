@@ -73,8 +73,6 @@ def _shown(output: dict) -> str:
             text = "".join(data[kind])
             if kind.endswith("xml"):
                 text = base64.b64encode(text.encode()).decode()
-            return (
-                f'<img alt="what the cell has drawn" src="data:{kind};base64,{text}">'
-            )
+            return f'<img alt="what the cell has drawn" src="data:{kind};base64,{text}">'
     text = "".join(output.get("text", data.get("text/plain", "")))
     return f"``` {{.text .output}}\n{text.rstrip()}\n```"

@@ -16,17 +16,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from focusfl.algorithms import ALGORITHMS
 from focusfl.cli import parser
 from focusfl.cli.data import size
-from focusfl.codecs import CODECS
+from focusfl.compression import COMPRESSORS
+from focusfl.core.schedules import SCHEDULES
 from focusfl.data import DATA_SETS
-from focusfl.experiment import schema
 from focusfl.participation import PARTICIPATION, by_rarity
 from focusfl.problems import PROBLEMS
-from focusfl.schedules import SCHEDULES
+from focusfl.studies import schema
 
 MARK = re.compile(r"<!-- reference: (\w+) -->")
 # Those that have tables of their own.
 TABLES = {
-    "problem", "participation", "algorithms", "schedule", "stop", "privacy", "codec",
+    "problem", "participation", "algorithms", "schedule", "stop", "privacy", "compressor",
     "secure",
 }  # fmt: skip
 # Keys that sections have beside what their constructors take.
@@ -56,7 +56,7 @@ def filled(markdown: str) -> str:
         "problems": lambda: kinds(PROBLEMS, schema.arguments, "problem"),
         "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
         "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
-        "codecs": lambda: kinds(CODECS, schema.arguments, "codecs"),
+        "compressors": lambda: kinds(COMPRESSORS, schema.arguments, "compressors"),
         "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
         "commands": commands,
         "data": data_sets,

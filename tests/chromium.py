@@ -23,9 +23,7 @@ def chromium(tmp_path_factory):
         options.set_capability("browserName", "chrome-headless-shell")
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chrome')}"):
         options.add_argument(flag)
-    options.set_capability(
-        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
-    )
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
     yield driver
     driver.quit()

@@ -23,11 +23,11 @@ import numpy as np
 from helpers import Stopped, bits, quadratic, stop_after
 
 import focusfl as ff
-from focusfl import files
-from focusfl.engines.simulator import layout, simulation
-from focusfl.experiment import config, folder, results, verify
-from focusfl.experiment.cache import ResultCache
-from focusfl.fingerprint import fingerprint
+from focusfl.core import files
+from focusfl.core.fingerprint import fingerprint
+from focusfl.simulation import layout, simulation
+from focusfl.studies import config, folder, results, verify
+from focusfl.studies.cache import ResultCache
 from focusfl.suite import store
 
 with warnings.catch_warnings():
@@ -38,7 +38,7 @@ STUDY = """
 rounds = 20
 lr = 1e-3
 seeds = 2
-metrics = "per_client"
+per_client = true
 models = "last"
 [problem]
 kind = "ridge"
@@ -125,7 +125,7 @@ def _checkpoints(place: Path) -> dict[str, Kind]:
                 return ff.simulate(
                     ff.Focus(), problem, ff.participation.Uniform(4), rounds=48,
                     lr=0.02, client_state=state, checkpoint=where, checkpoint_every=0,
-                    throw=None, **more,
+                    on_divergence="ignore", **more,
                 )  # fmt: skip
             finally:
                 simulation.chunk_policy = real
@@ -226,26 +226,20 @@ def attempt(kind: Kind, expected: str, where: Path, rng: np.random.Generator) ->
     return f"{way}: harmless" if same else f"{way}: silent"
 
 
-def corrupt(
-    made: dict[str, Kind], place: Path, many: int, seed: int
-) -> dict[str, Counter]:
+def corrupt(made: dict[str, Kind], place: Path, many: int, seed: int) -> dict[str, Counter]:
     """So many tries of each kind: how often what came of it."""
     rng, found = np.random.default_rng(seed), {}
     for name, kind in made.items():
         shutil.copytree(kind.folder, place / "sound")
         expected = kind.read(place / "sound")
         shutil.rmtree(place / "sound")
-        found[name] = Counter(
-            attempt(kind, expected, place / "copy", rng) for _ in range(many)
-        )
+        found[name] = Counter(attempt(kind, expected, place / "copy", rng) for _ in range(many))
     return found
 
 
 def outcomes(found: Counter) -> dict[str, int]:
     """By what came of it, however the damage was done."""
-    return {
-        end: sum(n for way, n in found.items() if way.endswith(end)) for end in OUTCOMES
-    }
+    return {end: sum(n for way, n in found.items() if way.endswith(end)) for end in OUTCOMES}
 
 
 def main() -> int:

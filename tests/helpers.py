@@ -9,9 +9,8 @@ import jax
 import numpy as np
 
 import focusfl as ff
-from focusfl import tree
 from focusfl.algorithms import t_focus, t_scaffold, transported
-from focusfl.core import Algorithm
+from focusfl.core import Algorithm, tree
 from focusfl.problems import Objective, Problem
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -40,18 +39,17 @@ ALL = [
     ff.ProxSkip(p=0.5, period=2),
     ff.ServerOpt(ff.Focus(warm_start=True), "yogi", 0.1, bias_correction=True),
     ff.ClientOpt(ff.Scaffold(option=1), weight_decay=0.1, clip_norm=1.0, prox=0.5),
-    ff.Coded(ff.Focus(), ff.Integers(4, "stochastic")),
-    ff.Coded(ff.Scaffold(), ff.TopK(0.5)),
-    ff.Coded(ff.MIFA(), ff.Chain(ff.RandomK(0.5), ff.Integers(4))),
-    ff.Coded(ff.FedVARP(), ff.FixedPoint()),
+    ff.Compressed(ff.Focus(), ff.Quantize(4, "stochastic")),
+    ff.Compressed(ff.Scaffold(), ff.TopK(0.5)),
+    ff.Compressed(ff.MIFA(), ff.Chain(ff.RandomK(0.5), ff.Quantize(4))),
+    ff.Compressed(ff.FedVARP(), ff.FixedPoint()),
 ]
 # Those that work entry by entry, on the server or, coded, on clients: they know the
 # model's coordinates.
 ENTRYWISE = [
     alg
     for alg in ALL
-    if getattr(unnamed(alg), "optimizer", "momentum") != "momentum"
-    or alg.knows_coordinates
+    if getattr(unnamed(alg), "optimizer", "momentum") != "momentum" or alg.elementwise
 ]
 
 
@@ -138,7 +136,7 @@ class Listener(Algorithm):
     def push(self, client, down, local, rd):
         return client, {"x": local.x}
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         return client._replace(answer=down["x"])
 
 

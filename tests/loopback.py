@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 import focusfl as ff
-from focusfl import tree
+from focusfl.core import tree
 from focusfl.flower import Job, client_app
 from focusfl.flower.protocol import ProtocolServer
 from focusfl.flower.protocol.limits import norm
@@ -51,10 +51,7 @@ class Loopback(Grid):
         return list(self.nodes)
 
     def get_nodes(self):
-        return [
-            NodeInfo(node_id=k, name=n.name, public_key=n.key)
-            for k, n in self.nodes.items()
-        ]
+        return [NodeInfo(node_id=k, name=n.name, public_key=n.key) for k, n in self.nodes.items()]
 
     def push_messages(self, messages):
         keys = []
@@ -129,7 +126,7 @@ def secure_gap(folder, protocol):
     return norm(total)
 
 
-class Clock:
+class LatencyModel:
     """Time that passes while somebody sleeps, and only then."""
 
     now = 0.0

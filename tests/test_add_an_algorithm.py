@@ -36,9 +36,7 @@ def tree(tmp_path_factory):
     shutil.copy(ROOT / "pyproject.toml", place)
     (file,) = blocks("python")
     (place / "src/focusfl/algorithms/area.py").write_text(file)
-    for path, said in re.findall(
-        r"^\| `(src/.*?)` \| (.*) \|$", PAGE.read_text(), re.M
-    ):
+    for path, said in re.findall(r"^\| `(src/.*?)` \| (.*) \|$", PAGE.read_text(), re.M):
         text = (place / path).read_text()
         for line, side, where in re.findall(r"`([^`]+)` (above|in) `([^`]+)`", said):
             at = re.search(rf"^{re.escape(where)}\b.*\n", text, re.M)
@@ -88,7 +86,7 @@ def test_the_engines_agree(area, on_empty):
     options = {"rounds": 40, "lr": 0.05, "local_steps": 4, "on_empty": on_empty}
     law = who.Replay(some_masks())
     fast, slow = (
-        engine(area(), quadratic(), law, record="model", **options)
+        engine(area(), quadratic(), law, record_models=True, **options)
         for engine in (ff.simulate, ff.loop)
     )
     assert gap(fast.trajectory, slow.trajectory) < 1e-12
@@ -111,7 +109,7 @@ def test_it_is_its_rule_written_anew(area):
         expected.append(x)
     result = ff.simulate(
         area(), problem, who.Replay(masks), rounds=30, lr=lr, local_steps=steps,
-        x0=expected[0], record="model",
+        x0=expected[0], record_models=True,
     )  # fmt: skip
     assert gap(result.trajectory, np.array(expected)) < 1e-13
     assert gap(result.clients.z, table) < 1e-13
@@ -130,7 +128,7 @@ def test_it_ends_at_the_fixed_point_of_fedavg_whoever_takes_part(area, law):
         end = ff.simulate(area(), problem, law, rounds=3000, lr=0.1, local_steps=steps)
         limit = ff.theory.fedavg_fixed_point(problem, 0.1, steps)
         assert gap(end.x, limit) < 1e-11
-        exact = area().exact_below(problem.L, steps) == math.inf
+        exact = area().max_exact_lr(problem.L, steps) == math.inf
         assert exact == (gap(limit, problem.optimum) < 1e-11) == (steps == 1)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import focusfl as ff
 from focusfl import data, participation, problems, schedules
-from focusfl.experiment import config
 from focusfl.problems import vision
+from focusfl.studies import config
 
 NAN, INF = float("nan"), float("inf")
 
@@ -123,7 +123,7 @@ LAWS: dict[str, dict[str, Any]] = {
     "cyclic": {"m": 1}, "diurnal": {"p": 0.2, "amplitude": 0.5, "period": 9},
     "correlated": {"p": 0.2, "outage": 0.5, "groups": 2}, "adversarial": {"gap": 3},
     "trace": {"avail": [[1, 0], [0, 1]]}, "replay": {"masks": [[1, 0]]},
-    **dict.fromkeys(("sync", "async"), {"clock": {"compute": 1}, "work": [1, 0, 0]}),
+    **dict.fromkeys(("sync", "async"), {"latency": {"compute": 1}, "work": [1, 0, 0]}),
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 ROWS, ANSWERS = RNG.standard_normal((3, 5, 2)), RNG.standard_normal((3, 5))
@@ -424,8 +424,8 @@ MADE = {
         ff.ClientOpt, {},
         {"inner": "function", "clip_norm": "maybe positive",
          **each("not negative", "weight_decay", "prox")}),
-    "coded": Made(ff.Coded, {}, {"inner": "function", "codec": "function"}),
-    "integers": Made(ff.Integers, {}, {"bits": "count", "rounding": "word"}),
+    "compressed": Made(ff.Compressed, {}, {"inner": "function", "compressor": "function"}),
+    "quantize": Made(ff.Quantize, {}, {"bits": "count", "rounding": "word"}),
     "top_k": Made(ff.TopK, {}, {"k": "positive"}),
     "random_k": Made(ff.RandomK, {}, {"k": "positive"}),
     "low_rank": Made(ff.LowRank, {}, each("count", "rank", "passes")),
@@ -456,17 +456,17 @@ MADE = {
     "tamuna": Made(ff.TAMUNA, {}, {"chi": "maybe positive"}),
     "fedbuff": Made(ff.FedBuff, {}, {"size": "count", "server_lr": "positive"}),
     "fedasync": Made(ff.FedAsync, {}, {"mixing": "share", "decay": "not negative"}),
-    "late": Made(ff.Late, {}, {"inner": "function"}),
-    "clock": Made(
-        participation.Clock, {},
+    "stale": Made(ff.Stale, {}, {"inner": "function"}),
+    "latency": Made(
+        participation.LatencyModel, {},
         {**each("not negative", "jitter"), "grid": "positive", "drop_absent": "flag",
          "seed": "whole"}),
     "sync": Made(
-        participation.Sync, {"clock": participation.Clock()},
-        {"clock": "function", "deadline": "maybe positive", "among": "function"}),
+        participation.Sync, {"latency": participation.LatencyModel()},
+        {"latency": "function", "deadline": "maybe positive", "among": "function"}),
     "async": Made(
-        participation.Async, {"clock": participation.Clock()},
-        {"clock": "function", "replies": "count"}),
+        participation.Async, {"latency": participation.LatencyModel()},
+        {"latency": "function", "replies": "count"}),
     "fedprox": Made(ff.FedProx, {}, {"mu": "not negative", "server_lr": "positive"}),
 }  # fmt: skip
 
@@ -478,11 +478,11 @@ STUDY = {
     "algorithms": {"focus": {}},
 }
 TABLES_OF_A_STUDY = each(
-    "table", "stop", "schedule", "clock", "problem", "participation", "algorithms"
+    "table", "stop", "schedule", "latency", "problem", "participation", "algorithms"
 )
 SETTINGS = {
     "name": "text", "rounds": "count", "lr": "positive", "local_steps": "count",
-    "seed": "seed", "seeds": "count", "every": "count", "devices": "count",
+    "seed": "seed", "seeds": "count", "eval_every": "count", "devices": "count",
     "checkpoint_every": "positive", **each("word", "on_empty", "client_state"),
     **TABLES_OF_A_STUDY,
 }  # fmt: skip

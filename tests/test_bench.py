@@ -28,9 +28,7 @@ def guard(monkeypatch):
         ({"a new one": 1.0}, "a new one: store it"),
     ],
 )
-def test_what_got_slower_is_named_and_fails(
-    change, told, guard, monkeypatch, tmp_path, capsys
-):
+def test_what_got_slower_is_named_and_fails(change, told, guard, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(guard, "measured", lambda quick: STORED | change)
     file = tmp_path / "build" / "bench.json"
     assert guard.main(["--out", str(file)]) == (1 if told else 0)

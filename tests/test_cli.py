@@ -95,9 +95,7 @@ def test_run_writes_curves_that_equal_the_library(process, study, tmp_path):
 
 def test_participation_can_follow_the_data(focusfl, study):
     """Correlated with the data the bias is there; against the data it is another."""
-    rare = (
-        'kind = "bernoulli"\nby_rarity = { p_min = 0.05, p_max = 0.9, strength = 1.0 }'
-    )
+    rare = 'kind = "bernoulli"\nby_rarity = { p_min = 0.05, p_max = 0.9, strength = 1.0 }'
     study.write_text(STUDY.replace('kind = "uniform"\nm = 2', rare))
     set_rounds = ["--set", "rounds=3000", "--json"]
     ends = []
@@ -136,16 +134,13 @@ def test_a_diverging_study_says_where_and_still_ends_well(focusfl, study):
     assert halved["verdict"] == "diverged" and halved["diverged_at"] < 60
 
 
-def test_reproduce_shows_what_is_exact_and_what_only_looked_divergent(
-    focusfl, tmp_path
-):
+def test_reproduce_shows_what_is_exact_and_what_only_looked_divergent(focusfl, tmp_path):
     who = "focus,scaffnew,scaffnew_as_published,fedavg"
     done = focusfl("reproduce", "ridge-public-code", "--algorithms", who, "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     verdicts = {
-        (cell["algorithm"], cell["participation"]): cell["verdict"]
-        for cell in answer["runs"]
+        (cell["algorithm"], cell["participation"]): cell["verdict"] for cell in answer["runs"]
     }
     for scenario in ("full", "uniform", "weighted"):
         assert verdicts["focus", scenario] == verdicts["scaffnew", scenario] == "exact"
@@ -218,12 +213,12 @@ def test_list_names_everything(process, focusfl):
     assert set(found["algorithms"]) == set(ff.ALGORITHMS)
     assert "weighted" in found["participation"] and "ridge" in found["problems"]
     assert set(found["schedules"]) == set(ff.schedules.SCHEDULES)
-    assert set(found["codecs"]) == set(ff.codecs.CODECS)
+    assert set(found["compressors"]) == set(ff.compressors.COMPRESSORS)
     assert "lr" not in found["schedules"]["cosine"]["options"]  # each of the study's
     for kinds in found.values():  # no sentence is cut
         assert all(about["what"][-1:] in (".", "?") for about in kinds.values())
     table = focusfl("list").stdout
-    assert "codecs (compression)" in table
+    assert "compressors (compression)" in table
     for name in ("focus", "weighted", "ridge", "cosine", "top_k"):
         assert re.search(rf"^ *{name} ", table, re.M), name
 
@@ -238,9 +233,7 @@ def test_list_names_everything(process, focusfl):
 )
 def test_it_is_there_at_once(code, most):
     """Seconds of one core, which others on the machine do not change much."""
-    check = (
-        "import sys, atexit; atexit.register(lambda: 'jax' in sys.modules and 1 / 0)"
-    )
+    check = "import sys, atexit; atexit.register(lambda: 'jax' in sys.modules and 1 / 0)"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", f"{check}; {code}"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -11,7 +11,7 @@ from focusfl.theory import predict
 
 LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
 COINS = ff.participation.Bernoulli([0.2, 0.9, 0.4, 0.7, 0.3, 0.6])
-SHORT = {"rounds": 50, "lr": 0.05, "local_steps": 3, "record": "model"}
+SHORT = {"rounds": 50, "lr": 0.05, "local_steps": 3, "record_models": True}
 around = ff.ClientOpt
 EXACT = [ff.Focus(), ff.Scaffnew()]
 
@@ -59,15 +59,15 @@ def test_fedprox_takes_gradient_steps_on_the_proximal_objective():
 
 
 def run(alg, lr=0.03, problem=None, **options):
-    options = {"rounds": 3000, "local_steps": 3, "every": 3000} | options
+    options = {"rounds": 3000, "local_steps": 3, "eval_every": 3000} | options
     return ff.simulate(alg, problem or quadratic(), COINS, lr=lr, **options)
 
 
 @pytest.mark.parametrize("inner", EXACT, ids=repr)
 def test_a_proximal_pull_leaves_exact_algorithms_exact(inner):
     problem, alg = quadratic(), around(inner, prox=2.0)
-    assert alg.exact_below(3.0, 3) == inner.exact_below(5.0, 3)
-    assert alg.exact_below(3.0, 1) == np.inf
+    assert alg.max_exact_lr(3.0, 3) == inner.max_exact_lr(5.0, 3)
+    assert alg.max_exact_lr(3.0, 1) == np.inf
     assert gap(run(alg).x, problem.optimum) < 1e-11
 
 
@@ -78,7 +78,7 @@ def test_weight_decay_ends_at_the_optimum_of_the_regularised_problem(inner):
     found = run(alg).x
     assert gap(found, np.linalg.solve(H, h)) < 1e-11
     assert gap(found, problem.optimum) > 0.01
-    assert alg.exact_below(3.0, 3) == 0  # of F it promises nothing
+    assert alg.max_exact_lr(3.0, 3) == 0  # of F it promises nothing
 
 
 def test_clipping_has_a_bias_but_where_no_gradient_at_the_optimum_is_clipped():
@@ -90,7 +90,7 @@ def test_clipping_has_a_bias_but_where_no_gradient_at_the_optimum_is_clipped():
         for size in (1.01, 0.5)
     )
     assert near < 1e-11 and far > 0.05
-    assert around(ff.Focus(), clip_norm=1.0).exact_below(3.0, 1) == 0
+    assert around(ff.Focus(), clip_norm=1.0).max_exact_lr(3.0, 1) == 0
 
 
 def test_nothing_is_predicted_of_what_is_biased():

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl import tree
 from focusfl.algorithms import ALGORITHMS
-from focusfl.core import CannotForget, Round
-from focusfl.engines.client_round import client_round
+from focusfl.core import CannotForget, Round, tree
+from focusfl.simulation.client_round import client_round
 
 N, STEPS, LR, WEIGHTS = 3, 2, 0.1, (1.0, 2.0, 0.5)
 SLOPES = np.array([[1.0, 0.8], [1.2, 1.0], [0.9, 1.1]])
@@ -23,12 +22,12 @@ EVERY = [
     *(ff.ServerOpt(one, "adam") for one in (ff.Focus(), ff.FedLT(), ff.Scaffnew())),
     *(ff.ClientOpt(one, prox=0.1) for one in (ff.Scaffold(), ff.FedADMM())),
     *(
-        ff.Coded(one, codec)
+        ff.Compressed(one, compressor)
         for one in (ff.Focus(), ff.Scaffold(option=1), ff.FedDyn(), ff.FedADMM())
-        for codec in (ff.Integers(), ff.TopK(0.5))
+        for compressor in (ff.Quantize(), ff.TopK(0.5))
     ),
-    ff.ServerOpt(ff.Coded(ff.MIFA(), ff.Integers())),
-    ff.Late(ff.Focus()), ff.Late(ff.MIFA()),
+    ff.ServerOpt(ff.Compressed(ff.MIFA(), ff.Quantize())),
+    ff.Stale(ff.Focus()), ff.Stale(ff.MIFA()),
 ]  # fmt: skip
 
 
@@ -68,8 +67,8 @@ class Loop:
             derived = new
             if not algorithm.sends_state:
                 derived = algorithm.state_after(self.derived[i], up, down, asked)
-            self.clients[i] = algorithm.settle(new, answer, rd)
-            self.derived[i] = algorithm.settle(derived, answer, rd)
+            self.clients[i] = algorithm.after_update(new, answer, rd)
+            self.derived[i] = algorithm.after_update(derived, answer, rd)
         self.index += 1
 
     def play(self, *rounds):
@@ -104,7 +103,7 @@ ROUNDS = [(0, 1), (1, 2), (0,), (2, 0, 1), (1,), (0, 2)]
 def test_states_derived_from_pushes_are_those_of_the_clients(algorithm):
     loop = Loop(algorithm)
     loop.play(*ROUNDS)
-    if "Coded" in repr(algorithm) and not algorithm.sends_state:
+    if "Compressed" in repr(algorithm) and not algorithm.sends_state:
         # What was not sent is the client's alone; what was sent is what is tracked.
         assert forgets(algorithm) and loop.gap() < 1e-12
         return
@@ -157,7 +156,7 @@ def test_an_algorithm_that_declares_nothing_is_taken_to_need_everything():
         tracked = ff.core.Algorithm.tracked
 
     bare = Bare()
-    assert bare.sends_state and not bare.accepts_stale_model and not bare.settles
+    assert bare.sends_state and not bare.accepts_stale_model and not bare.has_after_update
     with pytest.raises(CannotForget, match="does not say what its server holds"):
         Loop(bare).gap()
 
@@ -169,5 +168,5 @@ def test_settling_changes_states_if_that_is_declared(algorithm):
     _, state, *_ = loop.reply(1)
     down = tree.map(lambda a: a + 1, algorithm.broadcast(loop.server))
     rounds = (loop.rd._replace(index=index, num_active=2) for index in range(20))
-    changes = [gap(algorithm.settle(state, down, rd), state) for rd in rounds]
-    assert any(changes) == algorithm.settles
+    changes = [gap(algorithm.after_update(state, down, rd), state) for rd in rounds]
+    assert any(changes) == algorithm.has_after_update

@@ -37,9 +37,7 @@ ENV = os.environ | {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
 }
-every_page = pytest.mark.parametrize(
-    "page", PAGES, ids=lambda page: str(page.relative_to(ROOT))
-)
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -60,9 +58,7 @@ def promised(code: str) -> str:
 
 
 @every_page
-def test_every_python_block_runs_and_prints_what_it_says(
-    page, tmp_path, monkeypatch, request
-):
+def test_every_python_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     if page.name == "theory.md":  # tens of thousands of rounds
         request.getfixturevalue("as_users_compile")
@@ -151,9 +147,7 @@ def test_every_public_name_has_its_place_in_the_api_pages():
     rooms = [ff.data, ff.mixing, ff.participation, ff.problems, ff.theory, flower]
     rooms += [ff.conformance, protocol]
     names = {f"{room.__name__}.{name}" for room in rooms for name in room.__all__}
-    names |= {
-        f"focusfl.{name}" for name in ff.__all__ if name not in ff.algorithms.__all__
-    }
+    names |= {f"focusfl.{name}" for name in ff.__all__ if name not in ff.algorithms.__all__}
     names |= {f"focusfl.algorithms.{name}" for name in ff.algorithms.__all__}
     assert not names - shown
 
@@ -253,13 +247,9 @@ def test_the_cluster_page_gives_what_it_says_on_two_processes(tmp_path):
 def test_the_array_job_runs_where_there_is_no_slurm(tmp_path):
     (job,) = [script for script in shell("clusters.md") if "--array" in script]
     short = "rounds = 3\nlr = 1e-4\n[problem]\nkind = 'ridge'\n"
-    (tmp_path / "study.toml").write_text(
-        short + "[participation.full]\n[algorithms.focus]\n"
-    )
+    (tmp_path / "study.toml").write_text(short + "[participation.full]\n[algorithms.focus]\n")
     command = f'focusfl() {{ "{sys.executable}" -m focusfl.cli "$@"; }}\n'
-    subprocess.run(
-        ["bash", "-eu", "-c", command + job], cwd=tmp_path, env=ENV, check=True
-    )
+    subprocess.run(["bash", "-eu", "-c", command + job], cwd=tmp_path, env=ENV, check=True)
     assert len(ff.load_results(tmp_path / "runs" / "seed-0")) == 4
 
 
@@ -313,7 +303,13 @@ def test_a_network_of_pytorchs_runs_from_the_page_alone(tmp_path):
     for kind, name in (("python", "net.py"), ("toml", "study.toml")):
         _, second = blocks(ROOT / "docs" / "bring-your-own.md", kind)
         (tmp_path / name).write_text(second)
-    smaller = ["rounds=2", "seeds=1", "every=1", "problem.width=1", "local_steps=1"]
+    smaller = [
+        "rounds=2",
+        "seeds=1",
+        "eval_every=1",
+        "problem.width=1",
+        "local_steps=1",
+    ]
     # All six programs take a minute to compile; one shows that the files fit.
     done = subprocess.run(
         [sys.executable, "-m", "focusfl.cli", "run", "study.toml", "--json",

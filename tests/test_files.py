@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from focusfl.engines.simulator.checkpoint import open_checkpoint
-from focusfl.files import BLANK, Damaged, check, clear_parts, read, renamed, write
+from focusfl.core.files import BLANK, Damaged, check, clear_parts, read, renamed, write
 from focusfl.flower.protocol.store import Store
+from focusfl.simulation.checkpoint import open_checkpoint
 
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from focusfl.files import renamed
+from focusfl.core.files import renamed
 with renamed(Path(sys.argv[1])) as part:
     part.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -73,9 +73,7 @@ def test_a_folder_is_there_with_all_its_files_or_not_at_all(tmp_path):
     assert not list(tmp_path.iterdir())
     with renamed(target, folder=True) as part:
         (part / "whole").write_text("x")
-    assert (target / "whole").read_text() == "x" and list(tmp_path.iterdir()) == [
-        target
-    ]
+    assert (target / "whole").read_text() == "x" and list(tmp_path.iterdir()) == [target]
 
 
 def test_a_sealed_file_says_its_own_checksum_and_any_flipped_bit_is_seen(tmp_path):
@@ -104,7 +102,7 @@ def test_what_says_a_seal_itself_cannot_be_sealed(tmp_path):
 
 def test_new_folders_are_on_disk_with_their_names(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr("focusfl.files.sync", lambda path: synced.append(path.name))
+    monkeypatch.setattr("focusfl.core.files.sync", lambda path: synced.append(path.name))
     write(tmp_path / "a" / "b" / "file", "x")
     assert synced[:2] == ["a", tmp_path.name] and synced[-1] == "b"
 

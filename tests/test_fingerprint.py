@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.fingerprint import fingerprint, package
+from focusfl.core.fingerprint import fingerprint, package
 
 
 def scaled(factor):
@@ -62,7 +62,7 @@ def test_different_things_have_different_names():
 
 def test_the_next_process_gives_the_same_names():
     code = (
-        "import focusfl as ff; from focusfl.fingerprint import fingerprint, package;"
+        "import focusfl as ff; from focusfl.core.fingerprint import fingerprint, package;"
         "print(fingerprint(ff.Focus(), ff.participation.Bernoulli(0.5)), package())"
     )
     told = {
@@ -74,7 +74,7 @@ def test_the_next_process_gives_the_same_names():
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("name", ["update", "exact_below", "cost"])
+@pytest.mark.parametrize("name", ["update", "max_exact_lr", "cost"])
 def test_a_replaced_method_or_property_changes_the_name(monkeypatch, name):
     before = fingerprint(ff.Scaffold())
     new = property(lambda self: (9, 9)) if name == "cost" else lambda self, *a: a
@@ -91,7 +91,7 @@ def test_what_verdicts_and_chosen_steps_follow_from_is_in_it(file, tmp_path):
     """Or a study would keep verdicts and steps of the code it was run with."""
     source = tmp_path / "focusfl"
     shutil.copytree(Path(ff.__file__).parent, source)
-    told = "from focusfl.fingerprint import package; print(package())"
+    told = "from focusfl.core.fingerprint import package; print(package())"
 
     def name():
         done = subprocess.run(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.engines.rest import RestWarning, tracker_norm
+from focusfl.simulation.rest import RestWarning, tracker_norm
 
 PAPER = ff.Focus(memory="last")
 FULL, COINS = ff.participation.Full(), ff.participation.Bernoulli([0.9, 0.7, 0.5, 0.3])
@@ -21,9 +21,7 @@ def one_label_each(seed=0) -> ff.problems.Logistic:
 def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
     problem = one_label_each()
     with pytest.warns(RestWarning) as told:
-        run = engine(
-            PAPER, problem, FULL, rounds=600, lr=1.43 / problem.L, local_steps=5
-        )
+        run = engine(PAPER, problem, FULL, rounds=600, lr=1.43 / problem.L, local_steps=5)
     assert tracker_norm(run.server, 4) < 1e-13  # at rest, to rounding
     assert run.metrics["grad_norm"][-1] > 0.5 and run.metrics["distance"][-1] > 1
     words = [str(each.message) for each in told]
@@ -56,10 +54,8 @@ def test_past_one_over_L_focus_rests_where_the_gradient_does_not_vanish(engine):
 def test_below_their_bound_exact_algorithms_rest_at_the_optimum(algorithm, size, who):
     for seed in range(3):
         problem = one_label_each(seed)
-        assert size / problem.L < algorithm.exact_below(problem.L, 5)
-        run = ff.simulate(
-            algorithm, problem, who, rounds=1280, lr=size / problem.L, local_steps=5
-        )
+        assert size / problem.L < algorithm.max_exact_lr(problem.L, 5)
+        run = ff.simulate(algorithm, problem, who, rounds=1280, lr=size / problem.L, local_steps=5)
         assert run.metrics["distance"][-1] < 1e-9
 
 
@@ -75,12 +71,12 @@ def test_at_exactly_one_over_L_memory_is_never_renewed():
 
 def test_one_local_step_needs_no_bound():
     for algorithm in (ff.Focus(), ff.Scaffold(), ff.MIFA(), ff.FedVARP()):
-        assert algorithm.exact_below(10.0, 1) == math.inf
+        assert algorithm.max_exact_lr(10.0, 1) == math.inf
 
 
 def test_algorithms_with_a_bias_promise_nothing():
     for algorithm in (ff.MIFA(), ff.FedVARP(), ff.FedAvg(), ff.FedAU(), ff.LocalSGD()):
-        assert algorithm.exact_below(10.0, 5) == 0
+        assert algorithm.max_exact_lr(10.0, 5) == 0
 
 
 def test_a_client_that_never_came_is_noticed_by_the_gradient():

@@ -23,7 +23,7 @@ def run(alg, law=FULL, **changes):
         "lr": 0.05,
         "local_steps": 4,
         "x0": x0(),
-        "record": "model",
+        "record_models": True,
     }
     return ff.simulate(alg, quadratic(), law, **{**options, **changes})
 
@@ -109,10 +109,7 @@ def test_a_warm_start_at_the_optimum_stays_there():
 def fedavg_limit(problem, weights, lr, steps):
     """x° of the specification, by its definition."""
     eye = np.eye(problem.H.shape[1])
-    P = [
-        lr * sum(np.linalg.matrix_power(eye - lr * H, j) for j in range(steps))
-        for H in problem.H
-    ]
+    P = [lr * sum(np.linalg.matrix_power(eye - lr * H, j) for j in range(steps)) for H in problem.H]
     left = sum(w * p @ H for w, p, H in zip(weights, P, problem.H, strict=True))
     right = sum(w * p @ h for w, p, h in zip(weights, P, problem.h, strict=True))
     return np.linalg.solve(left, right)
@@ -155,9 +152,7 @@ def test_limits_do_not_depend_on_who_takes_part(law):
 
 def test_with_everybody_there_fedavg_ends_at_its_fixed_point():
     problem = quadratic()
-    result = ff.simulate(
-        ff.FedAvg(), problem, who.Full(), rounds=3000, lr=0.04, local_steps=3
-    )
+    result = ff.simulate(ff.FedAvg(), problem, who.Full(), rounds=3000, lr=0.04, local_steps=3)
     biased = fedavg_limit(problem, np.full(6, 1 / 6), 0.04, 3)
     assert np.abs(result.x - biased).max() < 1e-12
 
@@ -165,9 +160,9 @@ def test_with_everybody_there_fedavg_ends_at_its_fixed_point():
 def test_scaffnew_is_exact_exactly_where_clients_meet():
     problem = quadratic()
     ends = [
-        ff.simulate(
-            ff.Scaffnew(), problem, law, rounds=5000, lr=0.04, local_steps=3
-        ).metrics["distance"][-1]
+        ff.simulate(ff.Scaffnew(), problem, law, rounds=5000, lr=0.04, local_steps=3).metrics[
+            "distance"
+        ][-1]
         for law in (who.Cyclic(3, overlap=1), who.Uniform(2), who.Cyclic(2))
     ]
     assert ends[0] < 1e-10 and ends[1] < 1e-10 and ends[2] > 1e-2
@@ -197,8 +192,7 @@ def test_the_shared_coin_has_no_period_and_no_seed_is_another_one_shifted(p):
     """The largest of two million normal deviations is about 5.2; 6.5 is 1e-4 rare."""
     rounds = np.arange(1 << 20, dtype=np.int32)
     tosses = [
-        (ff.ProxSkip(p=p, seed=seed).coin(rounds) - p) / np.sqrt(p * (1 - p))
-        for seed in (0, 1, 2)
+        (ff.ProxSkip(p=p, seed=seed).coin(rounds) - p) / np.sqrt(p * (1 - p)) for seed in (0, 1, 2)
     ]
     for own in tosses:
         assert abs(own.sum()) < 4 * np.sqrt(len(own))
@@ -229,9 +223,7 @@ def test_a_seed_of_the_coin_that_is_none_is_refused(as_a_user, seed):
 
 
 def test_random_skipping_is_exact_with_everybody_there():
-    result = ff.simulate(
-        ff.ProxSkip(p=0.3), quadratic(), who.Full(), rounds=3000, lr=0.1
-    )
+    result = ff.simulate(ff.ProxSkip(p=0.3), quadratic(), who.Full(), rounds=3000, lr=0.1)
     assert result.metrics["distance"][-1] < 1e-12
 
 
@@ -243,7 +235,7 @@ def test_published_variants_do_what_the_audit_says():
         assert gap(a.trajectory, b.trajectory) < 1e-13
         partial = ff.simulate(
             AS_PUBLISHED[name](), quadratic(), who.Uniform(2), rounds=5000, lr=0.04,
-            local_steps=3, throw=None,
+            local_steps=3, on_divergence="ignore",
         )  # fmt: skip
         assert partial.diverged_at is not None
     exact = ff.simulate(
@@ -258,12 +250,16 @@ def test_dividing_fedau_by_its_weights_is_biased_however_small_the_step():
 
     def bias(alg, lr):
         result = ff.simulate(
-            alg, quadratic(), law, rounds=40_000, lr=lr, local_steps=2, record="model"
+            alg,
+            quadratic(),
+            law,
+            rounds=40_000,
+            lr=lr,
+            local_steps=2,
+            record_models=True,
         )
         mean = result.trajectory[-30_000:].mean(0)
         return np.linalg.norm(mean - quadratic().optimum)
 
-    published, fedau = (
-        bias(alg, 0.002) for alg in (AS_PUBLISHED["fedau"](), ff.FedAU(cutoff=500))
-    )
+    published, fedau = (bias(alg, 0.002) for alg in (AS_PUBLISHED["fedau"](), ff.FedAU(cutoff=500)))
     assert fedau < 0.02 and published > 4 * fedau

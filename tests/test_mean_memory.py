@@ -5,10 +5,10 @@ import pytest
 from helpers import gap, quadratic, same, some_masks
 
 import focusfl as ff
-from focusfl.engines.reference import states
-from focusfl.engines.rest import RestWarning
-from focusfl.engines.spec import RunSpec
-from focusfl.experiment.summary import tracking_gap
+from focusfl.simulation.reference import states
+from focusfl.simulation.rest import RestWarning
+from focusfl.simulation.spec import RunSpec
+from focusfl.studies.summary import tracking_gap
 from focusfl.theory import auto
 
 MEAN = ff.Focus()
@@ -19,9 +19,7 @@ both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
 @pytest.mark.parametrize("warm", [False, True])
 def test_the_tracker_is_the_sum_of_all_memories_after_every_round(warm):
     who = ff.participation.Replay(some_masks())
-    spec = RunSpec(
-        ff.Focus(warm, "mean"), quadratic(), who, 40, [0.03], 3, np.ones(5), [0]
-    )
+    spec = RunSpec(ff.Focus(warm, "mean"), quadratic(), who, 40, [0.03], 3, np.ones(5), [0])
     for state, _ in states(spec.validated()):
         stored = np.sum([client.grad for client in state.clients], axis=0)
         assert gap(state.server.y, stored) < 1e-14
@@ -51,8 +49,7 @@ def test_a_memory_is_the_mean_of_the_local_gradients():
 def test_with_one_local_step_it_is_focus_to_the_bit(run, warm):
     what = quadratic(), COINS
     ours, theirs = (
-        run(ff.Focus(warm, memory), *what, rounds=60, lr=0.05)
-        for memory in ("mean", "last")
+        run(ff.Focus(warm, memory), *what, rounds=60, lr=0.05) for memory in ("mean", "last")
     )
     assert same(ours.server, theirs.server) and same(ours.clients, theirs.clients)
 
@@ -63,7 +60,7 @@ def test_at_exactly_two_over_L_memory_is_never_renewed():
     problem = ff.problems.Quadratic(H, h)
     with pytest.warns(RestWarning):
         run = ff.loop(MEAN, problem, FULL, rounds=50, lr=1.0, local_steps=2)
-    assert MEAN.exact_below(2.0, 2) == 1.0
+    assert MEAN.max_exact_lr(2.0, 2) == 1.0
     assert np.all(run.x == problem.x0) and np.all(run.server.y == 0)
     assert np.linalg.norm(problem.optimum) > 1
 
@@ -75,9 +72,7 @@ def test_a_race_for_a_step_is_run_as_a_run_is(warm):
     algorithm = ff.Focus(warm, "mean")
     course = auto._course(algorithm, problem, who, 400, 4)
     finish = auto._race(course, np.array([lr]))
-    run = ff.simulate(
-        algorithm, problem, who, rounds=400, lr=lr, local_steps=4, seed=auto.SEED
-    )
+    run = ff.simulate(algorithm, problem, who, rounds=400, lr=lr, local_steps=4, seed=auto.SEED)
     there = np.flatnonzero(run.metrics["distance"] <= auto.TARGET)
     assert finish.rounds[0] == there[0]
 

@@ -34,9 +34,7 @@ def test_a_model_comes_back_as_it_was(tmp_path, model):
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_other_readers_get_every_tensor(tmp_path, model):
     theirs = safetensors.numpy.load_file(save_model(tmp_path / "m.safetensors", model))
-    assert sum(a.size for a in theirs.values()) == sum(
-        np.size(a) for a in _leaves(model)
-    )
+    assert sum(a.size for a in theirs.values()) == sum(np.size(a) for a in _leaves(model))
 
 
 def test_bfloat16_survives(tmp_path):

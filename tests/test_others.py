@@ -17,17 +17,13 @@ EVERY = [who.Full(), who.Uniform(2), COINS, who.Cyclic(2)]
 
 def run(alg, law=SOME, engine=ff.loop, **changes):
     """A short run; the reference engine has nothing to compile."""
-    options = {"rounds": 40, "lr": 0.05, "local_steps": 4, "record": "model"}
-    return engine(
-        alg, quadratic(), law, **{**options, "x0": np.linspace(-1, 1, 5), **changes}
-    )
+    options = {"rounds": 40, "lr": 0.05, "local_steps": 4, "record_models": True}
+    return engine(alg, quadratic(), law, **{**options, "x0": np.linspace(-1, 1, 5), **changes})
 
 
 def end(alg, law, rounds=3000, lr=0.05, local_steps=3, **changes):
     """A run that has come to its end."""
-    return run(
-        alg, law, ff.simulate, rounds=rounds, lr=lr, local_steps=local_steps, **changes
-    )
+    return run(alg, law, ff.simulate, rounds=rounds, lr=lr, local_steps=local_steps, **changes)
 
 
 def falling(index):
@@ -66,7 +62,7 @@ def test_trajectories_equal_the_independent_ones(file, name, engine):
     result = engine(
         VECTOR_OF[name], ff.problems.Quadratic(v["H"], v["h"]), who.Replay(v["masks"]),
         rounds=len(v["masks"]), lr=float(v["eta"]), local_steps=int(v["tau"]),
-        x0=v["x0"], record="model",
+        x0=v["x0"], record_models=True,
     )  # fmt: skip
     assert np.abs(result.trajectory - others[f"{file}_{name}"]).max() < 1e-10
     assert np.abs(result.trajectory[-1] - v["x0"]).max() > 1e-3  # it went somewhere
@@ -260,9 +256,7 @@ def unequal(alg, steps, rounds=400, lr=0.002):
         for i, own in enumerate(steps):
             rd, local = Round(index, lr, own, 6, 6), alg.pull(client, down)
             for _ in range(own):
-                local = alg.step(
-                    local, lambda x, b, i=i: problem.H[i] @ x - problem.h[i], None, rd
-                )
+                local = alg.step(local, lambda x, b, i=i: problem.H[i] @ x - problem.h[i], None, rd)
             ups.append(alg.push(client, down, local, rd)[1])
         total = {name: sum(up[name] for up in ups) for name in ups[0]}
         server = alg.update(server, total, rd)
@@ -275,9 +269,7 @@ def test_with_unequal_steps_fednova_does_not_favour_those_who_take_more():
     Both to first order in lr: that the steps of one client are in a row is a bias too.
     """
     problem, steps = quadratic(), np.array([1, 2, 4, 8, 16, 32])
-    favoured = np.linalg.solve(
-        np.tensordot(steps, problem.H, 1), np.tensordot(steps, problem.h, 1)
-    )
+    favoured = np.linalg.solve(np.tensordot(steps, problem.H, 1), np.tensordot(steps, problem.h, 1))
     far = gap(favoured, problem.optimum)
     nova, average = (unequal(alg, steps) for alg in (ff.FedNova(), ff.FedAvg()))
     assert gap(average, favoured) < 0.1 * far and gap(nova, problem.optimum) < 0.1 * far
@@ -362,7 +354,7 @@ def test_fedbuff_has_a_bias_that_a_smaller_step_does_not_take_away():
         result = end(ff.FedBuff(2), law, rounds, lr, local_steps=2)
         mean = result.trajectory[-rounds // 2 :].mean(0)
         assert gap(mean, problem.optimum) > 0.1 * np.abs(problem.optimum).max()
-    assert ff.FedBuff().exact_below(1.0, 2) == 0
+    assert ff.FedBuff().max_exact_lr(1.0, 2) == 0
 
 
 # Where they end.
@@ -385,7 +377,7 @@ LEARNT = {
 def test_exact_ones_end_at_the_optimum_whoever_takes_part(alg, law):
     """Each client has learnt its gradient there, too."""
     problem = quadratic()
-    assert 0.05 < alg.exact_below(problem.L, 3)
+    assert 0.05 < alg.max_exact_lr(problem.L, 3)
     result = end(alg, law)
     assert result.metrics["distance"][-1] < 1e-12
     assert gap(LEARNT[type(alg)](alg, result), own_gradients(problem)) < 1e-10

@@ -10,9 +10,7 @@ COINS = ff.participation.Bernoulli(np.linspace(0.3, 0.9, 6))
 
 
 def measured(algorithm, who, lr, rounds, local_steps=1, problem=PROBLEM):
-    run = ff.simulate(
-        algorithm, problem, who, rounds=rounds, lr=lr, local_steps=local_steps
-    )
+    run = ff.simulate(algorithm, problem, who, rounds=rounds, lr=lr, local_steps=local_steps)
     return run.metrics["distance"], run
 
 
@@ -30,18 +28,14 @@ def test_the_rate_is_that_of_a_run_at_small_steps():
     "algorithm", [ff.MIFA(), ff.FedVARP(), ff.FedAvg()], ids=lambda a: type(a).__name__
 )
 def test_the_bias_is_where_a_run_ends(algorithm):
-    told = ff.theory.predict(
-        algorithm, PROBLEM, ff.participation.Full(), lr=0.05, local_steps=4
-    )
+    told = ff.theory.predict(algorithm, PROBLEM, ff.participation.Full(), lr=0.05, local_steps=4)
     error, _ = measured(algorithm, ff.participation.Full(), 0.05, 2000, 4)
     assert told.rate is None and told.bias > 1e-3
     assert error[-1] == pytest.approx(told.bias, rel=1e-6)
 
 
 def test_the_floor_is_where_noise_keeps_a_run():
-    told = ff.theory.predict(
-        ff.Focus(), PROBLEM, COINS, lr=2e-3, local_steps=1, noise=0.1
-    )
+    told = ff.theory.predict(ff.Focus(), PROBLEM, COINS, lr=2e-3, local_steps=1, noise=0.1)
     noisy = ff.problems.Noisy(PROBLEM, 0.1)
     error, _ = measured(ff.Focus(), COINS, 2e-3, 40_000, problem=noisy)
     found = np.sqrt(np.mean(error[5_000:] ** 2))

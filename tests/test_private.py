@@ -10,12 +10,12 @@ from helpers import quadratic
 import focusfl as ff
 from focusfl import privacy
 from focusfl.core import Batch
-from focusfl.engines.private import Limited, check_one_gradient
-from focusfl.experiment import study as studies
-from focusfl.experiment.config import parse
 from focusfl.participation import schedule
 from focusfl.problems import Private
 from focusfl.problems.clipping import clipped
+from focusfl.simulation.private import Limited, check_one_gradient
+from focusfl.studies import study as studies
+from focusfl.studies.config import parse
 
 RNG = np.random.default_rng(5)
 A, B = RNG.normal(size=(4, 9, 3)), np.sign(RNG.normal(size=(4, 9)))
@@ -134,9 +134,7 @@ def test_a_spent_budget_stops_a_client_and_focus_keeps_its_memory():
         assert (result.clients_metrics["epsilon"] <= 0.8).all()
         left = result.clients_metrics["visits_left"]
         assert left[3] == 0 and left[0] > 0
-        np.testing.assert_allclose(
-            result.server.y, result.clients.grad.sum(0), atol=1e-12
-        )
+        np.testing.assert_allclose(result.server.y, result.clients.grad.sum(0), atol=1e-12)
         assert result.metrics["gradients"][-1] < 2 * 4
 
 

@@ -10,7 +10,7 @@ SOURCE = Path(focusfl.__file__).parent
 FLOORS = [
     {"checks", "core", "deprecated", "extras", "files", "fingerprint", "keys"}
     | {"privacy", "schedules", "tree"},
-    {"codecs", "models", "data"},
+    {"compressors", "models", "data"},
     {"algorithms", "mixing", "participation", "problems"},
     {"theory"},
     {"engines"},

@@ -7,12 +7,12 @@ from helpers import bits, gap, quadratic, some_masks
 
 import focusfl as ff
 from focusfl import schedules
-from focusfl.engines.rest import RestWarning
-from focusfl.engines.simulator import compiled
-from focusfl.engines.step_sizes import tabled
+from focusfl.simulation import compiled
+from focusfl.simulation.rest import RestWarning
+from focusfl.simulation.step_sizes import tabled
 
 LAW = ff.participation.Replay(some_masks(rounds=60, p=0.6))
-RUN = {"rounds": 60, "local_steps": 2, "record": "model"}
+RUN = {"rounds": 60, "local_steps": 2, "record_models": True}
 COSINE = schedules.Cosine(0.1, rounds=80, warmup=7, floor=0.05)
 OF_OPTAX = [
     (schedules.Constant(0.3), optax.constant_schedule(0.3)),
@@ -58,9 +58,7 @@ def test_an_inverse_root_is_one():
 
 @pytest.mark.parametrize("alg", [ff.Focus(), ff.Scaffold(), ff.FedAdam()], ids=repr)
 def test_both_engines_take_the_step_of_the_round(alg):
-    slow, fast = (
-        run(alg, quadratic(), LAW, lr=COSINE, **RUN) for run in (ff.loop, ff.simulate)
-    )
+    slow, fast = (run(alg, quadratic(), LAW, lr=COSINE, **RUN) for run in (ff.loop, ff.simulate))
     assert gap(slow.trajectory, fast.trajectory) < 1e-12
     assert gap(slow.server, fast.server) < 1e-12
     assert slow.lr == fast.lr == 0.1 and fast.schedule == slow.schedule == repr(COSINE)
@@ -84,9 +82,7 @@ def test_gradient_descent_by_hand_takes_the_same_steps():
 def test_optax_schedules_need_nothing_and_are_asked_in_float64():
     theirs = optax.cosine_decay_schedule(0.1, 100)
     ours = schedules.Cosine(0.1, rounds=100)
-    a, b = (
-        ff.simulate(ff.Focus(), quadratic(), LAW, lr=lr, **RUN) for lr in (theirs, ours)
-    )
+    a, b = (ff.simulate(ff.Focus(), quadratic(), LAW, lr=lr, **RUN) for lr in (theirs, ours))
     assert gap(a.trajectory, b.trajectory) < 1e-13
 
 
@@ -117,9 +113,7 @@ def test_a_number_runs_the_program_and_gives_the_bits_it_always_did():
 
 def test_a_checkpoint_of_other_steps_is_refused(tmp_path):
     def run(lr):
-        return ff.simulate(
-            ff.Focus(), quadratic(), LAW, lr=lr, checkpoint=tmp_path, **RUN
-        )
+        return ff.simulate(ff.Focus(), quadratic(), LAW, lr=lr, checkpoint=tmp_path, **RUN)
 
     first = run(COSINE)
     assert bits(run(lambda k: COSINE(k))) | {"['schedule']": 0} == bits(first) | {
@@ -133,7 +127,7 @@ def test_a_checkpoint_of_other_steps_is_refused(tmp_path):
 def test_a_warning_looks_at_the_largest_step_that_was_used():
     problem = quadratic()
     top = 2 / problem.L
-    run = {"rounds": 40, "local_steps": 2, "throw": None}
+    run = {"rounds": 40, "local_steps": 2, "on_divergence": "ignore"}
     rising = schedules.Polynomial(0.4 / problem.L, rounds=40, floor=1.0)
     full = ff.participation.Full()
     with pytest.warns(RestWarning, match=r"lr \* L = 2.00"):

@@ -30,7 +30,7 @@ CALLS = {
     "experiments/absence/draw.py": [
         "experiments/absence/shrink.py",
         STUDY.format("absence")
-        + " --set rounds=1 --set every=1 --set seeds=[0] --algorithms mifa",
+        + " --set rounds=1 --set eval_every=1 --set seeds=[0] --algorithms mifa",
         "runs/absence",
     ],
     "experiments/phones/draw.py": [

@@ -7,10 +7,10 @@ import pytest
 from helpers import Nested, gap, quadratic, some_masks
 
 import focusfl as ff
-from focusfl.experiment import config
+from focusfl.studies import config
 
 LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
-ROUNDS = {"rounds": 50, "lr": 0.05, "local_steps": 2, "record": "model"}
+ROUNDS = {"rounds": 50, "lr": 0.05, "local_steps": 2, "record_models": True}
 AS_OPTAX = {"initial": 0.0, "bias_correction": True}
 ADAM = {"beta1": 0.8, "beta2": 0.95, "tau": 1e-3} | AS_OPTAX
 OF_OPTAX = [
@@ -49,9 +49,7 @@ def moves_of_fedavg(problem, x, mask, lr=0.05, local_steps=2):
     return np.mean(ends, 0) - x
 
 
-@pytest.mark.parametrize(
-    "alg, theirs", OF_OPTAX, ids=lambda v: getattr(v, "optimizer", "")
-)
+@pytest.mark.parametrize("alg, theirs", OF_OPTAX, ids=lambda v: getattr(v, "optimizer", ""))
 def test_fifty_rounds_are_those_of_optax(alg, theirs):
     problem, x, found = quadratic(), np.zeros(5), []
     with jax.enable_x64(True):
@@ -105,9 +103,7 @@ def test_a_warm_start_is_no_step_of_the_optimizer():
         rounds=1,
         lr=0.1,
     ).server
-    assert (
-        server.count == 0 and np.all(server.v == alg.tau**2) and np.all(server.m == 0)
-    )
+    assert server.count == 0 and np.all(server.v == alg.tau**2) and np.all(server.m == 0)
     assert np.all(server.x == 0) and np.abs(server.inner.y).max() > 1
 
 
@@ -191,9 +187,9 @@ def test_a_study_that_names_it_wrongly_is_told_where(inner, words):
 def test_around_proxskip_it_promises_nothing_for_it_is_biased():
     """The corrections of its clients sum to 0 only if the model is their average."""
     alg = ff.ServerOpt(ff.ProxSkip(), "momentum", 0.5, beta1=0.0)
-    assert alg.exact_below(3.0, 1) == 0 < ff.ProxSkip().exact_below(3.0, 1)
-    assert ff.ServerOpt(ff.Focus()).exact_below(4.0, 5) == 2 / 4
+    assert alg.max_exact_lr(3.0, 1) == 0 < ff.ProxSkip().max_exact_lr(3.0, 1)
+    assert ff.ServerOpt(ff.Focus()).max_exact_lr(4.0, 5) == 2 / 4
     problem, full = quadratic(), ff.participation.Full()
-    run = ff.simulate(alg, problem, full, rounds=2000, lr=0.1, every=2000)
+    run = ff.simulate(alg, problem, full, rounds=2000, lr=0.1, eval_every=2000)
     assert gap(run.x, problem.optimum) > 0.01
     assert np.abs(run.clients.h.sum(0)).max() > 0.1

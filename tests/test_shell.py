@@ -78,10 +78,8 @@ def test_a_missing_extra_is_named_and_a_run_that_misses_is_an_ailment(
     works = "focusfl works; without focusfl[graphs], which are installed in a clone"
     assert said.splitlines()[-1].startswith(works)
     monkeypatch.undo()
-    monkeypatch.setattr("focusfl.experiment.verdict.EXACT", 0.0)
-    assert doctor._attempt(doctor._run)["failed"].startswith(
-        "ArithmeticError: a run ended"
-    )
+    monkeypatch.setattr("focusfl.studies.verdict.EXACT", 0.0)
+    assert doctor._attempt(doctor._run)["failed"].startswith("ArithmeticError: a run ended")
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +94,7 @@ def scripts(tmp_path_factory):
     return folder
 
 
-WITH_FOCUSFL = os.environ | {
-    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-}
+WITH_FOCUSFL = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 LINES = {
     "focusfl rep": {"report", "reproduce"},
     "focusfl deploy ": {

@@ -63,9 +63,7 @@ def test_every_page_is_built_and_loads_nothing_from_elsewhere(site):
 
 
 @pytest.mark.parametrize("page", ["index.html", "api/running.html"])
-def test_the_search_finds_a_page_of_a_site_that_was_opened_from_disk(
-    page, site, browser
-):
+def test_the_search_finds_a_page_of_a_site_that_was_opened_from_disk(page, site, browser):
     browser.set_window_size(1400, 900)
     browser.get((site / page).as_uri())
     browser.execute_script("document.querySelector('.md-search__input').focus()")
@@ -95,9 +93,7 @@ return [...document.querySelectorAll("article .md-typeset__scrollwrap")].filter(
 """
 
 
-def test_no_table_is_cut_at_1400_pixels_and_nothing_sticks_out_on_a_phone(
-    site, browser
-):
+def test_no_table_is_cut_at_1400_pixels_and_nothing_sticks_out_on_a_phone(site, browser):
     """A table too wide for a phone scrolls by itself; the page does not."""
     unsought = {"urls": ["*search*"]}  # an index that every page would make anew
     browser.execute_cdp_cmd("Network.enable", {})

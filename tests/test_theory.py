@@ -128,9 +128,7 @@ def test_theorem_1_holds_for_the_warm_start_only(away, cold_holds):
 def test_the_spread_is_measured_from_where_gradients_were_taken():
     """One client, one step: it always holds the gradient at the model it pulled."""
     problem = Quadratic(np.ones((1, 1, 1)), np.zeros((1, 1)))
-    psi = theory.lyapunov(
-        problem, who.Full(), rounds=3, lr=0.1, x0=np.ones(1), warm_start=True
-    )
+    psi = theory.lyapunov(problem, who.Full(), rounds=3, lr=0.1, x0=np.ones(1), warm_start=True)
     x = 0.9 ** np.arange(4)
     assert psi.square == pytest.approx(x**2)
     assert psi.spread == pytest.approx([0, *(x[1:] - x[:-1]) ** 2])
@@ -181,9 +179,7 @@ def test_the_bias_is_first_order_in_the_step():
 
 
 def long_run_mean(alg, problem, law, lr):
-    result = ff.simulate(
-        alg, problem, law, rounds=60_000, lr=lr, local_steps=3, record="model"
-    )
+    result = ff.simulate(alg, problem, law, rounds=60_000, lr=lr, local_steps=3, record_models=True)
     return result.trajectory[20_000:].mean(0)
 
 
@@ -294,7 +290,7 @@ def test_auto_lr_is_within_twice_the_best_step_of_a_grid(case):
             lrs=[choice.lr, *grid],
             rounds=1500,
             local_steps=local_steps,
-            throw=None,  # the largest steps of the grid are too large
+            on_divergence="ignore",  # the largest steps of the grid are too large
         )  # fmt: skip
     )
     best = int(np.argmin(others))
@@ -318,9 +314,7 @@ def test_no_choice_diverges_where_clients_stay_away_for_long(law, local_steps):
     choice = theory.auto_lr(ff.Focus(), problem, law, local_steps)
     guess = theory.closed_form(theory.constants(problem), p)
     for lr in (choice.lr, guess.lr):
-        result = ff.simulate(
-            ff.Focus(), problem, law, rounds=3000, lr=lr, local_steps=local_steps
-        )
+        result = ff.simulate(ff.Focus(), problem, law, rounds=3000, lr=lr, local_steps=local_steps)
         assert result.metrics["distance"][-1] < 1e-8
 
 
@@ -368,8 +362,8 @@ def test_the_report_says_what_is_known_of_other_problems(problem):
 
 
 def test_runs_are_as_fast_as_predicted_in_every_regime():
-    from focusfl.experiment.regimes import regimes
-    from focusfl.report.regimes import regimes_figure
+    from focusfl.studies.regimes import regimes
+    from focusfl.studies.report.regimes import regimes_figure
 
     found = regimes()
     rows = [row for panel in found for row in panel.rows]

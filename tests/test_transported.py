@@ -9,10 +9,10 @@ from helpers import VECTORS, gap, quadratic, some_masks
 
 import focusfl as ff
 from focusfl.algorithms.transported import secant
-from focusfl.engines.reference import states
-from focusfl.engines.rest import tracker_norm
-from focusfl.engines.spec import RunSpec
-from focusfl.experiment.summary import tracking_gap
+from focusfl.simulation.reference import states
+from focusfl.simulation.rest import tracker_norm
+from focusfl.simulation.spec import RunSpec
+from focusfl.studies.summary import tracking_gap
 
 FULL = ff.participation.Full()
 EACH = [
@@ -58,7 +58,7 @@ def test_trajectories_equal_the_independent_ones(file, name, run):
     result = run(
         VECTOR_OF[name], ff.problems.Quadratic(v["H"], v["h"]),
         ff.participation.Replay(v["masks"]), rounds=len(v["masks"]), lr=float(v["eta"]),
-        local_steps=int(v["tau"]), x0=v["x0"], record="model",
+        local_steps=int(v["tau"]), x0=v["x0"], record_models=True,
     )  # fmt: skip
     assert np.abs(result.trajectory - theirs[f"{file}_{name}"]).max() < 1e-10
 
@@ -92,7 +92,7 @@ def test_the_tracker_is_the_sum_of_all_guesses_where_the_server_is(algorithm, we
 def test_without_curvature_they_are_focus_and_scaffold(ours, theirs):
     what = quadratic(), ff.participation.Replay(some_masks())
     a, b = (
-        ff.loop(alg, *what, rounds=40, lr=0.05, local_steps=3, record="model")
+        ff.loop(alg, *what, rounds=40, lr=0.05, local_steps=3, record_models=True)
         for alg in (ours, theirs)
     )
     assert gap(a.trajectory, b.trajectory) < 1e-14
@@ -243,13 +243,11 @@ def test_anchors_lie_between_focus_with_mean_memory_and_finito():
     problem, lr, N = quadratic(), 0.05, 6
     masks = np.array([np.ones(N, bool), *some_masks()])
     who = ff.participation.Replay(masks)
-    how = {"rounds": len(masks), "local_steps": 3, "lr": 0.05, "record": "model"}
+    how = {"rounds": len(masks), "local_steps": 3, "lr": 0.05, "record_models": True}
     loose = ff.loop(ff.AnchoredFocus(anchor=0.0), problem, who, **how)
     mean = ff.loop(ff.Focus(memory="mean"), problem, who, **how)
     assert gap(loose.trajectory, mean.trajectory) < 1e-13
-    tight = ff.loop(
-        ff.AnchoredFocus(anchor=1.0), problem, who, rounds=len(masks), lr=lr / N
-    )
+    tight = ff.loop(ff.AnchoredFocus(anchor=1.0), problem, who, rounds=len(masks), lr=lr / N)
     some = [mask for mask in masks if mask.any()]
     assert gap(tight.x, one_at_a_time(problem, lr, some, True)) < 1e-13
 
@@ -273,7 +271,5 @@ def test_a_gradient_of_one_who_stays_away_moves_the_model_only_so_far():
 def test_anchored_ends_at_the_optimum_at_any_schedule_of_steps():
     who = ff.participation.Bernoulli(np.linspace(0.2, 0.9, 6))
     falling = ff.schedules.Cosine(0.06, rounds=600, floor=0.5)
-    run = ff.simulate(
-        ff.AnchoredFocus(), quadratic(), who, rounds=900, lr=falling, local_steps=4
-    )
+    run = ff.simulate(ff.AnchoredFocus(), quadratic(), who, rounds=900, lr=falling, local_steps=4)
     assert run.metrics["distance"][-1] < 1e-12

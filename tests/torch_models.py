@@ -41,9 +41,7 @@ def resnet18(width=4):
         out = width * 2 ** min(i, 1)  # as wide as it must be to be one
         layers += [Block(into, out, 1 if i == 0 else 2), Block(out, out)]
         into = out
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(into, CLASSES)
-    )
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(into, CLASSES))
 
 
 class Attention(nn.Module):
@@ -168,9 +166,7 @@ def every_activation():
     layers = [part for kind in kinds for part in (kind, nn.Linear(6, 6))]
     for part in layers[1::2]:  # so that signals come through so many layers
         nn.init.orthogonal_(part.weight, 1.5)
-    return nn.Sequential(
-        nn.Linear(4, 6), *layers, nn.Linear(6, CLASSES), nn.LogSoftmax(1)
-    )
+    return nn.Sequential(nn.Linear(4, 6), *layers, nn.Linear(6, CLASSES), nn.LogSoftmax(1))
 
 
 def conv1d():

@@ -79,9 +79,7 @@ def measure() -> dict[str, object]:
     source = files("src")
     lines = sum(len(path.read_text().splitlines()) for path in source)
     rooms = {
-        folder.name: sum(
-            len(path.read_text().splitlines()) for path in folder.rglob("*.py")
-        )
+        folder.name: sum(len(path.read_text().splitlines()) for path in folder.rglob("*.py"))
         for folder in sorted((ROOT / "src/focusfl").iterdir())
         if folder.is_dir() and folder.name != "__pycache__"
     }
@@ -94,9 +92,7 @@ def measure() -> dict[str, object]:
         "public names": public_names(),
         "parameters of simulate": len(inspect.signature(focusfl.simulate).parameters),
         "test lines": sum(len(p.read_text().splitlines()) for p in files("tests")),
-        "lines of tests/conftest.py": len(
-            (ROOT / "tests/conftest.py").read_text().splitlines()
-        ),
+        "lines of tests/conftest.py": len((ROOT / "tests/conftest.py").read_text().splitlines()),
         "lines that reach into other packages": private_uses(),
         "lines by room": rooms,
     }

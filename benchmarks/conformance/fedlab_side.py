@@ -38,9 +38,7 @@ class Scaffold(Kept):
             self.trainer.epochs = self.problem.steps[i]
             self.trainer.local_process(down, [i])
         packs = self.trainer.uplink_package
-        arrived = [
-            pack for i, pack in zip(participants, packs, strict=True) if i not in lost
-        ]
+        arrived = [pack for i, pack in zip(participants, packs, strict=True) if i not in lost]
         self.server.global_update(arrived)
         return state
 

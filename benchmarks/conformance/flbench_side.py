@@ -23,9 +23,7 @@ class Data(torch.utils.data.Dataset):
 
     def __init__(self, problem):
         both = [labelled(problem, i) for i in range(problem.num_clients)]
-        self.inputs, self.targets = (
-            torch.cat(part) for part in zip(*both, strict=True)
-        )
+        self.inputs, self.targets = (torch.cat(part) for part in zip(*both, strict=True))
 
     def __len__(self):
         return len(self.inputs)

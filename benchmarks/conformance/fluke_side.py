@@ -17,9 +17,7 @@ class Scaffold(Kept):
         optimizer = OptimizerConfigurator({"name": "SGD", "lr": problem.lr})
         self.clients = []
         for i in range(problem.num_clients):
-            data = FastDataLoader(
-                *rows(problem, i), num_labels=1, batch_size=len(problem.b[i])
-            )
+            data = FastDataLoader(*rows(problem, i), num_labels=1, batch_size=len(problem.b[i]))
             self.clients.append(
                 SCAFFOLDClient(
                     i, data, None, optimizer, torch.nn.MSELoss(),

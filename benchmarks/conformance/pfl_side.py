@@ -44,9 +44,7 @@ class Scaffold(Kept):
             lambda i: Dataset(rows(problem, i), user_id=str(i)),
             lambda: self.coming.pop(0),
         )
-        self.backend = SimulatedBackend(
-            self.users, self.users, postprocessors=[WeightByUser()]
-        )
+        self.backend = SimulatedBackend(self.users, self.users, postprocessors=[WeightByUser()])
 
     def round(self, state, participants, lost):
         """As an iteration of its `run`; lost replies are trained and not gathered."""
@@ -81,9 +79,7 @@ class Scaffold(Kept):
                 model=self.pfl, training_algorithm=self.algorithm, central_context=here
             )
         )
-        self.algorithm.process_aggregated_statistics(
-            here, metrics, self.pfl, statistics
-        )
+        self.algorithm.process_aggregated_statistics(here, metrics, self.pfl, statistics)
         self.number += 1
         return state
 

@@ -64,9 +64,7 @@ def _options() -> argparse.Namespace:
         "--clone", action="append", default=[], metavar="NAME=FOLDER",
         help="take a package's code from this clone instead of GitHub",
     )  # fmt: skip
-    parser.add_argument(
-        "--table", action="store_true", help="run nothing; write the table again"
-    )
+    parser.add_argument("--table", action="store_true", help="run nothing; write the table again")
     return parser.parse_args()
 
 
@@ -100,9 +98,7 @@ def source(options: argparse.Namespace, name: str, package: Package) -> Path | N
         clone = Path(clones.get(name, options.cache / "clones" / name))
         if not clone.exists():
             url = f"https://github.com/{package.source}"
-            subprocess.run(
-                ["git", "clone", "--quiet", "--bare", url, clone], check=True
-            )
+            subprocess.run(["git", "clone", "--quiet", "--bare", url, clone], check=True)
 
         def git(*words: str) -> bytes:
             ask = ["git", "-C", clone, *words]
@@ -166,9 +162,7 @@ def write(results: dict) -> None:
         for line in results.get(name, {}).get("lines", []):
             where = f"{line['file']}:{line['line']}"
             text = line["text"].replace("`", "'")
-            lines.append(
-                f"- {results[name]['title']}: `{where}`, `{text}`: {line['what']}."
-            )
+            lines.append(f"- {results[name]['title']}: `{where}`, `{text}`: {line['what']}.")
     if NOT_RUN:
         lines += ["", "Not run:", ""]
         lines += [f"- {name}: {why}" for name, why in NOT_RUN.items()]

@@ -117,8 +117,7 @@ def main():
         # A batch of 10 is too little to share: every core has clients of its own.
         devices = task.threads
         os.environ["XLA_FLAGS"] = (
-            f"--xla_force_host_platform_device_count={devices} "
-            "--xla_cpu_multi_thread_eigen=false"
+            f"--xla_force_host_platform_device_count={devices} --xla_cpu_multi_thread_eigen=false"
         )
     import focusfl as ff
 
@@ -129,7 +128,7 @@ def main():
     def run():
         return ff.simulate(
             ff.FedAvg(), what, ff.participation.Replay(masks), rounds=rounds,
-            lr=float(work["lr"]), local_steps=int(work["local_steps"]), every=rounds,
+            lr=float(work["lr"]), local_steps=int(work["local_steps"]), eval_every=rounds,
             devices=devices,
         )  # fmt: skip
 

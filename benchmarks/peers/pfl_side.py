@@ -31,7 +31,7 @@ def main():
     from pfl.metrics import Metrics
     from pfl.model.pytorch import PyTorchModel
 
-    class Clock(TrainingProcessCallback):
+    class LatencyModel(TrainingProcessCallback):
         marks: list[float] = []
 
         def after_central_iteration(self, metrics, model, *, central_iteration):
@@ -49,9 +49,7 @@ def main():
     users = FederatedDataset(lambda i: Dataset(data[i], user_id=i), lambda: next(order))
     net = torch_models.model(task)
     net.metrics = lambda *_: {}  # nothing is evaluated
-    model = PyTorchModel(
-        net, torch_models.sgd(task), torch.optim.SGD(net.parameters(), 1.0)
-    )
+    model = PyTorchModel(net, torch_models.sgd(task), torch.optim.SGD(net.parameters(), 1.0))
     batch = task.work.get("batch")
     FederatedAveraging().run(
         NNAlgorithmParams(
@@ -67,11 +65,11 @@ def main():
             local_learning_rate=float(task.work["lr"]),
             local_batch_size=None if batch is None else int(batch),
         ),
-        callbacks=[Clock()],
+        callbacks=[LatencyModel()],
         send_metrics_to_platform=False,
     )
     if int(os.environ.get("RANK", 0)) == 0:
-        start, end = Clock.marks[task.warm - 1], Clock.marks[-1]
+        start, end = LatencyModel.marks[task.warm - 1], LatencyModel.marks[-1]
         found = torch_models.numbers(net)
         report(task, task.rounds, start, end, found, ["pfl", "torch", "numpy"])
     if torch.distributed.is_initialized():

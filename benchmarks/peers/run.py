@@ -147,9 +147,7 @@ def alike(place: Place, sides: list[Run], workload: str, rounds: int) -> dict:
 
 
 def flat(model: dict) -> np.ndarray:
-    return np.concatenate(
-        [np.ravel(model[name]).astype(float) for name in sorted(model)]
-    )
+    return np.concatenate([np.ravel(model[name]).astype(float) for name in sorted(model)])
 
 
 def say(text: str) -> None:
@@ -191,9 +189,7 @@ def measure(place: Place, names: list[str], turns: int, peers: list[str]) -> dic
 
 
 def table(found: dict) -> str:
-    lines = [
-        f"{'':24}{'updates/s':>12}{'focusfl is':>12}{'peak MiB':>10}{'ready s':>9}"
-    ]
+    lines = [f"{'':24}{'updates/s':>12}{'focusfl is':>12}{'peak MiB':>10}{'ready s':>9}"]
     for name, cell in found.items():
         mine = cell["median"]["focusfl"]["updates_per_second"]
         for side, row in cell["median"].items():
@@ -243,9 +239,7 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
-    parser.add_argument(
-        "--here", action="store_true", help="make no environments; use this one"
-    )
+    parser.add_argument("--here", action="store_true", help="make no environments; use this one")
     parser.add_argument("--cache", type=Path, default=Path("build/peers"))
     parser.add_argument("--json", type=Path, help="default: peers.json in the cache")
     parser.add_argument("--quick", action="store_true", help="small, without data")

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from focusfl import data, keys, problems
-from focusfl.files import renamed
+from focusfl import data, problems
+from focusfl.core import random as keys
+from focusfl.core.files import renamed
 
 CLIENTS, COHORT, SEED = 1000, 50, 0
 MOST = {"logistic": 40_000, "cnn": 200, "ridge": 100_000}  # rounds drawn

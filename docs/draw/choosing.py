@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
-from focusfl import tree
 from focusfl.algorithms.wrapped import Wrapped
-from focusfl.files import renamed
+from focusfl.core import tree
+from focusfl.core.files import renamed
 
 PAGE = Path(__file__).parent.parent / "choosing.md"
 STEPS = 1e-3 * 2.0 ** -np.arange(0, 12.0)  # halves, from past the edge of stability
@@ -43,7 +43,7 @@ def cell(algorithm, problem, who, steps=STEPS, digits=1) -> str:
     """Rounds to 1e-8 at the best step for it, in the median of seeds; or the error."""
     runs = [
         ff.sweep(algorithm, problem, who, lrs=steps, rounds=ROUNDS, local_steps=TAU,
-                 seed=seed, throw=None)
+                 seed=seed, on_divergence="ignore")
         for seed in SEEDS
     ]  # fmt: skip
     reached, ends = np.full((2, len(runs), len(steps)), np.inf)
@@ -109,7 +109,7 @@ def proxskip() -> str:
         algorithm = ff.ProxSkip(p=0.2, seed=seed)
         runs = ff.sweep(
             algorithm, problem, ff.participation.Full(), lrs=FINER, rounds=ROUNDS,
-            throw=None,
+            on_divergence="ignore",
         )  # fmt: skip
         distances = [run.metrics["distance"] for run in runs]
         rounds = min(int(np.argmax(d < TARGET)) for d in distances if d[-1] < EXACT)
@@ -138,9 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     known = [*rows(), "proxskip"]
     parser.add_argument("names", nargs="*", help="measure these alone")
-    parser.add_argument(
-        "--quick", action="store_true", help="print one cell, write nothing"
-    )
+    parser.add_argument("--quick", action="store_true", help="print one cell, write nothing")
     options = parser.parse_args()
     names = options.names
     if unknown := set(names) - set(known):

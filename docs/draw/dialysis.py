@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
-from focusfl.files import write
-from focusfl.report.figure import blank, render
-from focusfl.report.names import label, looks
+from focusfl.core.files import write
+from focusfl.studies.report.figure import blank, render
+from focusfl.studies.report.names import label, looks
 
 PICTURE = Path(__file__).parents[1] / "dialysis.png"
 ROUNDS, LOCAL_STEPS, EVERY = 1500, 5, 10
@@ -40,8 +40,8 @@ def best_runs(rounds: int = ROUNDS) -> dict[str, ff.Result]:
             run
             for variant, steps in variants
             for run in ff.sweep(
-                variant, problem, coins, lrs=steps, rounds=rounds, every=EVERY,
-                local_steps=LOCAL_STEPS, throw=None,
+                variant, problem, coins, lrs=steps, rounds=rounds, eval_every=EVERY,
+                local_steps=LOCAL_STEPS, on_divergence="ignore",
             )
             if run.diverged_at is None
         ]  # fmt: skip

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from focusfl import data
-from focusfl.files import write
-from focusfl.report.table import markdown
+from focusfl.core.files import write
+from focusfl.studies.report.table import markdown
 
 PAGE = Path(__file__).parents[1] / "natural.md"
 PLACE = re.compile(r"(?<=<!-- federations -->\n).*(?=<!-- end -->)", re.S)
@@ -37,9 +37,7 @@ def row(name: str) -> tuple[str, ...]:
     who, task, model, package = SAID[name]
     found = getattr(data, name)()
     if isinstance(found, data.Survival):
-        sizes = [
-            np.bincount(found.region[part]) for part in (found.train, ~found.train)
-        ]
+        sizes = [np.bincount(found.region[part]) for part in (found.train, ~found.train)]
     else:
         sizes = [np.array([len(own["y"]) for own in part]) for part in found[:2]]
     spread = [f"{s.min():,} to {s.max():,}, {s.sum():,} in all" for s in sizes]

@@ -52,7 +52,7 @@ LAWS = {
     "fedyogi": "FedAvg whose moves Yogi takes",
     "fedadagrad": "FedAvg whose moves Adagrad takes",
     "server_opt": "rests where the inner one does, but for ProxSkip",
-    "coded": "what the server was sent: Σ (memory − e), e being unsent",
+    "compressed": "what the server was sent: Σ (memory − e), e being unsent",
     "late": "that of the inner one; clients work on what they were last told",
     "client_opt": "prox leaves an exact one exact; decay and clipping do not",
 }
@@ -70,7 +70,7 @@ def exact(algorithm) -> str:
     """Below which step an algorithm can rest at the optimum alone."""
     if hasattr(algorithm, "inner"):
         return "as the inner one"
-    one, several = (algorithm.exact_below(1.0, steps) for steps in (1, TAU))
+    one, several = (algorithm.max_exact_lr(1.0, steps) for steps in (1, TAU))
     if not one and not several:
         return "no"
     problem = ff.problems.random_quadratic(num_clients=4, dim=2)

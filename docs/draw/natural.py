@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from focusfl import data
-from focusfl.files import write
-from focusfl.report.figure import blank, render
+from focusfl.core.files import write
+from focusfl.studies.report.figure import blank, render
 
 PICTURE = Path(__file__).parents[1] / "natural.png"
 DIGIT, CHARACTER = "seven", "Sanskrit/character20"

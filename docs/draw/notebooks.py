@@ -6,7 +6,7 @@ import nbformat
 from nbclient import NotebookClient
 from svg import PICTURES
 
-from focusfl.files import renamed
+from focusfl.core.files import renamed
 
 
 def main() -> None:

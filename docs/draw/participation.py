@@ -48,9 +48,7 @@ def picture(name, law):
         svg.cells(here, LEFT, TOP, SIDE, TALL),
         *chances,
     ]
-    svg.write(
-        f"participation-{name}", type(law).__name__, right + 110, bottom + 12, parts
-    )
+    svg.write(f"participation-{name}", type(law).__name__, right + 110, bottom + 12, parts)
 
 
 def main() -> None:

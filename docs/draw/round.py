@@ -39,9 +39,7 @@ def signed(value) -> str:
     return ("+ " if value >= 0 else "− ") + number(abs(value))
 
 
-def scenario(
-    name, title, server, below, clients, arrows, heads, foot, middle="", glow=False
-):
+def scenario(name, title, server, below, clients, arrows, heads, foot, middle="", glow=False):
     """The server above, the clients below, and what happens between them."""
     parts = [
         svg.text(20, 34, title, 20, weight="600"),
@@ -120,9 +118,7 @@ def round_pictures():
 def delay_picture(rounds=48, num_clients=8, side=13):
     """How old the gradients in y are: absence is an age, not a weight."""
     p = np.geomspace(0.9, 0.06, num_clients)
-    here = ff.participation.masks(
-        ff.participation.Bernoulli(p), num_clients, rounds, seed=3
-    )
+    here = ff.participation.masks(ff.participation.Bernoulli(p), num_clients, rounds, seed=3)
     age, ages = np.full(num_clients, -1), []
     for row in here:
         age = np.where(row, 0, np.where(age < 0, -1, age + 1))

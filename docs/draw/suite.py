@@ -9,7 +9,7 @@ from pathlib import Path
 
 from choosing import put
 
-from focusfl.report.table import markdown
+from focusfl.studies.report.table import markdown
 from focusfl.suite.store import SHIPPED, Store, load, save
 from focusfl.suite.tables import halves, sentence, tables
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from focusfl.files import renamed
+from focusfl.core.files import renamed
 
 PICTURES = Path(__file__).parent.parent / "pictures"
 BLUE, ORANGE, GREEN, INK, PALE, LINE = (

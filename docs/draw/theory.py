@@ -6,9 +6,9 @@ import numpy as np
 from svg import PICTURES
 
 import focusfl as ff
-from focusfl.files import renamed
-from focusfl.report.figure import LABELS, blank, render
-from focusfl.report.names import colour
+from focusfl.core.files import renamed
+from focusfl.studies.report.figure import LABELS, blank, render
+from focusfl.studies.report.names import colour
 
 ROUNDS, TAU, LR, NOISE = 800, 5, 5e-4, 5.0
 STEPS = (1e-5, 2e-5, 4e-5)
@@ -28,7 +28,7 @@ def main():
     def run(algorithm, problem=problem, lr=LR):
         return ff.simulate(
             algorithm, problem, who, rounds=ROUNDS, lr=lr, local_steps=TAU,
-            record="model",
+            record_models=True,
         )  # fmt: skip
 
     def far(x):
@@ -50,9 +50,7 @@ def main():
     floor = ff.theory.noise_floor(problem, who, LR / 10, NOISE) ** 0.5 / unit
     fedavg, noisy = run(ff.FedAvg()), ff.problems.Noisy(problem, NOISE)
     scatter = fedavg.metrics["distance"]
-    right.semilogy(
-        np.arange(rounds)[::4], scatter[::4], color=colour("fedavg"), alpha=0.3
-    )
+    right.semilogy(np.arange(rounds)[::4], scatter[::4], color=colour("fedavg"), alpha=0.3)
     mean = np.cumsum(fedavg.trajectory[50:], 0) / np.arange(1, rounds - 49)[:, None]
     curves = [
         ("FedAvg, mean iterate", np.arange(50, rounds), far(mean),

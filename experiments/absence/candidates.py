@@ -9,9 +9,8 @@ beta=0 it is MIFA; with any other it can rest only at the optimum.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
 
 
 class Server(NamedTuple):
@@ -43,7 +42,7 @@ class Filtered(Algorithm[Server, Client, Local]):
     def cost(self):
         return 2, 1
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         return 2 / L  # at rest local steps lead back to x
 
     def init(self, params):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from focusfl.experiment import results
-from focusfl.files import write
-from focusfl.report.names import label
-from focusfl.report.table import markdown
+from focusfl.core.files import write
+from focusfl.studies import results
+from focusfl.studies.report.names import label
+from focusfl.studies.report.table import markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "research.md"
 LAST = 5  # evaluations that an accuracy is the mean of

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from focusfl import data
-from focusfl.files import renamed
+from focusfl.core.files import renamed
 
 
 def shrunk(images: np.ndarray) -> np.ndarray:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from focusfl import problems
-from focusfl.experiment import results
-from focusfl.files import write
-from focusfl.report.figure import blank, render
-from focusfl.report.names import COLOURS, label, looks
-from focusfl.report.table import markdown
+from focusfl.core.files import write
+from focusfl.studies import results
+from focusfl.studies.report.figure import blank, render
+from focusfl.studies.report.names import COLOURS, label, looks
+from focusfl.studies.report.table import markdown
 
 HERE = Path(__file__).parent
 PAPER, LAST = 2e-3, 10  # the paper's step; evaluations that `final` is the mean of
@@ -92,9 +92,7 @@ def table(curves: list[Curve]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headers, and a line for each row: means over seeds, and `final` of every seed."""
     lines = []
     for (scenario, name, lr), runs in rows(curves).items():
-        known = PUBLISHED_FINAL.get(name, "") * (
-            scenario == "bernoulli" and lr == PAPER
-        )
+        known = PUBLISHED_FINAL.get(name, "") * (scenario == "bernoulli" and lr == PAPER)
         at = [dict(zip(one["at"], one["accuracy"], strict=True)) for one in runs]
         means = [_mean([own.get(round) for own in at]) for round in SHOWN]
         called = name + ", Markov" * (scenario == "markov")

@@ -17,7 +17,7 @@ import focusfl as ff
 from focusfl.problems.models import cross_entropy, right_and_loss
 from focusfl.problems.networks import mlp_on
 from focusfl.problems.vision import ImageMetrics
-from focusfl.report.table import markdown
+from focusfl.studies.report.table import markdown
 
 ALGORITHMS = {
     "FedAvg": ff.FedAvg(),
@@ -32,9 +32,7 @@ CHANNELS, GROUPS, TRAINING, TESTS = (8, 16), 4, 10_000, 2000
 
 
 def digits(seed: int) -> ff.problems.LossProblem:
-    return mlp_on(
-        "digits", hidden=[32], num_clients=20, split="dirichlet", alpha=0.3, seed=seed
-    )
+    return mlp_on("digits", hidden=[32], num_clients=20, split="dirichlet", alpha=0.3, seed=seed)
 
 
 def mnist(seed: int) -> ff.problems.LossProblem:
@@ -107,11 +105,10 @@ def accuracies(name: str, rounds: int, seeds: int, auto: bool) -> dict[str, np.n
                 steps.append(choice.lr)
             runs = ff.sweep(
                 algorithm, problem, coins, lrs=steps, rounds=rounds, seed=seed,
-                local_steps=LOCAL_STEPS, every=rounds, throw=None,
+                local_steps=LOCAL_STEPS, eval_every=rounds, on_divergence="ignore",
             )  # fmt: skip
             row = [
-                0.0 if run.diverged_at is not None else run.metrics["accuracy"][-1]
-                for run in runs
+                0.0 if run.diverged_at is not None else run.metrics["accuracy"][-1] for run in runs
             ]
             found[label].append(row)
             print(f"seed {seed}, {label}: {np.round(row, 4)}", flush=True)
@@ -122,8 +119,7 @@ def table(name: str, found: dict[str, np.ndarray]) -> str:
     """Means over seeds."""
     heads = [f"{lr:g}"[1:] for lr in STUDIES[name][1]]
     rows = [
-        (label, *(f"{mean:.3f}"[1:] for mean in values.mean(0)))
-        for label, values in found.items()
+        (label, *(f"{mean:.3f}"[1:] for mean in values.mean(0))) for label, values in found.items()
     ]
     return markdown(("", *heads, "auto")[: len(rows[0])], rows)
 
@@ -136,9 +132,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="as in the README if left out")
     asked = parser.parse_args()
     _, _, rounds, seeds = STUDIES[asked.study]
-    found = accuracies(
-        asked.study, asked.rounds or rounds, asked.seeds or seeds, asked.auto
-    )
+    found = accuracies(asked.study, asked.rounds or rounds, asked.seeds or seeds, asked.auto)
     print(table(asked.study, found), end="")
 
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from focusfl.experiment.flamby.cells import EQUAL
-from focusfl.experiment.flamby.federations import Federation, Part, federation
-from focusfl.experiment.flamby.methods import judged, models
-from focusfl.experiment.flamby.problem import TableOfBatches
-from focusfl.experiment.flamby.published import SEEDS, published
+from focusfl.studies.flamby.cells import EQUAL
+from focusfl.studies.flamby.federations import Federation, Part, federation
+from focusfl.studies.flamby.methods import judged, models
+from focusfl.studies.flamby.problem import TableOfBatches
+from focusfl.studies.flamby.published import SEEDS, published
 
 
 def doubled(fed: Federation) -> Federation:
@@ -25,9 +25,7 @@ def doubled(fed: Federation) -> Federation:
     def more(part: Part) -> Part:
         return Part(*(column.astype(float) for column in part))
 
-    train, test, pooled = (
-        tuple(map(more, parts)) for parts in (fed.train, fed.test, fed.pooled)
-    )
+    train, test, pooled = (tuple(map(more, parts)) for parts in (fed.train, fed.test, fed.pooled))
     return replace(fed, train=train, test=test, pooled=pooled)
 
 

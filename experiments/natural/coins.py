@@ -5,9 +5,7 @@ import numpy as np
 import focusfl as ff
 
 
-def falling(
-    clients: int, most: float = 0.9, least: float = 0.05
-) -> ff.participation.Bernoulli:
+def falling(clients: int, most: float = 0.9, least: float = 0.05) -> ff.participation.Bernoulli:
     """Chances that fall from `most` to `least`, by the same factor from each client
     to the next, in an order of clients that a seed draws once and for all."""
     chances = np.geomspace(most, least, clients)

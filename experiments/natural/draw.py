@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.experiment import results
-from focusfl.files import write
-from focusfl.report.figure import blank, render
-from focusfl.report.names import label, looks
-from focusfl.report.table import markdown
+from focusfl.core.files import write
+from focusfl.studies import results
+from focusfl.studies.report.figure import blank, render
+from focusfl.studies.report.names import label, looks
+from focusfl.studies.report.table import markdown
 
 HERE = Path(__file__).parent
 LAST = 5  # evaluations that an accuracy in the end is the mean of
@@ -141,9 +141,7 @@ def text(kept: dict[str, Any]) -> str:
     """The tables of all federations."""
     parts = []
     for name, own in kept.items():
-        goals = [
-            f"{target(own['curves'], what):.2f}"[1:] for what in ("accuracy", "worst")
-        ]
+        goals = [f"{target(own['curves'], what):.2f}"[1:] for what in ("accuracy", "worst")]
         lead = f"{name}, {own['rounds']} rounds; targets {goals[0]} and {goals[1]}:"
         parts.append(f"{lead}\n\n{markdown(HEADS, table(own['curves']))}")
     return "\n".join(parts)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from draw import draw
 
-from focusfl.experiment import config
-from focusfl.experiment.folder import run_in_folder
-from focusfl.experiment.tune import merit, tune
-from focusfl.report import terminal
+from focusfl.studies import config
+from focusfl.studies.folder import run_in_folder
+from focusfl.studies.report import terminal
+from focusfl.studies.tune import merit, tune
 
 HERE = Path(__file__).parent
 STUDIES = ("spoken-digits", "omniglot", "shakespeare")
@@ -62,7 +62,7 @@ def measure(name: str, out: Path) -> None:
 
 def quick(name: str) -> None:
     """Run a few rounds of a study in a folder that is not kept."""
-    changes = ["rounds=4", "every=2", "seeds=[0]"]
+    changes = ["rounds=4", "eval_every=2", "seeds=[0]"]
     plan = config.load(HERE / f"{name}.toml", changes, ["fedavg"])
     with tempfile.TemporaryDirectory() as folder:
         for run in run_in_folder(plan, Path(folder)).runs:
@@ -73,9 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/natural"))
     parser.add_argument("--only", choices=STUDIES)
-    parser.add_argument(
-        "--quick", action="store_true", help="a few rounds; keeps nothing"
-    )
+    parser.add_argument("--quick", action="store_true", help="a few rounds; keeps nothing")
     options = parser.parse_args()
     if options.quick:
         try:

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from focusfl.simulation.per_client import rises
 
 import focusfl as ff
-from focusfl.engines.served import rises
-from focusfl.experiment import config
-from focusfl.experiment.hospitals import concordance
-from focusfl.files import write
-from focusfl.report.names import label
-from focusfl.report.table import markdown
+from focusfl.core.files import write
+from focusfl.studies import config
+from focusfl.studies.hospitals import concordance
+from focusfl.studies.report.names import label
+from focusfl.studies.report.table import markdown
 
 HERE = Path(__file__).parent
 SETS = "dialysis movielens insteval chem97 star tv16 flights watch".split()
@@ -101,9 +101,9 @@ def measured(name: str, rounds: int | None = None) -> dict[str, Any]:
         "participation": study.participation["coins"].participation,
         "rounds": rounds or study.rounds,
         "local_steps": study.local_steps[0],
-        "every": rounds or study.rounds,
-        "metrics": "mean" if name == "dialysis" else "per_client",
-        "throw": None,
+        "eval_every": rounds or study.rounds,
+        "per_client": name != "dialysis",
+        "on_divergence": "ignore",
     }
     found: dict[str, Any] = {}
     for called in ALGORITHMS:
@@ -115,9 +115,7 @@ def measured(name: str, rounds: int | None = None) -> dict[str, Any]:
         runs = ff.sweep(best, lrs=[lr], seed=study.seeds, **common)
         found[called] = {
             "lr": lr,
-            "server_lr": getattr(best, "server_lr", None)
-            if called == "fedadam"
-            else None,
+            "server_lr": getattr(best, "server_lr", None) if called == "fedadam" else None,
             "diverged": sum(value == -np.inf for value, *_ in tried),
             "seeds": [scored(name, run, test) for run in runs],
         }

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from focusfl.experiment import results
-from focusfl.files import write
-from focusfl.report.figure import blank, render
-from focusfl.report.names import label
-from focusfl.report.table import markdown
+from focusfl.core.files import write
+from focusfl.studies import results
+from focusfl.studies.report.figure import blank, render
+from focusfl.studies.report.names import label
+from focusfl.studies.report.table import markdown
 
 HERE = Path(__file__).parent
 DRAWN = ("focus", "mifa", "fedavg")
@@ -34,9 +34,7 @@ def main() -> None:
             best[key] = run
     laws = list(dict.fromkeys(law for law, _ in best))
     phones = len(next(iter(best.values())).clients["loss"])
-    counts = {
-        law: np.bincount(found.participants[law][1], None, phones) for law in laws
-    }
+    counts = {law: np.bincount(found.participants[law][1], None, phones) for law in laws}
     picture = blank(figsize=(9.5, 5.6), layout="constrained")
     panels = picture.subplots(2, len(laws), sharey="row")
     for (above, below), law in zip(panels.T, laws, strict=True):

@@ -10,7 +10,7 @@ from focusfl.algorithms import (
     AmplifiedScaffold,
     AnchoredFocus,
     ClientOpt,
-    Coded,
+    Compressed,
     FedAdagrad,
     FedAdam,
     FedADMM,
@@ -27,21 +27,21 @@ from focusfl.algorithms import (
     FedVARP,
     FedYogi,
     Focus,
-    Late,
     LocalSGD,
     ProxSkip,
     Scaffnew,
     Scaffold,
     ServerOpt,
+    Stale,
     TFocus,
     TScaffold,
 )
-from focusfl.codecs import Chain, FixedPoint, Integers, LowRank, RandomK, TopK
+from focusfl.compression import Chain, FixedPoint, LowRank, Quantize, RandomK, TopK
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
     from focusfl import (
-        codecs,
+        compression,
         conformance,
         data,
         flower,
@@ -49,21 +49,21 @@ if TYPE_CHECKING:
         participation,
         privacy,
         problems,
-        schedules,
         theory,
     )
-    from focusfl.engines.divergence import (
+    from focusfl.core import schedules
+    from focusfl.simulation.api import simulate, sweep
+    from focusfl.simulation.divergence import (
         Diverged,
         DivergenceWarning,
         StepWarning,
     )
-    from focusfl.engines.private import BudgetWarning
-    from focusfl.engines.reference import loop
-    from focusfl.engines.rest import RestWarning
-    from focusfl.engines.result import Result, load_result
-    from focusfl.engines.simulator.api import simulate, sweep
-    from focusfl.engines.stop import Stop
-    from focusfl.experiment.results import load_model, load_results
+    from focusfl.simulation.private import BudgetWarning
+    from focusfl.simulation.reference import loop
+    from focusfl.simulation.rest import RestWarning
+    from focusfl.simulation.result import Result, load_result
+    from focusfl.simulation.stop import Stop
+    from focusfl.studies.results import load_model, load_results
 
 __version__ = "0.1.0"
 __all__ = [
@@ -74,7 +74,7 @@ __all__ = [
     "BudgetWarning",
     "Chain",
     "ClientOpt",
-    "Coded",
+    "Compressed",
     "DivergenceWarning",
     "Diverged",
     "FedADMM",
@@ -94,8 +94,8 @@ __all__ = [
     "FedYogi",
     "FixedPoint",
     "Focus",
-    "Integers",
-    "Late",
+    "Quantize",
+    "Stale",
     "LocalSGD",
     "LowRank",
     "MIFA",
@@ -113,7 +113,7 @@ __all__ = [
     "TFocus",
     "TScaffold",
     "TopK",
-    "codecs",
+    "compression",
     "conformance",
     "data",
     "flower",
@@ -133,30 +133,33 @@ __all__ = [
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
 # takes its time.
-_ROOMS = (
-    "codecs", "conformance", "data", "flower", "mixing", "participation", "privacy",
-    "problems", "schedules", "theory",
-)  # fmt: skip
+_MODULES = {
+    name: f"focusfl.{name}"
+    for name in (
+        "compression", "conformance", "data", "flower", "mixing", "participation",
+        "privacy", "problems", "theory",
+    )
+} | {"schedules": "focusfl.core.schedules"}  # fmt: skip
 _NAMES = {
-    "BudgetWarning": "engines.private",
-    "DivergenceWarning": "engines.divergence",
-    "StepWarning": "engines.divergence",
-    "Diverged": "engines.divergence",
-    "RestWarning": "engines.rest",
-    "Result": "engines.result",
-    "Stop": "engines.stop",
-    "load_model": "experiment.results",
-    "load_result": "engines.result",
-    "load_results": "experiment.results",
-    "loop": "engines.reference",
-    "simulate": "engines.simulator.api",
-    "sweep": "engines.simulator.api",
+    "BudgetWarning": "simulation.private",
+    "DivergenceWarning": "simulation.divergence",
+    "StepWarning": "simulation.divergence",
+    "Diverged": "simulation.divergence",
+    "RestWarning": "simulation.rest",
+    "Result": "simulation.result",
+    "Stop": "simulation.stop",
+    "load_model": "studies.results",
+    "load_result": "simulation.result",
+    "load_results": "studies.results",
+    "loop": "simulation.reference",
+    "simulate": "simulation.api",
+    "sweep": "simulation.api",
 }
 
 
 def __getattr__(name: str):
-    if name in _ROOMS:
-        return import_module(f"focusfl.{name}")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _NAMES:
         globals()[name] = getattr(import_module(f"focusfl.{_NAMES[name]}"), name)
         return globals()[name]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import files
-from focusfl.tree import Tree
+from focusfl.core import files
+from focusfl.core.tree import Tree
 
 ALONE = "model"  # the name of a model that is one array
 # Among the metadata: where each tensor is in the model, and a checksum of the file.
@@ -81,9 +81,7 @@ def seal_of(path: Path) -> str:
     return header["__metadata__"][SEAL].removeprefix(files.SEAL)
 
 
-def read_with_about(
-    path: str | Path, seal: str | None = None
-) -> tuple[Tree, dict[str, str]]:
+def read_with_about(path: str | Path, seal: str | None = None) -> tuple[Tree, dict[str, str]]:
     """Read a model and what was written beside it."""
     try:
         whole, found = files.read(Path(path))
@@ -117,9 +115,7 @@ def read_with_about(
             raise
         raise files.Damaged(f"{error}. Use a copy, or save it again.") from None
     except Exception as error:  # a damaged file can make a reader say anything
-        raise ValueError(
-            f"{path} is not a safetensors file, or it is damaged ({error})."
-        ) from None
+        raise ValueError(f"{path} is not a safetensors file, or it is damaged ({error}).") from None
 
 
 def _walk(model: Tree, where: tuple[str, ...] = ()) -> list[tuple[str, list[str], Any]]:
@@ -141,10 +137,7 @@ def _walk(model: Tree, where: tuple[str, ...] = ()) -> list[tuple[str, list[str]
         if len(set(names)) == len(names):
             break
         names = [glue.join(path) for path, _ in found]
-    return [
-        (name, list(path), leaf)
-        for name, (path, leaf) in zip(names, found, strict=True)
-    ]
+    return [(name, list(path), leaf) for name, (path, leaf) in zip(names, found, strict=True)]
 
 
 def _dtype(name: str) -> np.dtype:

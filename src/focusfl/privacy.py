@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from focusfl.checks import (
+from focusfl.core.extras import missing
+from focusfl.core.validation import (
     check_count,
     check_not_negative,
     check_one_of,
@@ -21,16 +22,13 @@ from focusfl.checks import (
     is_number,
     shown,
 )
-from focusfl.extras import missing
 
 ACCOUNTANTS = "pld", "rdp"
 GRID = 1e-3  # the step of a PLD's grid, as a share of epsilon: it errs upwards by that
 POINTS = 64  # numbers of gradients that an accountant is asked for at once
 
 
-def epsilon(
-    noise: float, gradients: int, delta: float = 1e-5, accountant: str = "pld"
-) -> float:
+def epsilon(noise: float, gradients: int, delta: float = 1e-5, accountant: str = "pld") -> float:
     """The epsilon of so many gradients at this delta.
 
     Args:

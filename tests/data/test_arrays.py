@@ -44,7 +44,12 @@ def test_partitions_train():
         clients, classes=3, eval_data=eval_data, batch_size=5, stream="fixed_order"
     )
     result = ff.simulate(
-        ff.Focus(), problem, ff.participation.Uniform(2), rounds=100, lr=0.05, every=50
+        ff.Focus(),
+        problem,
+        ff.participation.Uniform(2),
+        rounds=100,
+        lr=0.05,
+        eval_every=50,
     )
     assert result.metrics["accuracy"][-1] > 0.75 > result.metrics["accuracy"][0]
 

@@ -26,9 +26,7 @@ def lengths(sets):
 
 
 def tone(pitch, seconds=0.5):
-    return (8000 * np.sin(2 * np.pi * pitch * np.arange(8000 * seconds) / 8000)).astype(
-        np.int16
-    )
+    return (8000 * np.sin(2 * np.pi * pitch * np.arange(8000 * seconds) / 8000)).astype(np.int16)
 
 
 def recordings(folder, takes=(0, 4, 5), **more):
@@ -204,9 +202,7 @@ def test_the_archive_of_recordings_gives_what_our_file_gives(tmp_path):
     theirs = data.spoken_digits(tmp_path / "theirs")
     ours = data.spoken_digits(tmp_path / "ours")
     assert theirs.names == ours.names
-    for one, other in zip(
-        theirs.train + theirs.test, ours.train + ours.test, strict=True
-    ):
+    for one, other in zip(theirs.train + theirs.test, ours.train + ours.test, strict=True):
         order = np.argsort(other["y"], kind="stable")
         assert np.array_equal(one["y"], other["y"][order])
         assert np.array_equal(one["x"], other["x"][order])

@@ -167,9 +167,7 @@ def test_what_is_not_there_is_said(mirror, tmp_path):
 def test_without_a_network_it_is_said_at_once(mirror, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv(
-            "FOCUSFL_MIRROR", f"http://127.0.0.1:{free.getsockname()[1]}"
-        )
+        monkeypatch.setenv("FOCUSFL_MIRROR", f"http://127.0.0.1:{free.getsockname()[1]}")
         with pytest.raises(ValueError, match="cannot fetch .*refused"):
             data.fetch("small")
     assert not files_in(tmp_path)
@@ -225,9 +223,7 @@ def test_two_processes_fetch_a_file_once(mirror, tmp_path):
     )
     checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
     both = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, checksum], stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", code, checksum], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     paths = {process.communicate(timeout=120)[0].strip() for process in both}

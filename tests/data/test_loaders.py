@@ -27,9 +27,7 @@ def cache(tmp_path, monkeypatch):
 # Places
 
 
-def test_a_folder_is_the_argument_else_the_environment_else_the_cache(
-    tmp_path, monkeypatch, cache
-):
+def test_a_folder_is_the_argument_else_the_environment_else_the_cache(tmp_path, monkeypatch, cache):
     assert data.folder() == cache
     monkeypatch.delenv("FOCUSFL_CACHE")
     assert data.folder() == Path.home() / ".cache" / "focusfl"
@@ -79,12 +77,8 @@ def test_the_files_to_provide_are_named(cache):
 
 def test_a_bare_import_brings_no_network_and_no_tables():
     code = "import sys, focusfl.data; print(*sys.modules)"
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert not {"jax", "pandas", "scipy", "torch", "pooch", "requests"} & set(
-        out.stdout.split()
-    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"jax", "pandas", "scipy", "torch", "pooch", "requests"} & set(out.stdout.split())
 
 
 # LIBSVM
@@ -139,9 +133,7 @@ def test_unreadable_text_and_unknown_names_are_refused(tmp_path):
 
 def test_a_table_that_is_something_else_is_refused(tmp_path):
     np.savez(tmp_path / "libsvm_binary.npz", w8a_y=np.ones(2))
-    with pytest.raises(
-        ValueError, match="cannot read .*npz file that holds w8a_y, w8a_"
-    ):
+    with pytest.raises(ValueError, match="cannot read .*npz file that holds w8a_y, w8a_"):
         data.libsvm("w8a", tmp_path)
 
 
@@ -223,9 +215,7 @@ def check_small(images):
     assert np.array_equal(images.test_y, Y[10:])
 
 
-@pytest.mark.parametrize(
-    "name, batch", [(cifar.BINARY, record), (cifar.PYTHON, python2_pickle)]
-)
+@pytest.mark.parametrize("name, batch", [(cifar.BINARY, record), (cifar.PYTHON, python2_pickle)])
 def test_archives_are_read(tmp_path, monkeypatch, cache, name, batch):
     archive(tmp_path, name, monkeypatch, batch)
     check_small(data.cifar10(tmp_path))
@@ -296,9 +286,7 @@ def test_a_pickle_cannot_call_what_it_likes(tmp_path, monkeypatch, cache):
         return python2_pickle(x, y, b"os", b"system")
 
     archive(tmp_path, cifar.PYTHON, monkeypatch, evil)
-    with pytest.raises(
-        ValueError, match="os.system is not admitted. Use cifar-10-binary.tar.gz"
-    ):
+    with pytest.raises(ValueError, match="os.system is not admitted. Use cifar-10-binary.tar.gz"):
         data.cifar10(tmp_path)
 
 

@@ -13,9 +13,7 @@ LABELS = np.arange(6000) * 7919 % 10  # 600 of each class, not in order
 SPLITS = {
     "iid": lambda y, clients, seed: data.iid(len(y), clients, seed),
     "dirichlet": lambda y, clients, seed: data.dirichlet(y, clients, 50.0, seed),
-    "dirichlet_balanced": lambda y, clients, seed: data.dirichlet_balanced(
-        y, clients, 0.1, seed
-    ),
+    "dirichlet_balanced": lambda y, clients, seed: data.dirichlet_balanced(y, clients, 0.1, seed),
     "shards": lambda y, clients, seed: data.shards(y, clients, 2, seed),
     "by_label": lambda y, clients, seed: data.by_label(y, clients),
 }
@@ -71,9 +69,7 @@ def concentration(parts):
 
 @pytest.mark.parametrize("split", [data.dirichlet, data.dirichlet_balanced])
 def test_a_small_alpha_concentrates_and_a_large_one_is_like_iid(split):
-    found = [
-        concentration(split(LABELS, 20, alpha, seed=5)) for alpha in (0.5, 5.0, 5e4)
-    ]
+    found = [concentration(split(LABELS, 20, alpha, seed=5)) for alpha in (0.5, 5.0, 5e4)]
     assert found[0] > found[1] > found[2]
     assert found[2] < 0.12  # ten classes
 

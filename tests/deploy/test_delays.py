@@ -10,8 +10,8 @@ from focusfl.deploy.faults import chaos, delays
 from focusfl.deploy.faults.app import study_client
 from focusfl.deploy.local import local_study
 from focusfl.flower.records import to_records
-from focusfl.participation import Clock
-from focusfl.participation.clock import Work
+from focusfl.participation import LatencyModel
+from focusfl.participation.latency import Work
 
 TIMED = """
 name = "test"
@@ -22,7 +22,7 @@ local_steps = 3
 kind = "random_quadratic"
 num_clients = 4
 dim = 5
-[clock]
+[latency]
 compute = [0.5, 1.0, 1.5, 2.0]
 up = 1e-4
 latency = 6.0
@@ -39,9 +39,7 @@ def timed(folder, text=TIMED, *changes):
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.1])
-def test_a_reply_leaves_when_it_is_as_old_as_the_clock_says(
-    tmp_path, monkeypatch, jitter
-):
+def test_a_reply_leaves_when_it_is_as_old_as_the_clock_says(tmp_path, monkeypatch, jitter):
     this = timed(tmp_path, TIMED, f"clock.jitter={jitter}")
     apps.write_study(this, tmp_path / "app", {"chaos": ""})
     app = study_client(tmp_path / "app" / apps.PACKAGE)
@@ -61,7 +59,7 @@ def test_a_reply_leaves_when_it_is_as_old_as_the_clock_says(
             message.metadata.__dict__["_message_id"] = "1"
             reply = Node(app, i, tmp_path / site)(message)
             assert not reply.has_error(), reply.error.reason
-    clock = Clock(compute=[0.5, 1.0, 1.5, 2.0], up=1e-4, latency=6.0)
+    clock = LatencyModel(compute=[0.5, 1.0, 1.5, 2.0], up=1e-4, latency=6.0)
     pace = clock.pace(4, Work(3, 5 * 8, 5 * 8))
     factors = (np.array(slept) + AGO - pace.travel) / pace.compute
     if jitter:
@@ -75,15 +73,11 @@ def test_what_the_simulator_says_of_it_is_what_a_run_by_that_clock_takes(tmp_pat
 
     this = timed(tmp_path, TIMED, "clock.jitter=0.0")
     who, laws = ff.participation, {}
-    laws[None], laws[1] = who.Sync(this.clock), who.Async(this.clock)
+    laws[None], laws[1] = who.Sync(this.latency), who.Async(this.clock)
     for target, law in laws.items():
-        run = ff.simulate(
-            ff.Focus(), this.problem, law, rounds=12, lr=1e-3, local_steps=3
-        )
-        assert (
-            timed_by.seconds_by_clock(this, target) == run.metrics["seconds"].sum() > 12
-        )
-    assert study.load(tmp_path / "study.toml", [], None, None).clock is None
+        run = ff.simulate(ff.Focus(), this.problem, law, rounds=12, lr=1e-3, local_steps=3)
+        assert timed_by.seconds_by_latency(this, target) == run.metrics["seconds"].sum() > 12
+    assert study.load(tmp_path / "study.toml", [], None, None).latency is None
 
 
 @pytest.mark.slow
@@ -96,4 +90,4 @@ def test_a_real_fleet_takes_as_long_as_a_simulated_one(tmp_path, target):
         this, tmp_path / "run", lambda event: None, chaos=chaos.parse(""), warm=True,
         settings=told,
     )  # fmt: skip
-    assert done.played == pytest.approx(done.clock, rel=0.1)
+    assert done.played == pytest.approx(done.latency, rel=0.1)

@@ -17,7 +17,7 @@ import focusfl as ff
 from focusfl.deploy import apps, status, study
 from focusfl.deploy.faults import chaos
 from focusfl.deploy.local import local_app, local_study
-from focusfl.experiment import results
+from focusfl.studies import results
 
 ROOT = Path(__file__).parents[2]
 QUADRATIC = """
@@ -53,9 +53,7 @@ def deployed(folder: Path, text: str, clients: int, *changes: str, algorithm=Non
 def run(folder, this, spec="", **more):
     """Deploy a study; give what happened and what has come of it."""
     said = []
-    outcome = local_study(
-        this, folder / "run", said.append, chaos=chaos.parse(spec), **more
-    )
+    outcome = local_study(this, folder / "run", said.append, chaos=chaos.parse(spec), **more)
     kinds = [event["event"] for event in said]
     assert not [line for line in status.look(folder / "run") if line.alive]
     return said, kinds, outcome
@@ -171,9 +169,7 @@ def app_of(folder, server, config=""):
     apps.init(folder)
     (folder / "training" / "task.py").write_text(TASK)
     (folder / "training" / "server_app.py").write_text(server)
-    (folder / "training" / "client_app.py").write_text(
-        "from .task import CLIENT\n\napp = CLIENT\n"
-    )
+    (folder / "training" / "client_app.py").write_text("from .task import CLIENT\n\napp = CLIENT\n")
     text = (folder / "pyproject.toml").read_text()
     head = text[: text.index("[tool.flwr.app.config]")]
     (folder / "pyproject.toml").write_text(head + config)
@@ -330,7 +326,7 @@ def test_no_process_connects_to_anywhere_but_this_machine(tmp_path):
 @pytest.mark.slow
 def test_coded_private_and_secure_at_once_until_budgets_are_spent(tmp_path):
     three = QUADRATIC + (
-        '[codec]\nkind = "fixed_point"\nbits = 40\nfraction = 30\n[secure]\n'
+        '[compression]\nkind = "fixed_point"\nbits = 40\nfraction = 30\n[secure]\n'
         '[privacy]\nclip = 1\nnoise = 20\nlevel = "client"\nbudget = 0.3\n'
     )
     this = deployed(tmp_path, three, 3, "lr=0.01")

@@ -95,9 +95,7 @@ def test_stop_ends_what_was_started_in_a_folder_and_nothing_else(tmp_path):
     ours.claim(tmp_path / "runs" / "one")
     process, other = sleeper(tmp_path).start(), sleeper(tmp_path, "other").start()
     child = int(words(process))
-    noted = (
-        f'{{"superlink": [{process.pid}, "signal"], "gone": [{os.getpid()}, "xyz"]}}'
-    )
+    noted = f'{{"superlink": [{process.pid}, "signal"], "gone": [{os.getpid()}, "xyz"]}}'
     (tmp_path / "runs" / "one" / status.FILE).write_text(noted)
     with pytest.raises(ValueError, match="superlink still run; focusfl deploy stop"):
         ours.claim(tmp_path / "runs" / "one")
@@ -162,9 +160,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(command, tmp_path):
     assert done.stderr.count("\n") == 1 and not [*tmp_path.rglob("*.*")]
 
 
-def test_certificates_that_end_soon_are_said_by_status_and_doctor(
-    tmp_path, monkeypatch
-):
+def test_certificates_that_end_soon_are_said_by_status_and_doctor(tmp_path, monkeypatch):
     monkeypatch.setattr(certificates, "DAYS", 30)
     fleet = Fleet(tmp_path / "runs" / "x", ["a"], tls=True)
     (fleet.folder / status.FILE).write_text(f'{{"superlink": [{os.getpid()}, "no"]}}')

@@ -26,9 +26,7 @@ def commands():
     return [found[1:] for found in words if found[:1] == ["focusfl"]]
 
 
-def test_the_commands_of_the_readme_work_one_after_the_other(
-    tmp_path, monkeypatch, capsys
-):
+def test_the_commands_of_the_readme_work_one_after_the_other(tmp_path, monkeypatch, capsys):
     """Each finds what those before it have left; changes are made by --set alone."""
     monkeypatch.chdir(tmp_path)
     whole = commands()

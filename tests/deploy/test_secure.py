@@ -24,7 +24,7 @@ L = 1.02
 [participation.full]
 [algorithms.focus]
 """
-FRACTION = 2.0**44  # of the codec: a push is whole numbers of this
+FRACTION = 2.0**44  # of the compressor: a push is whole numbers of this
 LEAST = 1e-6  # of a number that is looked for: smaller ones are much like each other
 
 

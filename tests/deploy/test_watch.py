@@ -149,9 +149,7 @@ def test_names_and_numbers_of_any_kind_stay_in_their_label():
     found = list(text_string_to_metric_families(exposition({name: job})))
     samples = [sample for family in found for sample in family.samples]
     assert {sample.labels["job"] for sample in samples} == {name}
-    assert {sample.labels["site"] for sample in samples if "site" in sample.labels} == {
-        name
-    }
+    assert {sample.labels["site"] for sample in samples if "site" in sample.labels} == {name}
     metrics = [s.labels["name"] for s in samples if s.name == "focusfl_metric"]
     assert metrics == [name, "big"]
     assert told(job)["metrics"] == {name: None, "big": None}
@@ -203,9 +201,7 @@ def test_the_page_is_for_this_machine_and_changes_nothing(served):
         assert answer.status == code and not (method == "HEAD" and content)
         connection.close()
     page = get(served, "")
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace(
-        "http-equiv", ""
-    )
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
 
 
 def test_watching_ends_with_an_interrupt_and_no_error(place, monkeypatch, capsys):

@@ -14,7 +14,7 @@ from loopback import (
     FOCUS,
     PROBLEM,
     SITES,
-    Clock,
+    LatencyModel,
     Loopback,
     Node,
     events,
@@ -23,7 +23,6 @@ from loopback import (
 )
 
 import focusfl as ff
-from focusfl.experiment import results
 from focusfl.flower import (
     AlgorithmStrategy,
     client_app,
@@ -37,6 +36,7 @@ from focusfl.flower.events import describe
 from focusfl.flower.events import read as read_events
 from focusfl.flower.identity import identify
 from focusfl.problems import Objective, Problem
+from focusfl.studies import results
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def test_a_torch_module_learns_what_its_own_arithmetic_would(tmp_path):
 
     app = client_app(work, FOCUS)
     nodes = {9 + i: Node(app, i, tmp_path / s, name=s) for i, s in enumerate(SITES)}
-    this = job(tmp_path, rounds=60, lr=0.07, evaluate_every=60)
+    this = job(tmp_path, rounds=60, lr=0.07, eval_every=60)
     run(Loopback(nodes), replace(this, params=params(linear()), evaluate=None))
     A = np.concatenate([np.c_[x, np.ones(8)] for x, _ in data])
     y = np.concatenate([y for _, y in data])
@@ -187,17 +187,13 @@ def test_flowers_own_loop_plays_any_algorithm(tmp_path):
     assert len(counted) == 60 and min(counted) < 4
 
 
-def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(
-    tmp_path, monkeypatch
-):
+def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(tmp_path, monkeypatch):
     """One deadline for everybody to come; then rounds go on with who is there."""
     app = client_app(Flat(), FOCUS)
     nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
-    away, clock = nodes.pop(9), Clock()
+    away, clock = nodes.pop(9), LatencyModel()
     monkeypatch.setattr("focusfl.flower.strategy.time", clock)
-    this = replace(
-        job(tmp_path, deadline=60.0, poll=1.0), params={"x": PROBLEM.x0}, evaluate=None
-    )
+    this = replace(job(tmp_path, deadline=60.0, poll=1.0), params={"x": PROBLEM.x0}, evaluate=None)
 
     def back(grid, round):
         if round == 15:

@@ -13,9 +13,9 @@ from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, nodes
 import focusfl as ff
 from focusfl.cli import main
 from focusfl.deploy import record
-from focusfl.experiment import results
 from focusfl.flower import AlgorithmStrategy, Work, client_app, server_app
 from focusfl.flower.app import run
+from focusfl.studies import results
 
 
 def one_label_each():
@@ -43,9 +43,7 @@ def model(folder):
 
 
 @pytest.mark.parametrize("evaluates", ["server", "sites"])
-@pytest.mark.parametrize(
-    ("step", "rounds", "false"), [(2.39, 40, True), (0.48, 60, False)]
-)
+@pytest.mark.parametrize(("step", "rounds", "false"), [(2.39, 40, True), (0.48, 60, False)])
 def test_a_tracker_at_rest_is_told_from_a_gradient_at_rest(
     step, rounds, false, evaluates, tmp_path
 ):
@@ -56,9 +54,7 @@ def test_a_tracker_at_rest_is_told_from_a_gradient_at_rest(
     this = replace(
         job(tmp_path, focus, rounds=rounds, lr=step / smooth, local_steps=5),
         params=problem.x0,
-        evaluate=(lambda x: objective.evaluate(x, eval_data))
-        if evaluates == "server"
-        else None,
+        evaluate=(lambda x: objective.evaluate(x, eval_data)) if evaluates == "server" else None,
     )
     run(Loopback(nodes(tmp_path, focus, work=problem)), this)
     end, true = ended(tmp_path), mean_gradient(problem, model(tmp_path)["x"])
@@ -183,8 +179,7 @@ def test_a_job_of_which_nothing_is_known_has_its_page_all_the_same(tmp_path):
 def test_batches_of_a_jax_model_are_put_together_to_the_gradient_of_all_data(tmp_path):
     rng = np.random.default_rng(1)
     samples = [
-        {"x": rng.standard_normal((n, 3)), "y": rng.standard_normal(n)}
-        for n in (7, 8, 5, 6)
+        {"x": rng.standard_normal((n, 3)), "y": rng.standard_normal(n)} for n in (7, 8, 5, 6)
     ]
     problem = ff.problems.from_loss(
         lambda w, s: (s["x"] @ w["w"] - s["y"]) ** 2, {"w": np.zeros(3)}, samples,
@@ -224,7 +219,7 @@ def test_a_job_leaves_what_a_study_does_and_the_same_page(evaluates, tmp_path, c
             evaluate=lambda x: {"loss": 1.0 + float(x @ x), "num-examples": 3.0},
         )
 
-    this = job(tmp_path, rounds=24, evaluate_every=5 * (evaluates == "sites"))
+    this = job(tmp_path, rounds=24, eval_every=5 * (evaluates == "sites"))
     if evaluates != "server":
         this = replace(this, evaluate=None)
     here = nodes(tmp_path, work=work)
@@ -256,7 +251,7 @@ def test_a_job_leaves_what_a_study_does_and_the_same_page(evaluates, tmp_path, c
 
 
 def test_a_verdict_counts_rounds_and_not_evaluations(tmp_path):
-    this = replace(job(tmp_path, rounds=80, evaluate_every=4, lr=0.01), evaluate=None)
+    this = replace(job(tmp_path, rounds=80, eval_every=4, lr=0.01), evaluate=None)
     run(Loopback(nodes(tmp_path, work=PROBLEM)), this)
     (run_,) = results.read(this.place).runs
     every, norms = run_.curves["round"], run_.curves["grad_norm"]
@@ -336,7 +331,7 @@ def test_flowers_own_loop_tells_the_gradient_where_it_evaluates(tmp_path):
         i = context.node_config["partition-id"]
         return lambda x, batch: {"x": data["H"][i] @ x["x"] - data["h"][i]}
 
-    this = replace(job(tmp_path, evaluate_every=2), params=None, evaluate=None)
+    this = replace(job(tmp_path, eval_every=2), params=None, evaluate=None)
     result = AlgorithmStrategy(this).start(
         Quick(nodes(tmp_path, work=work)), ArrayRecord({"x": Array(PROBLEM.x0)}),
         num_rounds=4,

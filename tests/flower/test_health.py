@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from loopback import FOCUS, PROBLEM, Clock, Loopback, events, job, nodes
+from loopback import FOCUS, PROBLEM, LatencyModel, Loopback, events, job, nodes
 
 import focusfl as ff
-from focusfl.engines.result import COSTS
-from focusfl.engines.served import TAKEN, check_names
-from focusfl.experiment import results
 from focusfl.flower import Work, client_app, server_app
 from focusfl.flower import events as written
 from focusfl.flower.app import run
 from focusfl.flower.ending import Unhealthy
 from focusfl.flower.health import Health
+from focusfl.simulation.evaluation import TAKEN, check_names
+from focusfl.simulation.result import COSTS
+from focusfl.studies import results
 
 OWN = ("after", "sites", "event", "online", "why", "counted", "time", "metrics")
 
@@ -26,7 +26,7 @@ def test_a_metric_may_be_called_as_events_call_their_own(where, tmp_path):
     found = {name: float(number) for number, name in enumerate(OWN)} | {"loss": 2.5}
     work = lambda context: Work(lambda x, batch: x, evaluate=lambda x: found)  # noqa: E731
     this = replace(
-        job(tmp_path, rounds=2, evaluate_every=1, deadline=5.0),
+        job(tmp_path, rounds=2, eval_every=1, deadline=5.0),
         evaluate=(lambda x: found) if where == "server" else None,
     )
     assert run(Loopback(nodes(tmp_path, work=work)), this) == []
@@ -55,7 +55,7 @@ def test_metrics_of_a_site_that_cannot_be_kept_are_left_out_aloud(tmp_path):
         found = {"round" if bad else "loss": 1.0}
         return Work(lambda x, batch: x, evaluate=lambda x: found)
 
-    this = replace(job(tmp_path, rounds=1, evaluate_every=1), evaluate=None)
+    this = replace(job(tmp_path, rounds=1, eval_every=1), evaluate=None)
     run(Loopback(nodes(tmp_path, work=work)), this)
     assert {event["site"] for event in events(tmp_path, "unfit")} == {"site-1"}
     assert events(tmp_path, "evaluation")[-1]["loss"] == 1.0
@@ -72,11 +72,9 @@ def test_what_sites_say_cannot_write_to_the_terminal_of_the_server(kind):
     assert "pwned" in said and said.replace("\n", "").isprintable()
 
 
-def test_a_warm_start_that_waits_for_a_site_writes_what_changes_alone(
-    tmp_path, monkeypatch
-):
+def test_a_warm_start_that_waits_for_a_site_writes_what_changes_alone(tmp_path, monkeypatch):
     """It wrote a hundred checkpoints a second, and 620 MB of events in a day."""
-    here, clock = nodes(tmp_path, ff.Focus(warm_start=True)), Clock()
+    here, clock = nodes(tmp_path, ff.Focus(warm_start=True)), LatencyModel()
     late = here.pop(103)
 
     class Later(Loopback):

@@ -118,9 +118,7 @@ def test_who_came_before_the_names_is_shown_out(tmp_path):
 
     def named(grid, round):
         if round == 2 and 300 not in grid.nodes:
-            grid.nodes |= {
-                300 + i: node for i, node in enumerate(fleet(tmp_path).values())
-            }
+            grid.nodes |= {300 + i: node for i, node in enumerate(fleet(tmp_path).values())}
 
     grid = Loopback(dict(here), named)
     run(grid, job(tmp_path, rounds=9, deadline=5.0))
@@ -134,9 +132,7 @@ def test_of_two_with_one_name_the_first_has_it_until_it_is_gone(tmp_path):
 
     def second(grid, round):
         if round == 1:
-            grid.nodes[999] = Node(
-                grid.nodes[101].app, 0, tmp_path / "site-0", "site-0"
-            )
+            grid.nodes[999] = Node(grid.nodes[101].app, 0, tmp_path / "site-0", "site-0")
         if round == 5:
             grid.nodes.pop(100, None)
 

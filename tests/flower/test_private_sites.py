@@ -1,4 +1,4 @@
-"""Private sites over Flower's messages, alone and with codecs and secure sums."""
+"""Private sites over Flower's messages, alone and with compressors and secure sums."""
 
 import json
 import tempfile
@@ -10,8 +10,8 @@ from loopback import PROBLEM, SITES, Loopback, Node, events, gap_of, job, secure
 from world.world import memory
 
 import focusfl as ff
-from focusfl import keys
 from focusfl.core import Batch, Drawn
+from focusfl.core import random as keys
 from focusfl.deploy import study as deploy
 from focusfl.flower import client_app
 from focusfl.flower.app import run
@@ -24,8 +24,8 @@ from focusfl.problems import Private
 
 ROUNDS = 4
 TERMS = {"clip": 1.0, "noise": 50.0, "level": "client", "accountant": "rdp"}
-INTEGERS = ff.Coded(ff.Focus(), ff.Integers(8))
-WHOLE = ff.Coded(ff.Focus(), ff.FixedPoint(50, 44))
+INTEGERS = ff.Compressed(ff.Focus(), ff.Quantize(8))
+WHOLE = ff.Compressed(ff.Focus(), ff.FixedPoint(50, 44))
 
 
 @pytest.fixture
@@ -48,11 +48,9 @@ def private_nodes(folder, algorithm, secure=None, **terms):
 @pytest.mark.parametrize(
     "algorithm, secure",
     [(ff.Focus(), None), (INTEGERS, None), (WHOLE, Secure())],
-    ids=["plain", "coded", "coded and secure"],
+    ids=["plain", "compressed", "coded and secure"],
 )
-def test_y_is_the_sum_of_memories_however_it_is_coded_noised_and_masked(
-    folder, algorithm, secure
-):
+def test_y_is_the_sum_of_memories_however_it_is_coded_noised_and_masked(folder, algorithm, secure):
     this = job(folder, algorithm, secure=secure, rounds=ROUNDS, lr=0.01)
     assert not run(Loopback(private_nodes(folder, algorithm, secure)), this)
     with this.open_protocol() as protocol:

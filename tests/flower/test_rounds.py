@@ -87,9 +87,7 @@ def test_a_site_that_returns_as_another_node_is_found_again(tmp_path):
         if round == 5 and 100 in grid.nodes:
             grid.nodes[100].delay = None  # dead, and Flower does not know it yet
         if round == 6:
-            grid.nodes[777] = Node(
-                client_app(PROBLEM, ff.Focus()), 0, tmp_path / "site-0"
-            )
+            grid.nodes[777] = Node(client_app(PROBLEM, ff.Focus()), 0, tmp_path / "site-0")
         if round == 10:
             grid.nodes.pop(100, None)
 
@@ -144,7 +142,7 @@ def test_a_superlink_that_fails_loses_messages_and_nothing_else(tmp_path):
 def test_a_superlink_that_stays_away_ends_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("focusfl.flower.link.OUTAGE", 0.3)
     with pytest.raises(ConnectionError, match="expired"):
-        run(Failing(nodes(tmp_path), every=1), job(tmp_path))
+        run(Failing(nodes(tmp_path), eval_every=1), job(tmp_path))
 
 
 def test_a_killed_server_app_goes_on_where_it_was(tmp_path):
@@ -159,9 +157,7 @@ def test_a_killed_server_app_goes_on_where_it_was(tmp_path):
     run(Loopback(here), job(tmp_path))
     begun = [event["round"] for event in events(tmp_path, "begin")]
     assert begun == [0, 7]
-    expected = ff.simulate(
-        ff.Focus(), PROBLEM, ff.participation.Full(), rounds=30, lr=0.2
-    )
+    expected = ff.simulate(ff.Focus(), PROBLEM, ff.participation.Full(), rounds=30, lr=0.2)
     with reopened(tmp_path) as protocol:
         assert gap(protocol.x, expected.x) < 1e-12
 
@@ -286,7 +282,7 @@ def test_sites_evaluate_and_the_server_averages(tmp_path):
 
     run(
         Loopback(nodes(tmp_path, work=work)),
-        job(tmp_path, rounds=4, evaluate_every=2, deadline=5.0),
+        job(tmp_path, rounds=4, eval_every=2, deadline=5.0),
     )
     found = events(tmp_path, "evaluation")
     assert [event["after"] for event in found] == [0, 2, 4]
@@ -299,7 +295,7 @@ def test_sites_tell_whom_the_model_serves_worst(tmp_path):
         found = {"accuracy": number / 4, "loss": 1.0 * number, "size": 1.0}
         return Work(lambda x, batch: x, evaluate=lambda x: found)
 
-    how = {"rounds": 2, "evaluate_every": 2, "deadline": 5.0, "metrics": "per_client"}
+    how = {"rounds": 2, "eval_every": 2, "deadline": 5.0, "per_client": True}
     only_sites = replace(job(tmp_path, **how), evaluate=None)
     run(Loopback(nodes(tmp_path, work=work)), only_sites)
     found = events(tmp_path, "evaluation")[-1]
@@ -332,7 +328,7 @@ def test_settings_of_the_app_change_the_job(tmp_path):
         ({"on_empty": "step"}, "unknown setting .* Did you mean 'on-empty'"),
         ({"roundz": 3}, "unknown setting .*'roundz'. Did you mean 'rounds'"),
         ({"evaluate-evry": 3}, "Did you mean 'evaluate-every'"),
-        ({"evaluate-every": -1}, "evaluate_every must be .* at least 0; got -1"),
+        ({"evaluate-every": -1}, "eval_every must be .* at least 0; got -1"),
         ({"wrap": "x"}, "unknown setting"),
         ({"metrics": "each"}, "metrics .* must be 'mean' or 'per_client'"),
         ({"sites": ""}, "sites must be different names"),
@@ -349,9 +345,7 @@ def test_a_wrong_setting_of_the_app_is_one_clear_line(wrong, words, tmp_path):
 def test_a_schedule_over_flower_equals_simulate(tmp_path):
     lr = ff.schedules.Cosine(0.2, rounds=12, warmup=3)
     run(Loopback(nodes(tmp_path)), job(tmp_path, rounds=12, lr=lr))
-    expected = ff.simulate(
-        ff.Focus(), PROBLEM, ff.participation.Full(), rounds=12, lr=lr
-    )
+    expected = ff.simulate(ff.Focus(), PROBLEM, ff.participation.Full(), rounds=12, lr=lr)
     with reopened(tmp_path, lr=lr) as protocol:
         assert gap(protocol.x, expected.x) < 1e-12
     (row,) = json.loads((tmp_path / "server/test/manifest.json").read_text())["runs"]

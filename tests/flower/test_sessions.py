@@ -20,7 +20,7 @@ from focusfl.flower.records import from_records
 from focusfl.flower.secure import Secure
 from focusfl.flower.secure.held import read_parts
 
-CODED = ff.Coded(ff.Focus(), ff.FixedPoint(50, 44))
+CODED = ff.Compressed(ff.Focus(), ff.FixedPoint(50, 44))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_the_server_is_given_no_push_and_no_gradient_and_writes_none(folder):
                 pushes.extend([*own, *np.diff(own, axis=0)] if own else [])
             return found
 
-    run(Tapped(secure_nodes(folder)), secure_job(folder, rounds=3, evaluate_every=1))
+    run(Tapped(secure_nodes(folder)), secure_job(folder, rounds=3, eval_every=1))
     files = [p.read_bytes() for p in (folder / "server").rglob("*") if p.is_file()]
     own = {push.tobytes() for push in pushes if np.any(push)}
     assert len(own) >= 12 and files and seen

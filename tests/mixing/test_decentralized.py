@@ -104,7 +104,7 @@ def test_local_sgd_with_everybody_averaging_is_fedavg(local_steps):
     )  # fmt: skip
     fedavg = ff.loop(
         ff.FedAvg(), PROBLEM, ff.participation.Full(), rounds=rounds, lr=LR,
-        local_steps=local_steps, x0=x0, record="model",
+        local_steps=local_steps, x0=x0, record_models=True,
     )  # fmt: skip
     assert np.abs(Z[::local_steps] - fedavg.trajectory[:, None]).max() < 1e-13
 
@@ -161,9 +161,7 @@ def test_descent_with_row_stochastic_weights_serves_the_perron_vector():
     weighted = np.linalg.solve(
         np.einsum("n,nij->ij", pi, PROBLEM.H), np.einsum("n,ni->i", pi, PROBLEM.h)
     )
-    gaps = [
-        np.abs(dgd_fixed_point(PROBLEM, R, lr) - weighted).max() for lr in (2e-4, 1e-4)
-    ]
+    gaps = [np.abs(dgd_fixed_point(PROBLEM, R, lr) - weighted).max() for lr in (2e-4, 1e-4)]
     assert np.abs(weighted - XSTAR).max() > 50 * gaps[1]  # not a method for F
     assert gaps[0] / gaps[1] == pytest.approx(2, abs=0.05)
 

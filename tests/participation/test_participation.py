@@ -10,11 +10,11 @@ from focusfl.participation import (
     Adversarial,
     Async,
     Bernoulli,
-    Clock,
     Correlated,
     Cyclic,
     Diurnal,
     Full,
+    LatencyModel,
     Markov,
     Replay,
     Sync,
@@ -218,7 +218,7 @@ def test_shares_with_replacement_are_exact_or_state_their_error(monkeypatch):
     assert np.all(sampled.q_error > 0)
 
 
-CLOCK = Clock(compute={"median": 0.5, "sigma": 0.5}, up=0.01, jitter=0.3)
+CLOCK = LatencyModel(compute={"median": 0.5, "sigma": 0.5}, up=0.01, jitter=0.3)
 ONE_OF_EACH = {
     "full": Full(),
     "uniform": Uniform(2),

@@ -26,9 +26,7 @@ def test_unknown_holds_the_last_known_state():
 def test_times_last_several_rounds_and_come_again():
     once = masks(Trace(SMALL), 3, 4, seed=0)
     drawn = masks(Trace(SMALL, rounds_per_step=3), 3, 3 * 9, seed=0)
-    assert np.array_equal(
-        drawn, np.repeat(np.concatenate([once, once, once[:1]]), 3, 0)
-    )
+    assert np.array_equal(drawn, np.repeat(np.concatenate([once, once, once[:1]]), 3, 0))
 
 
 def test_without_wrapping_a_trace_ends():
@@ -40,9 +38,7 @@ def test_without_wrapping_a_trace_ends():
 
 def test_clients_are_the_first_devices_that_are_ever_there():
     avail = np.array([[0, 1, -1, 1, 1], [0, 0, 0, 1, 0]])
-    with pytest.raises(
-        ValueError, match=r"2 of the first 4 .* never there: 0, 2\. Use"
-    ):
+    with pytest.raises(ValueError, match=r"2 of the first 4 .* never there: 0, 2\. Use"):
         Trace(avail).check(4)
     drawn = masks(Trace(avail, drop_absent=True), 2, 2, seed=0)
     assert np.array_equal(drawn, [[True, True], [False, True]])
@@ -162,8 +158,7 @@ def test_real_phones_are_there_as_often_as_the_trace_says(real_data):
 
 # The 31 of the 100 phones that the makers of the table left out, for want of data.
 LEFT_OUT = (
-    "2 5 6 9 10 12 16 22 28 29 34 37 39 48 53 55 58 62 63 66 68 70 72 82 84 87 90 91 "
-    "92 93 97"
+    "2 5 6 9 10 12 16 22 28 29 34 37 39 48 53 55 58 62 63 66 68 70 72 82 84 87 90 91 92 93 97"
 ).split()
 
 

@@ -41,9 +41,7 @@ OPTIONS = {**WALK, "metrics_fn": metrics}
 
 class Net(nnx.Module):
     def __init__(self, rngs):
-        self.layers = nnx.List(
-            [nnx.Linear(4, 6, rngs=rngs), nnx.Linear(6, 3, rngs=rngs)]
-        )
+        self.layers = nnx.List([nnx.Linear(4, 6, rngs=rngs), nnx.Linear(6, 3, rngs=rngs)])
 
     def __call__(self, x):
         return self.layers[1](jax.nn.relu(self.layers[0](x)))
@@ -85,9 +83,7 @@ def with_equinox():
 
     options = {**OPTIONS, "metrics_fn": each(metrics)}
     problem = ff.problems.from_equinox(net, each(loss), CLIENTS, **options)
-    return problem, lambda x: [
-        (layer["weight"].T, layer["bias"]) for layer in x["layers"].values()
-    ]
+    return problem, lambda x: [(layer["weight"].T, layer["bias"]) for layer in x["layers"].values()]
 
 
 def plain(layers):
@@ -97,7 +93,7 @@ def plain(layers):
 def train(problem, x0=None):
     return ff.simulate(
         ff.Focus(), problem, who.Bernoulli([0.9, 0.3, 0.6, 0.6]), rounds=64, lr=0.02,
-        local_steps=2, every=16, x0=x0,
+        local_steps=2, eval_every=16, x0=x0,
     )  # fmt: skip
 
 
@@ -113,16 +109,11 @@ def test_a_model_trains_as_the_same_by_hand(make):
     assert gap(plain(layers(result.x)), other.x) < 1e-5
     model = ff.problems.rebuilt(problem, result.x)
     scores = jax.vmap(model)(EVAL_DATA["x"])
-    assert accuracy(scores, EVAL_DATA["y"]) == pytest.approx(
-        result.metrics["accuracy"][-1]
-    )
+    assert accuracy(scores, EVAL_DATA["y"]) == pytest.approx(result.metrics["accuracy"][-1])
 
 
 def _names(tree):
-    return [
-        [name, _names(leaf) if isinstance(leaf, dict) else []]
-        for name, leaf in tree.items()
-    ]
+    return [[name, _names(leaf) if isinstance(leaf, dict) else []] for name, leaf in tree.items()]
 
 
 def test_a_model_comes_back_as_what_it_was():
@@ -158,9 +149,7 @@ class Normed(nnx.Module):
             "model must be an equinox.Module; got",
         ),
         (
-            lambda: ff.problems.rebuilt(
-                ff.problems.softmax(CLIENTS, classes=3, **WALK), {}
-            ),
+            lambda: ff.problems.rebuilt(ff.problems.softmax(CLIENTS, classes=3, **WALK), {}),
             "must come from from_flax or from_equinox",
         ),
     ],

@@ -37,8 +37,7 @@ def agree(function, *args, rtol=2e-5):
 
 def gone(text):
     return not any(
-        name in text
-        for name in ("conv_general_dilated", "reduce_window", "select_and_scatter")
+        name in text for name in ("conv_general_dilated", "reduce_window", "select_and_scatter")
     )
 
 
@@ -72,9 +71,7 @@ def test_two_axes(numbers, strides, padding, lhs, rhs, groups):
 
 def test_one_and_three_axes():
     def one(x, w):
-        return lax.conv_general_dilated(
-            x, w, (2,), "SAME", dimension_numbers=("NWC", "WIO", "NWC")
-        )
+        return lax.conv_general_dilated(x, w, (2,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"))
 
     def three(x, w):
         return lax.conv_general_dilated(x, w, (1, 2, 1), "VALID")
@@ -207,10 +204,7 @@ def test_a_problem_gives_the_same_run_either_way():
         y = nn.max_pool(jax.nn.relu(double(samples["x"], params["w"])), (2, 2), (2, 2))
         return (y.mean((1, 2, 3)) - samples["y"]) ** 2
 
-    clients = [
-        {"x": np.asarray(draw(12, 6, 6, 2)), "y": np.asarray(draw(12))}
-        for _ in range(3)
-    ]
+    clients = [{"x": np.asarray(draw(12, 6, 6, 2)), "y": np.asarray(draw(12))} for _ in range(3)]
     params = {"w": np.asarray(draw(3, 3, 2, 4))}
     runs = [
         ff.simulate(

@@ -41,8 +41,7 @@ def test_gradients_are_those_of_the_partial_likelihood():
     for i in range(5):
         data = {name: leaf[i] for name, leaf in problem.data.items()}
         slopes = [
-            (literal_loss(problem, i, x + e) - literal_loss(problem, i, x - e))
-            / (2 * step)
+            (literal_loss(problem, i, x + e) - literal_loss(problem, i, x - e)) / (2 * step)
             for e in step * np.eye(4)
         ]
         assert np.allclose(problem.objective.grad(x, data, None), slopes, atol=1e-7)
@@ -61,10 +60,7 @@ def test_ties_are_there_and_the_risk_set_has_all_of_them():
 
 def test_the_optimum_is_one_to_rounding():
     problem = made()
-    assert (
-        problem.objective.evaluate(problem.optimum, problem.eval_data)["grad_norm"]
-        < 1e-14
-    )
+    assert problem.objective.evaluate(problem.optimum, problem.eval_data)["grad_norm"] < 1e-14
 
 
 def test_the_hessian_is_the_slope_of_the_gradient_and_constants_bound_it():

@@ -11,9 +11,7 @@ from focusfl.problems import Logistic
 def made(num_clients=6, rows=30, dim=5, seed=0) -> Logistic:
     """Clients with rows of their own law and number, labels that no model separates."""
     rng = np.random.default_rng(seed)
-    A = rng.standard_normal((num_clients, rows, dim)) + rng.standard_normal(
-        (num_clients, 1, dim)
-    )
+    A = rng.standard_normal((num_clients, rows, dim)) + rng.standard_normal((num_clients, 1, dim))
     b = np.sign(A @ rng.standard_normal(dim) + rng.standard_normal((num_clients, rows)))
     mask = np.ones(b.shape, bool)
     mask[0, rows // 2 :] = False  # padding
@@ -31,8 +29,7 @@ def test_gradients_are_those_of_the_loss():
     for i in range(6):
         data = {name: leaf[i] for name, leaf in problem.data.items()}
         slopes = [
-            (literal_loss(problem, i, x + e) - literal_loss(problem, i, x - e))
-            / (2 * step)
+            (literal_loss(problem, i, x + e) - literal_loss(problem, i, x - e)) / (2 * step)
             for e in step * np.eye(5)
         ]
         assert np.allclose(problem.objective.grad(x, data, None), slopes, atol=1e-8)

@@ -71,17 +71,14 @@ def test_a_client_with_less_than_a_batch_takes_all_that_it_has(stream):
         assert (gap(one["w"], other["w"]) < 1e-6) == all_of_them
     how = {"rounds": 5, "lr": 0.1, "local_steps": 3}
     fast, slow = (
-        run(ff.Focus(), problem, who.Bernoulli(0.5), **how)
-        for run in (ff.simulate, ff.loop)
+        run(ff.Focus(), problem, who.Bernoulli(0.5), **how) for run in (ff.simulate, ff.loop)
     )
     assert gap(fast.x["w"], slow.x["w"]) < 1e-6
 
 
 def test_with_replacement_draws_from_the_clients_own():
     objective = blobs(stream="with_replacement").objective
-    places = np.concatenate(
-        [objective.pick(Batch(jax.random.key(0), n), 20)[0] for n in range(50)]
-    )
+    places = np.concatenate([objective.pick(Batch(jax.random.key(0), n), 20)[0] for n in range(50)])
     assert set(places.tolist()) == set(range(20))
 
 
@@ -118,7 +115,7 @@ def test_both_engines_train_alike(alg):
 def test_sg_focus_learns_what_everybody_knows():
     result = ff.simulate(
         ff.Focus(), blobs(), who.Bernoulli(np.linspace(0.2, 0.9, 6)), rounds=400,
-        lr=0.01, local_steps=3, every=50,
+        lr=0.01, local_steps=3, eval_every=50,
     )  # fmt: skip
     accuracy = result.metrics["accuracy"]
     assert accuracy[-1] > 0.9 > accuracy[0]
@@ -133,7 +130,7 @@ def test_evaluating_less_often_changes_nothing_else():
     often, seldom = (
         ff.simulate(
             ff.Focus(), blobs(), who.Uniform(3), rounds=30, lr=0.01, local_steps=3,
-            every=every,
+            eval_every=every,
         )
         for every in (1, 10)
     )  # fmt: skip
@@ -151,8 +148,8 @@ def test_divergence_between_evaluations_is_noticed(run):
         rounds=40,
         lr=3e38,
         local_steps=8,
-        every=30,
-        throw=None,
+        eval_every=30,
+        on_divergence="ignore",
     )
     assert result.diverged_at is not None and result.diverged_at < 29
     assert np.isfinite(result.x["w"]).all()
@@ -229,9 +226,7 @@ def test_a_model_of_pytorch_is_told_where_it_belongs(as_a_user):
     torch = pytest.importorskip("torch")
     net = torch.nn.Linear(4, 3)
     for given in ((net, {"w": np.zeros(3)}), (softmax_loss, net)):
-        with pytest.raises(
-            ValueError, match="of PyTorch. Use focusfl.problems.from_torch"
-        ):
+        with pytest.raises(ValueError, match="of PyTorch. Use focusfl.problems.from_torch"):
             ff.problems.from_loss(*given, [TWO], batch_size=8, eval_data=TWO)
 
 
@@ -282,8 +277,7 @@ def test_a_loss_that_takes_a_key_gets_one_for_gradients_alone():
     options = {"batch_size": 8, "eval_data": TWO}
     params = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
     noise, plain = (
-        ff.problems.from_loss(loss, params, [TWO], **options)
-        for loss in (noisy, softmax_loss)
+        ff.problems.from_loss(loss, params, [TWO], **options) for loss in (noisy, softmax_loss)
     )
     setting = {"rounds": 3, "lr": 0.1, "local_steps": 2}
     fast, slow, still = (
@@ -317,16 +311,14 @@ def test_a_class_that_was_not_called_is_named():
             return softmax_loss(params, samples)
 
     samples = {"x": np.ones((4, 4)), "y": np.zeros(4, int)}
-    with pytest.raises(
-        ValueError, match=r"got the class Loss. Call it first: Loss\(\)"
-    ):
+    with pytest.raises(ValueError, match=r"got the class Loss. Call it first: Loss\(\)"):
         ff.problems.from_loss(
             Loss, {"w": np.zeros((4, 3))}, [samples], batch_size=2, eval_data=samples
         )
 
 
 def test_auto_chooses_a_step_for_any_algorithm_on_a_network():
-    how = {"rounds": 60, "local_steps": 3, "every": 60}
+    how = {"rounds": 60, "local_steps": 3, "eval_every": 60}
     problem, coins = blobs(), who.Bernoulli(0.5)
     for algorithm in (ff.Focus(), ff.FedAvg()):
         chosen = ff.simulate(algorithm, problem, coins, lr="auto", **how)
@@ -347,15 +339,13 @@ def test_auto_looks_at_no_sample_that_the_model_is_evaluated_on():
 
 def test_a_step_that_makes_the_loss_rise_is_warned_of_and_others_are_not():
     how = {"rounds": 20, "local_steps": 3}
-    with pytest.warns(
-        ff.StepWarning, match=r"from 1.1 to .* at lr = 50.*Try lr = 0.1,"
-    ):
+    with pytest.warns(ff.StepWarning, match=r"from 1.1 to .* at lr = 50.*Try lr = 0.1,"):
         ff.simulate(ff.Focus(), blobs(), who.Bernoulli(0.5), lr=50.0, **how)
     ff.simulate(ff.Focus(), blobs(), who.Bernoulli(0.5), lr=0.05, **how)
 
 
 def test_a_step_at_which_nothing_is_learned_is_warned_of_if_only_the_end_is_looked_at():
-    how = {"rounds": 40, "local_steps": 3, "every": 40}
+    how = {"rounds": 40, "local_steps": 3, "eval_every": 40}
     with pytest.warns(ff.StepWarning, match="ended no better than it began"):
         ff.simulate(ff.Scaffold(), blobs(), who.Bernoulli(0.5), lr=50.0, **how)
     ff.simulate(ff.Scaffold(), blobs(), who.Bernoulli(0.5), lr=0.05, **how)

@@ -24,7 +24,7 @@ def rings(num_clients=4, seed=0):
 def train(problem, rounds=600):
     law = who.Bernoulli([0.9, 0.9, 0.2, 0.9])
     return ff.simulate(
-        ff.Focus(), problem, law, rounds=rounds, lr=0.05, local_steps=3, every=50
+        ff.Focus(), problem, law, rounds=rounds, lr=0.05, local_steps=3, eval_every=50
     ).metrics
 
 
@@ -44,9 +44,7 @@ def test_an_mlp_learns_what_softmax_regression_cannot():
 
 def test_softmax_starts_from_zero_and_its_loss_is_the_textbooks():
     clients, eval_data = rings()
-    problem = ff.problems.softmax(
-        clients, classes=3, eval_data=eval_data, batch_size=10
-    )
+    problem = ff.problems.softmax(clients, classes=3, eval_data=eval_data, batch_size=10)
     assert jax.tree.map(np.shape, problem.x0) == {"layer0": {"w": (2, 3), "b": (3,)}}
     found = problem.objective.evaluate(problem.x0, eval_data)
     assert found["loss"] == pytest.approx(np.log(3), rel=1e-6)
@@ -58,9 +56,7 @@ def test_softmax_starts_from_zero_and_its_loss_is_the_textbooks():
 
 def test_layers_have_the_widths_asked_for():
     clients, eval_data = rings()
-    x0 = ff.problems.mlp(
-        clients, classes=2, eval_data=eval_data, hidden=(8, 5), batch_size=10
-    ).x0
+    x0 = ff.problems.mlp(clients, classes=2, eval_data=eval_data, hidden=(8, 5), batch_size=10).x0
     assert [x0[f"layer{i}"]["w"].shape for i in range(3)] == [(2, 8), (8, 5), (5, 2)]
     assert 0 < np.abs(x0["layer1"]["w"]).max() < 1 / np.sqrt(8)
 
@@ -92,6 +88,4 @@ def change(i, **arrays):
 def test_bad_input_is_refused(as_a_user, data, options, message):
     clients, eval_data = data
     with pytest.raises(ValueError, match=message):
-        ff.problems.mlp(
-            clients, eval_data=eval_data, **{"classes": 2, "batch_size": 10, **options}
-        )
+        ff.problems.mlp(clients, eval_data=eval_data, **{"classes": 2, "batch_size": 10, **options})

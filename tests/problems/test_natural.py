@@ -10,7 +10,7 @@ from focusfl.problems import text
 STUDY = """
 rounds = 1
 lr = 0.1
-metrics = "per_client"
+per_client = true
 [problem]
 kind = "{kind}"
 [participation.full]
@@ -43,7 +43,7 @@ def test_speakers_learn_what_they_say_and_are_judged_by_its_end(tmp_path):
     found = ff.data.shakespeare(2, 6, data_dir=tmp_path)
     run = ff.simulate(
         ff.FedAvg(), problem, ff.participation.Full(), rounds=40, lr=2.0,
-        local_steps=3, every=40, metrics="per_client",
+        local_steps=3, eval_every=40, per_client=True,
     )  # fmt: skip
     # After an a nobody knows which one speaks before the first b or c.
     assert run.metrics["accuracy"][-1] > 0.85 > run.metrics["accuracy"][0]
@@ -66,7 +66,7 @@ def test_a_cnn_on_anybodys_federation_is_judged_by_each_clients_tests():
     problem = ff.problems.cnn_on(found, (4,), 8, batch_size=6, seed=1)
     run = ff.simulate(
         ff.FedAvg(), problem, ff.participation.Full(), rounds=30, lr=0.2,
-        local_steps=3, every=30, metrics="per_client",
+        local_steps=3, eval_every=30, per_client=True,
     )  # fmt: skip
     assert run.metrics["accuracy"][-1] > 0.85
     scores = problem.mean_loss.metrics_fn.each.scores

@@ -63,8 +63,7 @@ def test_every_digit_is_with_one_client_or_held_out_and_its_gradient_is_downhill
     problem = ff.problems.digits(model, num_clients=4, alpha=0.1, batch_size=32)
     held = problem.eval_data
     whole = np.concatenate(
-        [x[:n] for x, n in zip(problem.samples["x"], problem.lengths, strict=True)]
-        + [held["x"]]
+        [x[:n] for x, n in zip(problem.samples["x"], problem.lengths, strict=True)] + [held["x"]]
     )
     assert sorted(map(bytes, whole)) == sorted(map(bytes, ff.data.digits().x))
     assert 0.19 < len(held["y"]) / 1797 < 0.21
@@ -90,9 +89,7 @@ def test_features_are_standardised_channel_by_channel_by_what_is_trained_on(mine
     problem = ff.problems.mlp_on(str(file), num_clients=3, batch_size=2, hidden=[2])
     scores = problem.objective.loss_fn.scores
     seen = networks.Scores(lambda params, x: x, scores.mean, scores.std)
-    values = np.asarray(
-        seen(problem.x0, {"x": problem.samples["x"].reshape(-1, 4, 4, 2)})
-    )
+    values = np.asarray(seen(problem.x0, {"x": problem.samples["x"].reshape(-1, 4, 4, 2)}))
     assert values[..., 0].mean() == pytest.approx(0, abs=1e-5)
     assert values[..., 0].std() == pytest.approx(1, abs=1e-5)
     assert not values[..., 1].any()  # it never varies
@@ -108,8 +105,7 @@ def test_an_mlp_of_a_file_is_the_mlp_of_its_arrays(mine):
         return {**samples, "x": (samples["x"] - scores.mean) / scores.std}
 
     clients = [
-        plain({"x": problem.samples["x"][i], "y": problem.samples["y"][i]})
-        for i in range(2)
+        plain({"x": problem.samples["x"][i], "y": problem.samples["y"][i]}) for i in range(2)
     ]
     same = ff.problems.mlp(
         clients, classes=3, eval_data=plain(problem.eval_data), seed=2, batch_size=4
@@ -118,8 +114,7 @@ def test_an_mlp_of_a_file_is_the_mlp_of_its_arrays(mine):
     assert ours["loss"] == pytest.approx(float(theirs["loss"]), rel=1e-5)
     batch = ff.core.Batch(jax.random.key(1), 0)
     ours, theirs = (
-        p.objective.grad(p.x0, jax.tree.map(lambda a: a[1], p.data), batch)
-        for p in (problem, same)
+        p.objective.grad(p.x0, jax.tree.map(lambda a: a[1], p.data), batch) for p in (problem, same)
     )
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert np.allclose(a, b, atol=1e-5)

@@ -30,7 +30,7 @@ def test_67_centres_under_coins_find_the_pooled_fit():
     chances = ff.participation.by_rarity(problem.disagreement, p_min=0.05, p_max=0.9)
     run = ff.simulate(
         ff.Focus(), problem, ff.participation.Bernoulli(chances), rounds=1000, lr=0.025,
-        local_steps=5, every=1000,
+        local_steps=5, eval_every=1000,
     )  # fmt: skip
     assert np.linalg.norm(np.asarray(run.x) - fit) < 1e-10 * np.linalg.norm(fit)
 
@@ -60,7 +60,7 @@ def test_a_linear_model_finds_the_ridge_regression_of_all_clients():
     problem = ff.problems.linear_on(found, penalty, weights="samples")
     run = ff.simulate(
         ff.Focus(), problem, ff.participation.Bernoulli(0.6), rounds=300, lr=0.02,
-        local_steps=3, every=300, metrics="per_client",
+        local_steps=3, eval_every=300, per_client=True,
     )  # fmt: skip
     x, y = (np.concatenate([own[k] for own in found.train]) for k in ("x", "y"))
     A, b = np.c_[x, np.ones(len(x))].astype(float), (y - y.mean()) / y.std()
@@ -76,8 +76,8 @@ def test_a_linear_model_finds_the_ridge_regression_of_all_clients():
 def test_a_linear_model_of_classes_is_judged_by_accuracy():
     problem = ff.problems.linear_on(table(("no", "yes")), batch_size=8)
     run = ff.simulate(
-        ff.FedAvg(), problem, ff.participation.Full(), rounds=60, lr=0.5, every=60,
-        metrics="per_client",
+        ff.FedAvg(), problem, ff.participation.Full(), rounds=60, lr=0.5, eval_every=60,
+        per_client=True,
     )  # fmt: skip
     assert run.metrics["accuracy/worst"][-1] > 0.9 > run.metrics["accuracy"][0]
 
@@ -91,7 +91,7 @@ def test_a_named_federation_learns(kind, clients, better):
     assert problem.num_clients == clients
     run = ff.simulate(
         ff.FedAvg(), problem, ff.participation.Full(), rounds=20, lr=0.01 if better else
-        0.1, local_steps=5, every=20, metrics="per_client",
+        0.1, local_steps=5, eval_every=20, per_client=True,
     )  # fmt: skip
     if better:  # of the error that the mean of all answers has
         assert run.metrics["loss"][-1] < better < 0.99 < run.metrics["loss"][0]

@@ -25,8 +25,7 @@ def test_ridge_is_the_papers_loss(rows, objective):
         expected = 2 * A.T @ (A @ x - b) + 2 * 0.3 * x
         assert np.allclose(problem.objective.grad(x, data, None), expected, rtol=1e-12)
         slopes = [
-            (literal_loss(problem, i, x + e) - literal_loss(problem, i, x - e))
-            / (2 * step)
+            (literal_loss(problem, i, x + e) - literal_loss(problem, i, x - e)) / (2 * step)
             for e in step * np.eye(8)
         ]
         assert np.allclose(slopes, expected, rtol=1e-6)
@@ -58,9 +57,7 @@ def test_the_papers_setting_has_the_constants_of_the_specification():
 
 
 def test_without_heterogeneity_everybody_agrees():
-    problem = ridge(
-        num_clients=3, dim=4, rows=9, heterogeneity=0.0, noise=0.0, penalty=0.0
-    )
+    problem = ridge(num_clients=3, dim=4, rows=9, heterogeneity=0.0, noise=0.0, penalty=0.0)
     for A, b in zip(problem.A, problem.b, strict=True):
         assert np.allclose(A @ problem.optimum, b)
 

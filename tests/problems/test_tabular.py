@@ -14,9 +14,9 @@ pytestmark = pytest.mark.usefixtures("as_users_compile")  # thousands of rounds
 def ends(problem, law, lr, rounds, local_steps=5):
     return [
         np.median(
-            ff.simulate(
-                alg, problem, law, rounds=rounds, lr=step, local_steps=local_steps
-            ).metrics["distance"][-50:]
+            ff.simulate(alg, problem, law, rounds=rounds, lr=step, local_steps=local_steps).metrics[
+                "distance"
+            ][-50:]
         )
         for alg, step in [
             (ff.Focus(), lr[0]),

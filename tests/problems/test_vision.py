@@ -92,7 +92,7 @@ def test_lower_precision_computes_with_it_and_keeps_the_state():
     exact, rough = (
         ff.simulate(
             ff.Focus(), small(compute_dtype=dtype), ff.participation.Full(), rounds=2,
-            lr=1e-3, local_steps=2, every=2,
+            lr=1e-3, local_steps=2, eval_every=2,
         )
         for dtype in (None, "bfloat16")
     )  # fmt: skip

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from focusfl.experiment import results
+from focusfl.studies import results
 
 
 def make_run(scenario, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.0,
              diverged_at=None, why_lr=None, accuracy=False, distance=True, every=1,
              width=10, **told):  # fmt: skip
-    """A run that falls at a rate and settles, a little different for every seed.
+    """A run that falls at a rate and has_after_update, a little different for every seed.
 
     Evaluated every so many rounds; what else is `told` stands in its row.
     """
@@ -54,10 +54,7 @@ def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=Non
     rng = np.random.default_rng(0)
     p = np.linspace(0.2, 0.9, num_clients)
     scenarios = list(dict.fromkeys(run.row["participation"] for run in runs))
-    drawn = {
-        scenario: np.nonzero(rng.random((rounds, num_clients)) < p)
-        for scenario in scenarios
-    }
+    drawn = {scenario: np.nonzero(rng.random((rounds, num_clients)) < p) for scenario in scenarios}
     about = {
         "name": name, "study": study or {"rounds": rounds, "problem": {"kind": "made"}},
         "environment": {"focusfl": "0", "python": "3"}, "git": None,

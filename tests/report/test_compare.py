@@ -3,15 +3,13 @@ import json
 import pytest
 from made_up import make_run, make_study, save
 
-from focusfl.report.compare import compare
+from focusfl.studies.report.compare import compare
 
 
 def pair(tmp_path, before, after):
     """Two studies of one group, told apart by the options of their runs."""
     return [
-        save(
-            tmp_path / name, [make_run("a", "x", seed, **options) for seed in range(5)]
-        )
+        save(tmp_path / name, [make_run("a", "x", seed, **options) for seed in range(5)])
         for name, options in (("before", before), ("after", after))
     ]
 
@@ -50,8 +48,7 @@ def test_a_difference_within_the_spread_over_seeds_is_none(tmp_path):
 
 def test_rounding_is_no_difference_even_where_there_is_no_spread(tmp_path):
     a, b = (
-        save(tmp_path / str(bias), [make_run("a", "x", 0, bias=bias)])
-        for bias in (0.02, 0.0200001)
+        save(tmp_path / str(bias), [make_run("a", "x", 0, bias=bias)]) for bias in (0.02, 0.0200001)
     )
     assert words(compare(a, b))["error"] == "same"
 
@@ -70,9 +67,7 @@ def test_fewer_rounds_are_no_better_in_seconds(tmp_path):
 
 
 def test_more_accuracy_is_better_and_divergence_is_worst(tmp_path):
-    low, high = pair(
-        tmp_path, {"accuracy": True, "rounds": 10}, {"accuracy": True, "rounds": 60}
-    )
+    low, high = pair(tmp_path, {"accuracy": True, "rounds": 10}, {"accuracy": True, "rounds": 60})
     assert words(compare(low, high))["accuracy"] == "better"
     fine, gone = pair(tmp_path, {"bias": 0.5}, {"diverged_at": 20})
     change = compare(fine, gone).changes[0]
@@ -97,9 +92,7 @@ def test_studies_with_nothing_in_common_are_refused(tmp_path):
         compare(a, b)
 
 
-def test_the_command_shows_what_moved_and_counts_the_rest(
-    command_line, tmp_path, capsys
-):
+def test_the_command_shows_what_moved_and_counts_the_rest(command_line, tmp_path, capsys):
     pair(tmp_path, {"rate": 0.6}, {"rate": 0.5})
     words = ("compare", tmp_path / "before", tmp_path / "after")
     assert command_line(*words) == 0

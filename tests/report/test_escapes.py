@@ -6,9 +6,9 @@ import io
 import pytest
 from made_up import make_run, save
 
-from focusfl.checks import printable
-from focusfl.experiment.results import read
-from focusfl.report import export, html, shown, table, terminal
+from focusfl.core.validation import printable
+from focusfl.studies.report import export, html, shown, table, terminal
+from focusfl.studies.results import read
 
 EVIL = "e\x1b]0;pwned\x07\x9b31m\r\n|vil,\t\u202e"
 

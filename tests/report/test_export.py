@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
-from focusfl.experiment.results import AXES, IDENTITY
-from focusfl.report.export import curves_csv, escaped, latex, table_csv
+from focusfl.studies.report.export import curves_csv, escaped, latex, table_csv
+from focusfl.studies.results import AXES, IDENTITY
 
 
 def rows(text):
@@ -89,9 +89,7 @@ def test_the_command_writes_by_the_ending(command_line, tmp_path, capsys):
         assert str(out) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "name, what", [("a.xlsx", ()), ("a.tex", ("--what", "curves"))]
-)
+@pytest.mark.parametrize("name, what", [("a.xlsx", ()), ("a.tex", ("--what", "curves"))])
 def test_other_files_are_refused(command_line, tmp_path, name, what):
     make_study(tmp_path / "study")
     with pytest.raises(ValueError, match=r"export writes \.csv"):

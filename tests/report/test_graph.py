@@ -8,8 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyArrowPatch
 
 from focusfl import mixing
-from focusfl.report.figure import render
-from focusfl.report.graph import MOST, mixing_figure
+from focusfl.studies.report.figure import render
+from focusfl.studies.report.graph import MOST, mixing_figure
 
 SCENARIOS = [(4, [1, 3]), (10, [2, 3, 5, 8, 9]), (1, [1]), (3, [])]
 
@@ -35,9 +35,7 @@ def test_there_is_an_arrow_for_each_entry_and_no_other(num_clients, active):
         assert arrows == np.count_nonzero(matrix) - both_ways  # those share an arrow
 
 
-@pytest.mark.parametrize(
-    "num_clients, active", [*SCENARIOS, (MOST, range(1, MOST + 1))]
-)
+@pytest.mark.parametrize("num_clients, active", [*SCENARIOS, (MOST, range(1, MOST + 1))])
 def test_no_text_overlaps_another_or_leaves_the_page(num_clients, active):
     figure = mixing_figure(num_clients, active)
     renderer = FigureCanvasAgg(figure).get_renderer()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
-from focusfl.report.html import page
-from focusfl.report.names import COLOURS
+from focusfl.studies.report.html import page
+from focusfl.studies.report.names import COLOURS
 
 NASTY = "a </script><b>&\"' _study"
 
@@ -53,9 +53,7 @@ def look(browser, width, scheme="light"):
 
 def drawn(browser):
     """Wait until the page has been drawn as it is now."""
-    browser.execute_async_script(
-        "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
-    )
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
 
 
 def find(browser, selector):
@@ -71,9 +69,7 @@ def click(browser, selector):
 
 
 def paths(browser, study=0):
-    return [
-        curve.get_attribute("d") for curve in find(browser, f"#study-{study} .curve")
-    ]
+    return [curve.get_attribute("d") for curve in find(browser, f"#study-{study} .curve")]
 
 
 def names(browser, axis, study=0):
@@ -82,9 +78,7 @@ def names(browser, axis, study=0):
 
 
 def test_the_page_asks_the_network_for_nothing(opened):
-    asked = [
-        json.loads(line["message"])["message"] for line in opened.get_log("performance")
-    ]
+    asked = [json.loads(line["message"])["message"] for line in opened.get_log("performance")]
     urls = [
         event["params"]["request"]["url"]
         for event in asked
@@ -252,17 +246,12 @@ def test_who_took_part_is_drawn_with_p_and_can_show_ages(opened):
     click(opened, "#study-0 input[name=clients-0][value=age]")
     after = [one.get_attribute("href") for one in find(opened, "#study-0 image")]
     assert all(a != b for a, b in zip(before, after, strict=True))
-    assert (
-        "tracking gap at most 1.0e-15"
-        in find(opened, "#study-0 .clients figcaption")[0].text
-    )
+    assert "tracking gap at most 1.0e-15" in find(opened, "#study-0 .clients figcaption")[0].text
 
 
 def test_a_grid_shows_its_best_step_and_all_of_them_on_request(opened):
     def rows():
-        return sum(
-            row.is_displayed() for row in find(opened, "#study-1 .wide tbody tr")
-        )
+        return sum(row.is_displayed() for row in find(opened, "#study-1 .wide tbody tr"))
 
     def labels():
         return [one.text for one in find(opened, "#study-1 .legend button")]
@@ -370,9 +359,7 @@ def test_words_and_curves_stand_out_from_the_paper(opened, scheme):
 
 def luminance(colour):
     values = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
-    linear = [
-        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values
-    ]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
@@ -388,9 +375,7 @@ def test_downloads_hold_what_is_shown(opened, tmp_path):
     )
     for number in range(1, 6):
         click(opened, f"#study-1 .downloads button:nth-of-type({number})")
-    wanted = [
-        f"grid{end}" for end in ("-curves.csv", "-table.csv", ".json", ".svg", ".png")
-    ]
+    wanted = [f"grid{end}" for end in ("-curves.csv", "-table.csv", ".json", ".svg", ".png")]
     # A download's name is taken by an empty file until all of it is there.
     files = [tmp_path / name for name in wanted]
     deadline = time.monotonic() + 120

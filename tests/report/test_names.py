@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from focusfl.algorithms import ALGORITHMS
-from focusfl.report import names
-from focusfl.report.names import COLOURS, NAMES, ORDER, colour, label, looks
+from focusfl.studies.report import names
+from focusfl.studies.report.names import COLOURS, NAMES, ORDER, colour, label, looks
 
 AS_WRITTEN = {
     "focus": "FOCUS", "scaffold": "SCAFFOLD", "scaffnew": "Scaffnew",
@@ -22,7 +22,7 @@ AS_WRITTEN = {
     "fedlt": "FedLT",
     "feddyn": "FedDyn",
     "t_focus": "T-FOCUS", "t_scaffold": "T-SCAFFOLD",
-    "anchored_focus": "Anchored FOCUS", "coded": "Coded",
+    "anchored_focus": "Anchored FOCUS", "compressed": "Compressed",
 }  # fmt: skip
 
 

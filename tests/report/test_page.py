@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
-from focusfl.report.html import page
-from focusfl.report.html.schedule import LEVELS, schedule
+from focusfl.studies.report.html import page
+from focusfl.studies.report.html.schedule import LEVELS, schedule
 
 NASTY = "a </script><b>&\"' _study"
 
@@ -28,9 +28,7 @@ def test_names_cannot_break_the_page(tmp_path):
 
 def test_a_large_study_is_still_a_small_page(tmp_path):
     runs = [
-        make_run(
-            f"scenario {scenario}", f"alg{name}", seed, rounds=1500, rate=0.99, lr=lr
-        )
+        make_run(f"scenario {scenario}", f"alg{name}", seed, rounds=1500, rate=0.99, lr=lr)
         for scenario in range(4)
         for name in range(6)
         for lr in (0.1, 0.2)
@@ -111,9 +109,7 @@ FINDINGS = [
 @pytest.mark.parametrize("who, sentence", FINDINGS, ids=range(len(FINDINGS)))
 def test_the_finding_names_the_fastest_and_by_how_much(tmp_path, who, sentence):
     runs = [
-        make_run("only", name, seed, rounds=200, **how)
-        for name, how in who
-        for seed in range(3)
+        make_run("only", name, seed, rounds=200, **how) for name, how in who for seed in range(3)
     ]
     text = re.sub("<span[^>]*>|</span>", "", page([save(tmp_path, runs)]))
     found = re.search(r'<p class="finding">(.*?)</p>\n<p class="lead">(.*?)</p>', text)

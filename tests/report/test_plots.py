@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
-from focusfl.report.figure import render
-from focusfl.report.groups import grouped
-from focusfl.report.numbers import NUMBERS
-from focusfl.report.plots import plot
-from focusfl.report.rows import columns
-from focusfl.report.shown import save_report
+from focusfl.studies.report.figure import render
+from focusfl.studies.report.groups import grouped
+from focusfl.studies.report.numbers import NUMBERS
+from focusfl.studies.report.plots import plot
+from focusfl.studies.report.rows import columns
+from focusfl.studies.report.shown import save_report
 
 pytest.importorskip("matplotlib")
 
@@ -39,9 +39,7 @@ def test_the_line_is_the_median_over_seeds(tmp_path):
 
 def test_axes_scenes_and_algorithms_are_chosen(tmp_path):
     found = make_study(tmp_path)
-    figure = plot(
-        [found], "vectors-sent", "grad-norm", scenarios=["rare"], algorithms=["focus"]
-    )
+    figure = plot([found], "vectors-sent", "grad-norm", scenarios=["rare"], algorithms=["focus"])
     (panel,) = figure.axes
     assert list(lines(panel)) == ["FOCUS"]
     assert panel.get_xlabel() == "vectors sent"
@@ -57,9 +55,7 @@ def test_error_is_drawn_against_bytes_where_results_know_them(tmp_path):
     ends = [line.get_xdata()[-1] for line in lines(panel).values()]
     assert ends == [run.curves["bytes_up"][-1] for run in runs]
     assert ends[0] == 8 * ends[1]
-    assert NUMBERS["bytes_to_target"].of(runs[0]) == 8 * NUMBERS["bytes_to_target"].of(
-        runs[1]
-    )
+    assert NUMBERS["bytes_to_target"].of(runs[0]) == 8 * NUMBERS["bytes_to_target"].of(runs[1])
     assert "bytes_to_target" in [one.name for one in columns(grouped(found))]
     assert {"figure.png", "figure-bytes.png"} <= {f.name for f in save_report(found)}
 
@@ -77,9 +73,7 @@ def test_older_results_have_no_bytes_and_say_so(tmp_path):
 
 def test_against_the_best_the_best_is_one(tmp_path):
     full, _ = plot([make_study(tmp_path)], relative=True).axes
-    assert np.all(
-        lines(full)["FOCUS"].get_ydata()[1:] <= lines(full)["FedAvg"].get_ydata()[1:]
-    )
+    assert np.all(lines(full)["FOCUS"].get_ydata()[1:] <= lines(full)["FedAvg"].get_ydata()[1:])
     assert lines(full)["FOCUS"].get_ydata()[20] == 1
 
 
@@ -185,9 +179,7 @@ def test_what_cannot_be_drawn_is_said(tmp_path, options, words):
 @pytest.mark.parametrize(
     "suffix, start", [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")]
 )
-def test_the_command_writes_what_the_ending_says(
-    command_line, tmp_path, suffix, start, capsys
-):
+def test_the_command_writes_what_the_ending_says(command_line, tmp_path, suffix, start, capsys):
     make_study(tmp_path / "study")
     out = tmp_path / f"figure.{suffix}"
     assert command_line("plot", tmp_path / "study", "-o", out) == 0

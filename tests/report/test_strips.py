@@ -9,8 +9,8 @@ import pytest
 from made_up import make_run, make_study, save
 from selenium.webdriver.common.keys import Keys
 
-from focusfl.report.html import page
-from focusfl.report.html.served import MOST
+from focusfl.studies.report.html import page
+from focusfl.studies.report.html.per_client import MOST
 
 
 def served(folder, clients=6, seeds=2):

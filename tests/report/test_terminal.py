@@ -109,14 +109,10 @@ def test_eighty_columns_are_enough_and_compiling_is_said(study, tmp_path):
     assert "…" not in text.split("verdict")[1]  # nothing of the table is left out
     bars = [line for line in lines if "━" in line]
     assert any("compiling" in line and "some · FOCUS" in line for line in bars)
-    counts = {
-        found[1] for line in bars if (found := re.search(r"([\d,]+)/2,400", line))
-    }
+    counts = {found[1] for line in bars if (found := re.search(r"([\d,]+)/2,400", line))}
     assert len(counts) > 1, "no bar has moved"
     # No number is cut: a line of the table still has its error and its verdict.
-    table = next(
-        line for line in lines if line.startswith("  some") and "FOCUS" in line
-    )
+    table = next(line for line in lines if line.startswith("  some") and "FOCUS" in line)
     assert re.search(r"\d\.\de-\d+ .* exact *$", table)
 
 
@@ -162,9 +158,7 @@ def without_matplotlib(tmp_path_factory):
 
 
 @pytest.mark.parametrize("words, says", SHOWN.items())
-def test_without_matplotlib_everything_but_the_figure_is_shown(
-    without_matplotlib, words, says
-):
+def test_without_matplotlib_everything_but_the_figure_is_shown(without_matplotlib, words, says):
     folder, code, out, err = without_matplotlib[f"{words} --out out"]
     assert code == 0, err
     assert says in out and "written: " in out

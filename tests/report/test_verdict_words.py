@@ -8,15 +8,15 @@ import pytest
 from made_up import make_run, save
 from rich.console import Console
 
-from focusfl.experiment.verdict import Word
-from focusfl.report import terminal
-from focusfl.report.compare import compare
-from focusfl.report.export import latex, table_csv
-from focusfl.report.groups import grouped
-from focusfl.report.html import page
-from focusfl.report.plots import plot
-from focusfl.report.shown import print_report
-from focusfl.report.verdict_words import MEANING, kind, reason, verdict
+from focusfl.studies.report import terminal
+from focusfl.studies.report.compare import compare
+from focusfl.studies.report.export import latex, table_csv
+from focusfl.studies.report.groups import grouped
+from focusfl.studies.report.html import page
+from focusfl.studies.report.plots import plot
+from focusfl.studies.report.shown import print_report
+from focusfl.studies.report.verdict_words import MEANING, kind, reason, verdict
+from focusfl.studies.verdict import Word
 
 WORDS = get_args(Word)
 WHY = "still falling by a factor .990 a round; 1e-10 is about 1,700 rounds away"

@@ -9,7 +9,7 @@ from focusfl.flower.secure.held import read_parts
 
 N, DIM = 4, 3
 NAMES = [f"site-{i}" for i in range(N)]
-ALGORITHM = ff.Coded(ff.Focus(), ff.FixedPoint(bits=50, fraction=44))
+ALGORITHM = ff.Compressed(ff.Focus(), ff.FixedPoint(bits=50, fraction=44))
 SECURE = Secure()
 H = np.array([1.0, 1.2, 0.9, 1.1])
 B = np.random.default_rng(0).standard_normal((N, DIM))

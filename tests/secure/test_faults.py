@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("as_a_user")
 
 @pytest.mark.parametrize("seed", range(6))
 def test_secure_sums_live_through_faults(seed):
-    tally, gap, error = live(seed, settle=seed % 3 == 0)
+    tally, gap, error = live(seed, after_update=seed % 3 == 0)
     assert tally["sessions"] == life.SESSIONS and gap < 1e-12 and error <= 1e-10
 
 
@@ -25,7 +25,7 @@ def test_a_server_that_counts_a_site_that_is_not_in_the_sum_is_caught(monkeypatc
 
     monkeypatch.setattr(Session, "total", planted)
     with pytest.raises(Violation, match="what is tracked is wrong"):
-        live(0, settle=False)
+        live(0, after_update=False)
 
 
 def test_a_site_that_forgets_what_it_has_said_is_caught(monkeypatch):
@@ -38,4 +38,4 @@ def test_a_site_that_forgets_what_it_has_said_is_caught(monkeypatch):
 
     monkeypatch.setattr(site, "load", planted)
     with pytest.raises(Violation, match="another reply"):
-        live(0, settle=False)
+        live(0, after_update=False)

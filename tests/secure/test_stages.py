@@ -60,15 +60,18 @@ def test_the_server_has_the_exact_sum_of_those_who_stayed(begun):
 
 
 def test_sums_of_whole_numbers_wrap_and_come_back():
-    codec, up = ff.FixedPoint(50, 44), {"b": np.ones(2), "a": {"c": -np.ones((2, 2))}}
-    numbers = to_numbers(dict(paths(up)), codec)
+    compressor, up = (
+        ff.FixedPoint(50, 44),
+        {"b": np.ones(2), "a": {"c": -np.ones((2, 2))}},
+    )
+    numbers = to_numbers(dict(paths(up)), compressor)
     masks = np.array([2**64 - 1, 5, 0, 1, 2**63, 7], "<u8")
     with np.errstate(all="ignore"):
-        back = to_push(3 * numbers + masks - masks, up, codec)
+        back = to_push(3 * numbers + masks - masks, up, compressor)
     np.testing.assert_array_equal(back["b"], 3 * np.ones(2))
     np.testing.assert_array_equal(back["a"]["c"], -3 * np.ones((2, 2)))
     with pytest.raises(ValueError, match="not made of multiples"):
-        to_numbers({"y": np.array([0.1])}, codec)
+        to_numbers({"y": np.array([0.1])}, compressor)
 
 
 def test_no_push_is_in_what_a_site_says_nor_in_what_the_server_writes(begun, folder):
@@ -108,9 +111,7 @@ def test_a_killed_server_has_counted_nothing_of_a_session_that_was_open(folder):
             server.begin(NAMES)
             for _ in range(stages):
                 for name in server.free:
-                    server.receive(
-                        name, answer(sites[NAMES.index(name)], server.request(name))
-                    )
+                    server.receive(name, answer(sites[NAMES.index(name)], server.request(name)))
                 server.advance()
         with open_server(folder / "server") as server:
             assert gap(server, sites) < 1e-12
@@ -214,15 +215,21 @@ def test_a_site_refuses_a_lying_server(begun):
         ({"secure": 3}, "secure must be a Secure; got 3"),
         ({"max_norm": 1.0}, "max_norm needs single pushes"),
         ({"weights": dict.fromkeys(NAMES, 2.0)}, "weights needs single pushes"),
-        ({"algorithm": ff.Focus()}, r"must be Coded\(..., FixedPoint"),
-        ({"algorithm": ff.Coded(ff.Focus())}, r"must be Coded\(..., FixedPoint"),
+        ({"algorithm": ff.Focus()}, r"must be Compressed\(..., FixedPoint"),
         (
-            {"algorithm": ff.Coded(ff.Focus(warm_start=True), ff.FixedPoint(40, 30))},
+            {"algorithm": ff.Compressed(ff.Focus())},
+            r"must be Compressed\(..., FixedPoint",
+        ),
+        (
+            {"algorithm": ff.Compressed(ff.Focus(warm_start=True), ff.FixedPoint(40, 30))},
             "Give warm_start=False",
         ),
-        ({"algorithm": ff.Coded(ff.TFocus(), ff.FixedPoint(40, 30))}, "single number"),
         (
-            {"algorithm": ff.Coded(ff.Scaffnew(), ff.FixedPoint(40, 30))},
+            {"algorithm": ff.Compressed(ff.TFocus(), ff.FixedPoint(40, 30))},
+            "single number",
+        ),
+        (
+            {"algorithm": ff.Compressed(ff.Scaffnew(), ff.FixedPoint(40, 30))},
             "answer changes",
         ),
     ],
@@ -243,7 +250,7 @@ def test_sums_of_one_are_refused_where_they_are_asked_for():
 
 
 def test_numbers_that_could_overflow_are_refused():
-    wide = ff.Coded(ff.Focus(), ff.FixedPoint(53, 40))
+    wide = ff.Compressed(ff.Focus(), ff.FixedPoint(53, 40))
     with pytest.raises(ValueError, match="do not fit 64"):
         SECURE.check(wide, {"y": np.zeros(DIM)}, 2**11)
     assert issubclass(SecureSite, Site)

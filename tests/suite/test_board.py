@@ -46,9 +46,7 @@ def test_two_measurements_of_one_thing_that_differ_are_told(tmp_path, other):
 
 def test_studies_stand_beside_the_suite_with_every_axis(tmp_path, study_folder):
     ann = sent(tmp_path / "ann", row("<b>a</b>", 100.0))
-    told = in_process(
-        "suite", "show", ann, study_folder, "--json", "--out", tmp_path / "b.html"
-    )
+    told = in_process("suite", "show", ann, study_folder, "--json", "--out", tmp_path / "b.html")
     assert told.returncode == 0, told.stderr
     names = [line[1] for line in json.loads(told.stdout)["folders"][0]["rows"]]
     assert names == ["the suite", "a study"]
@@ -61,9 +59,7 @@ def test_studies_stand_beside_the_suite_with_every_axis(tmp_path, study_folder):
 def test_what_is_neither_is_refused_and_nothing_is_written(tmp_path):
     ann = sent(tmp_path / "ann", row("a", 100.0))
     (tmp_path / "empty").mkdir()
-    told = in_process(
-        "suite", "show", ann, tmp_path / "empty", "--out", tmp_path / "b.html"
-    )
+    told = in_process("suite", "show", ann, tmp_path / "empty", "--out", tmp_path / "b.html")
     assert told.returncode == 2 and "nor of a study" in told.stderr
     assert not (tmp_path / "b.html").exists()
 

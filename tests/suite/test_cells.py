@@ -16,9 +16,7 @@ ABOUTS = {cell.problem: cell.about for cell in CELLS if cell.measure == "rounds"
 
 def test_there_are_many_cells_and_each_belongs_to_one_half():
     assert len(CELLS) >= 60 and len({cell.name for cell in CELLS}) == len(CELLS)
-    problems = {
-        half: {c.problem for c in CELLS if c.split == half} for half in cells.SPLITS
-    }
+    problems = {half: {c.problem for c in CELLS if c.split == half} for half in cells.SPLITS}
     assert not problems[TUNING] & problems[REPORTING]
     for half in cells.SPLITS:
         assert {c.law for c in CELLS if c.split == half} == {*LAWS}

@@ -30,15 +30,9 @@ def rows(table=TABLE, ours=("a",), split="reporting", measure="rounds"):
 
 def test_a_profile_is_the_share_of_cells_within_a_factor_of_the_best():
     factors = [1.0, 1.5, 2.0, 4.0, 8.0]
-    assert compare.profile(TABLE, "a", factors) == pytest.approx(
-        [2 / 3, 2 / 3, 1, 1, 1]
-    )
-    assert compare.profile(TABLE, "b", factors) == pytest.approx(
-        [1 / 3, 2 / 3, 1, 1, 1]
-    )
-    assert compare.profile(TABLE, "c", factors) == pytest.approx(
-        [0, 0, 0, 1 / 3, 2 / 3]
-    )
+    assert compare.profile(TABLE, "a", factors) == pytest.approx([2 / 3, 2 / 3, 1, 1, 1])
+    assert compare.profile(TABLE, "b", factors) == pytest.approx([1 / 3, 2 / 3, 1, 1, 1])
+    assert compare.profile(TABLE, "c", factors) == pytest.approx([0, 0, 0, 1 / 3, 2 / 3])
 
 
 def test_standings_name_wins_and_the_worst_cell():

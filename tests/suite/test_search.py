@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from focusfl.engines.result import Result
+from focusfl.simulation.result import Result
 from focusfl.suite.measure import arrived
 from focusfl.suite.search import AT_ONCE, Search, Trial, best_of, search, step_of
 
@@ -15,9 +15,7 @@ def landscape(best: float, breaks: float = np.inf):
     def run(ks):
         asked.append(ks)
         return {
-            k: Trial(np.inf, np.inf)
-            if k > breaks
-            else Trial(100 * 2 ** abs((k - best) / 2), 1e-10)
+            k: Trial(np.inf, np.inf) if k > breaks else Trial(100 * 2 ** abs((k - best) / 2), 1e-10)
             for k in ks
         }
 

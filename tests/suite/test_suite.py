@@ -13,10 +13,7 @@ from focusfl.suite.progress import progress
 from focusfl.suite.search import FIRST
 
 EASY = {"kind": "quadratics", "condition": 3, "seed": 0}
-TINY = [
-    Cell("small", law, "reporting", EASY, LAWS[law], rounds=256)
-    for law in ("full", "rare")
-]
+TINY = [Cell("small", law, "reporting", EASY, LAWS[law], rounds=256) for law in ("full", "rare")]
 MINE = r"""
 from dataclasses import dataclass
 import focusfl as ff
@@ -233,9 +230,7 @@ def test_bad_input_is_one_line_and_leaves_no_results(arguments, words, tmp_path)
 def test_a_file_that_is_no_result_is_named(text, words, tmp_path):
     (tmp_path / store.RESULTS).write_text(text)
     told = in_process("suite", "show", tmp_path)
-    assert (
-        told.returncode == 2 and words in told.stderr and "results.json" in told.stderr
-    )
+    assert told.returncode == 2 and words in told.stderr and "results.json" in told.stderr
 
 
 def test_an_empty_folder_has_nothing_to_show(tmp_path):

@@ -42,9 +42,7 @@ class Setting:
         return np.array(found)
 
     def table(self, start=None):
-        return (
-            np.zeros((self.N, self.d)) if start is None else np.tile(start, (self.N, 1))
-        )
+        return np.zeros((self.N, self.d)) if start is None else np.tile(start, (self.N, 1))
 
 
 def feddyn(s, alpha):
@@ -53,9 +51,7 @@ def feddyn(s, alpha):
 
     def play(x, S):
         nonlocal h
-        theta = {
-            i: s.descend(i, x, lambda z, i=i: -lam[i] + alpha * (z - x)) for i in S
-        }
+        theta = {i: s.descend(i, x, lambda z, i=i: -lam[i] + alpha * (z - x)) for i in S}
         for i in S:
             lam[i] = lam[i] - alpha * (theta[i] - x)
         h = h - alpha / s.N * sum(theta[i] - x for i in S)
@@ -200,8 +196,6 @@ def all_of(file):
 
 if __name__ == "__main__":
     found = {
-        f"{file}_{name}": trajectory
-        for file in FILES
-        for name, trajectory in all_of(file).items()
+        f"{file}_{name}": trajectory for file in FILES for name, trajectory in all_of(file).items()
     }
     np.savez(HERE / "others.npz", **found)

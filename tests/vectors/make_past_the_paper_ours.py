@@ -18,9 +18,7 @@ class Setting:
 
     def __init__(self, name):
         with np.load(HERE / f"{name}.npz") as v:
-            self.H, self.h, self.masks, self.x0 = (
-                v[key] for key in ("H", "h", "masks", "x0")
-            )
+            self.H, self.h, self.masks, self.x0 = (v[key] for key in ("H", "h", "masks", "x0"))
             self.eta, self.tau = float(v["eta"]), int(v["tau"])
         self.N, self.d = self.h.shape
 

@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 import focusfl as ff
-from focusfl import tree
 from focusfl.algorithms import ALGORITHMS
 from focusfl.algorithms.trackers import TRACKERS
-from focusfl.core import Algorithm, Round
-from focusfl.engines.client_round import client_round
+from focusfl.core import Algorithm, Round, tree
+from focusfl.simulation.client_round import client_round
 
 NAMES = ("north", "east", "south")
 N = len(NAMES)
@@ -20,14 +19,14 @@ START = np.array([-1.0, 1.0])
 EXACT = 1e-8  # how near the optimum is near enough
 LONG = 120  # rounds: who is slower without faults is not asked to arrive
 
-# What is deployed: Late is the simulator's, and around it sites are late by themselves.
-DEPLOYED = [kind() for name, kind in ALGORITHMS.items() if name != "late"] + [
+# What is deployed: Stale is the simulator's, and around it sites are late by themselves.
+DEPLOYED = [kind() for name, kind in ALGORITHMS.items() if name != "stale"] + [
     ff.Focus(memory="last"), ff.Focus(warm_start=True), ff.Scaffold(option=1),
     ff.TScaffold(option=2), ff.TScaffold(option="1-up"),
     ff.ServerOpt(ff.Focus(), "momentum", 0.5, 0.3), ff.ServerOpt(ff.FedLT()),
     ff.ClientOpt(ff.Scaffold(), prox=0.1), ff.ClientOpt(ff.Focus(), prox=0.1),
-    ff.Coded(ff.MIFA(), ff.Integers()), ff.Coded(ff.Scaffold(option=1), ff.Integers()),
-    ff.Coded(ff.Focus(), ff.TopK(0.5)), ff.Coded(ff.FedADMM(), ff.Integers()),
+    ff.Compressed(ff.MIFA(), ff.Quantize()), ff.Compressed(ff.Scaffold(option=1), ff.Quantize()),
+    ff.Compressed(ff.Focus(), ff.TopK(0.5)), ff.Compressed(ff.FedADMM(), ff.Quantize()),
 ]  # fmt: skip
 
 
@@ -73,7 +72,7 @@ def play_round(job: Setting, server, states: dict, index: int):
         ups.append(tree.scale(job.weight(i), up))
     server = algorithm.update(server, reduce(tree.add, ups), rd)
     down = algorithm.broadcast(server)
-    return server, {i: algorithm.settle(states[i], down, rd) for i in states}
+    return server, {i: algorithm.after_update(states[i], down, rd) for i in states}
 
 
 def error_after(job: Setting, server, states: dict, index: int, rounds: int):
@@ -92,7 +91,7 @@ def error_after(job: Setting, server, states: dict, index: int, rounds: int):
 @cache
 def rounds_without_faults(job: Setting, ids: tuple[int, ...]) -> int | None:
     """How many rounds it takes where nothing goes wrong; None: it does not arrive."""
-    if job.lr >= job.algorithm.exact_below(float(SLOPES.max()), job.local_steps):
+    if job.lr >= job.algorithm.max_exact_lr(float(SLOPES.max()), job.local_steps):
         return None
     server, client = job.algorithm.init(START)
     error, rounds = error_after(job, server, dict.fromkeys(ids, client), 0, LONG)

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.core import CannotForget
+from focusfl.core import CannotForget, tree
 from focusfl.flower.protocol import ProtocolServer, Site
 from focusfl.flower.protocol.messages import unpack
 from focusfl.flower.protocol.store import HERE, Store
@@ -227,8 +226,8 @@ class World:
             pass
         if self.gap > ROUNDING:
             raise Violation(f"the server tracks {self.gap:.2g} beside the states")
-        coded = "Coded" in repr(algorithm) and not algorithm.sends_state
-        if coded or algorithm.settles:
+        coded = "Compressed" in repr(algorithm) and not algorithm.sends_state
+        if coded or algorithm.has_after_update:
             return
         for row in server._store.sites(HERE):
             own = self.computed.get(row.version)
@@ -268,7 +267,7 @@ class World:
 
     def _check_round(self, ids: tuple[int, ...]) -> None:
         """Raise unless a round through the protocol is a round without it."""
-        server, coded = self.server, "Coded" in repr(self.job.algorithm)
+        server, coded = self.server, "Compressed" in repr(self.job.algorithm)
         if self.spiked or coded:  # coded sites know what they have not sent
             return
         states = {i: server.state(NAMES[i]) for i in ids}
@@ -305,9 +304,7 @@ def draw(seed: int) -> Setting:
     rng = random.Random(f"job {seed}")
     algorithm = DEPLOYED[seed % len(DEPLOYED)]
     weights = tuple(rng.choice([0.5, 1.0, 2.0]) for _ in NAMES)
-    return setting(
-        algorithm, rng.choice([1, 2]), weights if rng.random() < 0.3 else None
-    )
+    return setting(algorithm, rng.choice([1, 2]), weights if rng.random() < 0.3 else None)
 
 
 def live(

@@ -3,7 +3,7 @@
 from focusfl.algorithms.amplified_scaffold import AmplifiedScaffold
 from focusfl.algorithms.anchored_focus import AnchoredFocus
 from focusfl.algorithms.client_opt import ClientOpt
-from focusfl.algorithms.coded import Coded
+from focusfl.algorithms.compressed import Compressed
 from focusfl.algorithms.fedadmm import FedADMM
 from focusfl.algorithms.fedasync import FedAsync
 from focusfl.algorithms.fedau import FedAU
@@ -17,13 +17,13 @@ from focusfl.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from focusfl.algorithms.fedprox import FedProx
 from focusfl.algorithms.fedvarp import FedVARP
 from focusfl.algorithms.focus import Focus
-from focusfl.algorithms.late import Late
 from focusfl.algorithms.local_sgd import LocalSGD
 from focusfl.algorithms.mifa import MIFA
 from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.scaffnew import Scaffnew
 from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.server_opt import ServerOpt
+from focusfl.algorithms.stale import Stale
 from focusfl.algorithms.t_focus import TFocus
 from focusfl.algorithms.t_scaffold import TScaffold
 from focusfl.algorithms.tamuna import TAMUNA
@@ -58,8 +58,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "t_scaffold": TScaffold,
     "server_opt": ServerOpt,
     "client_opt": ClientOpt,
-    "coded": Coded,
-    "late": Late,
+    "compressed": Compressed,
+    "stale": Stale,
 }
 
 __all__ = [  # spelled out: editors do not compute it
@@ -67,7 +67,7 @@ __all__ = [  # spelled out: editors do not compute it
     "AmplifiedScaffold",
     "AnchoredFocus",
     "ClientOpt",
-    "Coded",
+    "Compressed",
     "FedADMM",
     "FedAU",
     "FedAWE",
@@ -84,7 +84,7 @@ __all__ = [  # spelled out: editors do not compute it
     "FedVARP",
     "FedYogi",
     "Focus",
-    "Late",
+    "Stale",
     "LocalSGD",
     "MIFA",
     "ProxSkip",

@@ -6,11 +6,10 @@ Crawshaw, Liu. NeurIPS 2024. https://arxiv.org/abs/2410.23131
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.scaffold import Scaffold
-from focusfl.checks import check_count, check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_positive
 
 
 class Server(NamedTuple):
@@ -59,10 +58,10 @@ class AmplifiedScaffold(Algorithm[Server, Client, Local]):
     def cost(self):
         return 2, 2  # x, c; dx, and the change of a mean over a client's own visits
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest a mean over visits is of equal gradients: as with SCAFFOLD, dx is the
         # same for all, -lr local_steps c, and no way gone gamma times is none.
-        return Scaffold().exact_below(L, local_steps)
+        return Scaffold().max_exact_lr(L, local_steps)
 
     sends_state = False
     tracks_mean = True

@@ -9,12 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.t_focus import Server
 from focusfl.algorithms.transported import Client, Line, begin, visited
-from focusfl.checks import check_share
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_share
 
 
 class Local(NamedTuple):
@@ -41,7 +40,7 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
     def __post_init__(self):
         check_share("anchor", self.anchor)
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest every point is x, and the anchors are gone: FOCUS with mean memory.
         return 2 / L if local_steps > 1 else math.inf
 

@@ -7,13 +7,12 @@ was read in https://github.com/BichengYing/FedASL; docs/errata.md says what is w
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.fedau import FedAU
 from focusfl.algorithms.mifa import MIFA
 from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.wrapped import Wrapped
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.wrapped import Wrapped, apart, check_inner, whole
-from focusfl.checks import check_not_negative, check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_not_negative, check_positive
 
 
 class Server(NamedTuple):
@@ -33,7 +32,7 @@ class ClientOpt(Wrapped):
 
     - `prox` leaves exact algorithms exact: it vanishes where local steps begin, and
       with one local step it does nothing at all. The step up to which that is certain,
-      `exact_below`, becomes that of L + prox.
+      `max_exact_lr`, becomes that of L + prox.
     - `weight_decay` is the gradient of |x|^2 / 2: an exact algorithm ends exactly at
       the optimum of F + weight_decay |x|^2 / 2, which is another one.
     - `clip_norm` has a bias in general: clipped gradients that sum to 0 are not
@@ -59,12 +58,12 @@ class ClientOpt(Wrapped):
     def original(self):
         return self.inner
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         if self.weight_decay or self.clip_norm is not None:
             return 0.0
         # At rest x_server stays, so that prox is part of a fixed f_i, of the same
         # gradient there.
-        return self.inner.exact_below(L + self.prox, local_steps)
+        return self.inner.max_exact_lr(L + self.prox, local_steps)
 
     def init(self, params):
         server, client = self.inner.init(params)
@@ -107,6 +106,4 @@ class ClientOpt(Wrapped):
         return server._replace(inner=apart(inner))
 
     def recompute(self, server, clients):
-        return server._replace(
-            inner=apart(self.inner.recompute(whole(server), clients))
-        )
+        return server._replace(inner=apart(self.inner.recompute(whole(server), clients)))

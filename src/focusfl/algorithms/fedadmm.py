@@ -6,11 +6,10 @@ Gong, Li, Freris. ICDE 2022. https://arxiv.org/abs/2204.03529
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.proximal import stationary_below, strength
-from focusfl.checks import check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):
@@ -46,7 +45,7 @@ class FedADMM(Algorithm[Server, Client, Local]):
         if self.rho is not None:
             check_positive("rho", self.rho)
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest no a moves, so that every w is x, and local steps lead back to it:
         # there the gradient of each f_i is -a_i. Their mean is 0, as x is that of
         # x + a_i / rho.

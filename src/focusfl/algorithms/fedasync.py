@@ -6,10 +6,9 @@ https://arxiv.org/abs/1903.03934
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_not_negative, check_share
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_not_negative, check_share
 
 
 class Server(NamedTuple):
@@ -47,7 +46,7 @@ class FedAsync(Algorithm[Server, Client, Local]):
         check_not_negative("decay", self.decay)
 
     @property
-    def comes_late(self):
+    def uses_stale_model(self):
         return True
 
     accepts_stale_model = True
@@ -79,5 +78,5 @@ class FedAsync(Algorithm[Server, Client, Local]):
     def tracked(self, server, client):
         return {}
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         return Client(down["x"], down["version"])

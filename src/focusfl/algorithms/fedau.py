@@ -6,10 +6,9 @@ Wang, Ji. ICLR 2024. https://arxiv.org/abs/2306.03401
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_count, check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_positive
 
 
 class Server(NamedTuple):

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):

@@ -6,10 +6,9 @@ Xiang et al. NeurIPS 2024. https://arxiv.org/abs/2409.17446
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):
@@ -68,5 +67,5 @@ class FedAWE(Algorithm[Server, Client, Local]):
     def tracked(self, server, client):
         return {}
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         return client._replace(z=down["x"])

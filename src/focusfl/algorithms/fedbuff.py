@@ -6,10 +6,9 @@ https://arxiv.org/abs/2106.06639
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_count, check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_positive
 
 
 class Server(NamedTuple):
@@ -49,7 +48,7 @@ class FedBuff(Algorithm[Server, Client, Local]):
         check_positive("server_lr", self.server_lr)
 
     @property
-    def comes_late(self):
+    def uses_stale_model(self):
         return True
 
     accepts_stale_model = True
@@ -86,5 +85,5 @@ class FedBuff(Algorithm[Server, Client, Local]):
     def tracked(self, server, client):
         return {}
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         return Client(down["x"], down["version"])

@@ -6,11 +6,10 @@ Acar et al. ICLR 2021. https://arxiv.org/abs/2111.04263
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.proximal import stationary_below, strength
-from focusfl.checks import check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):
@@ -46,7 +45,7 @@ class FedDyn(Algorithm[Server, Client, Local]):
         if self.alpha is not None:
             check_positive("alpha", self.alpha)
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest no g moves, so that local steps lead back to x: there the gradient of
         # each f_i is g_i. And x = x - h / alpha: the mean of the g_i is 0.
         return stationary_below(self.alpha, L, local_steps)

@@ -6,11 +6,10 @@ Bastianello, Liu, Johansson. 2024. https://arxiv.org/abs/2403.17572
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.proximal import stationary_below, strength
-from focusfl.checks import check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):
@@ -50,7 +49,7 @@ class FedLT(Algorithm[Server, Client, Local]):
     def spring(self):
         return None if self.rho is None else 1 / self.rho
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest no z moves, so that every w is x, and local steps lead back to it:
         # there the gradient of each f_i is (x - z_i) / rho. Their mean is 0, as x is
         # the mean of the z_i.

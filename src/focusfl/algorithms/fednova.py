@@ -6,10 +6,9 @@ Wang et al. NeurIPS 2020. https://arxiv.org/abs/2007.07481
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_positive, check_share
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_positive, check_share
 
 
 class Server(NamedTuple):

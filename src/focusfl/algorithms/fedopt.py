@@ -12,7 +12,7 @@ from typing import ClassVar
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.server_opt import ServerOpt
 from focusfl.algorithms.wrapped import Wrapped
-from focusfl.checks import check_share
+from focusfl.core.validation import check_share
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.wrapped import Wrapped
-from focusfl.checks import check_not_negative
+from focusfl.core.validation import check_not_negative
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):
@@ -35,7 +34,7 @@ class FedVARP(Algorithm[Server, Client, Local]):
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         return math.inf if local_steps == 1 else 0.0  # several steps end at another x
 
     accepts_stale_model = True

@@ -7,10 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_flag, check_one_of
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_flag, check_one_of
 
 AT_REST = 1e-3  # |y| / N below this share of the gradient does not follow it any more
 
@@ -51,7 +50,7 @@ class Focus(Algorithm[Server, Client, Local]):
     def starts_warm(self):
         return self.warm_start
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         if local_steps == 1:
             return math.inf
         if self.memory == "mean":

@@ -6,9 +6,8 @@ Koloskova et al. ICML 2020. https://arxiv.org/abs/2003.10422
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
 
 
 class Server(NamedTuple):
@@ -54,5 +53,5 @@ class LocalSGD(Algorithm[Server, Client, Local]):
     def tracked(self, server, client):
         return {}
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         return Client(down["x"])

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_count, check_seed, is_number, shown
-from focusfl.core import Algorithm, CannotForget
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, CannotForget, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_seed, is_number, shown
 
 TURNS = 8  # of the hash; from 5 on no test of ours finds a pattern
 HALF = 0xFFFF  # 16 bits: times an odd number of 15 bits, they fit an int32
@@ -67,7 +66,7 @@ class ProxSkip(Algorithm[Server, Client, Local]):
         noise = (low << 14) | (high & 0x3FFF)
         return 1 * (noise < max(1, round(self.p * 2**FINE)))
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest no step moves anybody, with heads or with tails; between heads that
         # come by the clock, local steps may lead back to where they began.
         return math.inf if local_steps == 1 and not self.period else 2 / L
@@ -105,7 +104,7 @@ class ProxSkip(Algorithm[Server, Client, Local]):
             "of who remains do not."
         )
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         heads = self.coin(rd.index)
         gap = tree.scale(heads, tree.sub(down["x"], client.z))
         p = 1 / self.period if self.period else self.p

@@ -7,9 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
-from focusfl.core import Algorithm, CannotForget
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, CannotForget, tree
+from focusfl.core.tree import Tree
 
 
 class Server(NamedTuple):
@@ -42,7 +41,7 @@ class Scaffnew(Algorithm[Server, Client, Local]):
     def cost(self):
         return 2, 1  # x at the start and dx at the end
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest local steps lead back to where they began; below 2/L each goes down.
         return 2 / L if local_steps > 1 else math.inf
 
@@ -80,7 +79,7 @@ class Scaffnew(Algorithm[Server, Client, Local]):
             "of who remains do not."
         )
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         gap = tree.sub(down["dx"], client.dz)
         h = tree.axpy(1 / (rd.lr * rd.local_steps), gap, client.h)
         return Client(h, tree.zeros(h))

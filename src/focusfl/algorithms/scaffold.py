@@ -7,10 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.checks import check_count, check_positive
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_positive
 
 
 class Server(NamedTuple):
@@ -51,7 +50,7 @@ class Scaffold(Algorithm[Server, Client, Local]):
     def cost(self):
         return (2, 2) if self.option == 1 else (2, 1)
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest local steps lead back to where they began; below 2/L each goes down.
         # With option 1 they are level on average, which is the same for convex f_i.
         return 2 / L if local_steps > 1 else math.inf

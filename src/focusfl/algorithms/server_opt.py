@@ -6,11 +6,12 @@ Reddi et al. ICLR 2021. https://arxiv.org/abs/2003.00295
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.wrapped import Wrapped, apart, check_inner, innermost, whole
-from focusfl.checks import (
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import (
     check_flag,
     check_not_negative,
     check_one_of,
@@ -18,8 +19,6 @@ from focusfl.checks import (
     check_share,
     shown,
 )
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
 
 OPTIMIZERS = ("momentum", "adam", "yogi", "adagrad")
 CORRECTED = ("adam", "yogi")  # whose means can be corrected for where they began
@@ -98,19 +97,15 @@ class ServerOpt(Wrapped):
     def original(self):
         return self.inner
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         if isinstance(innermost(self.inner), ProxSkip):
             return 0.0
-        return self.inner.exact_below(L, local_steps)
+        return self.inner.max_exact_lr(L, local_steps)
 
     def init(self, params):
         server, client = self.inner.init(params)
         begin = self.tau**2 if self.initial is None else self.initial
-        v = (
-            {}
-            if self.optimizer == "momentum"
-            else tree.map(lambda a: 0 * a + begin, params)
-        )
+        v = {} if self.optimizer == "momentum" else tree.map(lambda a: 0 * a + begin, params)
         return Server(params, apart(server), tree.zeros(params), v, 0), client
 
     def broadcast(self, server):
@@ -143,12 +138,8 @@ class ServerOpt(Wrapped):
         v = tree.map(squares, server.v, move)
         first = second = 1.0
         if self.bias_correction:
-            first, second = (
-                1 - b**count + (count == 0) for b in (self.beta1, self.beta2)
-            )
-        step = tree.map(
-            lambda m, v: (m / first) / ((v / second) ** 0.5 + self.tau), m, v
-        )
+            first, second = (1 - b**count + (count == 0) for b in (self.beta1, self.beta2))
+        step = tree.map(lambda m, v: (m / first) / ((v / second) ** 0.5 + self.tau), m, v)
         return m, v, step
 
     def forget(self, server, client, weight, num_clients):
@@ -156,6 +147,4 @@ class ServerOpt(Wrapped):
         return server._replace(inner=apart(inner))
 
     def recompute(self, server, clients):
-        return server._replace(
-            inner=apart(self.inner.recompute(whole(server), clients))
-        )
+        return server._replace(inner=apart(self.inner.recompute(whole(server), clients)))

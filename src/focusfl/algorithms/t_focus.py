@@ -4,11 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.transported import Client, Line, begin, visited
-from focusfl.checks import check_share
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_share
 
 
 class Server(NamedTuple):
@@ -44,7 +43,7 @@ class TFocus(Algorithm[Server, Client, Local]):
         if self.curvature is not None:
             check_share("curvature", self.curvature)
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         # At rest the last gradient less the guess, r, is rho times the way from x to
         # where it was taken: they point the same way, or vanish. But the way is -lr
         # times a sum of such r, and for convex f_i none is longer than the first, so

@@ -4,11 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl import tree
 from focusfl.algorithms.transported import Client, Line, begin, secant, visited
-from focusfl.checks import check_share, shown
-from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_share, shown
 
 OPTIONS = (1, 2, "1-up")
 
@@ -68,9 +67,7 @@ class TScaffold(Algorithm[Server, Client, Local]):
 
     def __post_init__(self):
         if type(self.option) not in (int, str) or self.option not in OPTIONS:
-            raise ValueError(
-                f"option must be 1, 2 or '1-up'; got {shown(self.option)}."
-            )
+            raise ValueError(f"option must be 1, 2 or '1-up'; got {shown(self.option)}.")
         check_share("momentum", self.momentum, whole=False)
         for name in ("gamma", "curvature"):
             if getattr(self, name) is not None:
@@ -85,7 +82,7 @@ class TScaffold(Algorithm[Server, Client, Local]):
     def cost(self):
         return (2, 1) if self.option == "1-up" else (2, 2)
 
-    def exact_below(self, L, local_steps):
+    def max_exact_lr(self, L, local_steps):
         if local_steps == 1:
             return math.inf
         if self.option != 2:

@@ -5,10 +5,9 @@ Condat, Agarský, Malinovsky, Richtárik. 2023. https://arxiv.org/abs/2302.09832
 
 from dataclasses import dataclass
 
-from focusfl import tree
 from focusfl.algorithms.scaffnew import Client, Scaffnew
-from focusfl.checks import check_positive, check_share
-from focusfl.core import Round
+from focusfl.core import Round, tree
+from focusfl.core.validation import check_positive, check_share
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class TAMUNA(Scaffnew):
             check_positive("chi", self.chi)
             check_share("chi", self.chi)
 
-    def settle(self, client, down, rd):
+    def after_update(self, client, down, rd):
         gap = tree.sub(down["dx"], client.dz)
         factor = self.factor(rd) / (rd.lr * rd.local_steps)
         return Client(tree.axpy(factor, gap, client.h), tree.zeros(client.dz))

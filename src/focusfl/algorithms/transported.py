@@ -11,8 +11,8 @@ however the server moves.
 
 from typing import Any, NamedTuple
 
-from focusfl import tree
-from focusfl.tree import Tree
+from focusfl.core import tree
+from focusfl.core.tree import Tree
 
 
 class Line(NamedTuple):
@@ -61,9 +61,7 @@ def secant(move: Tree, change: Tree, most: Any) -> Any:
     return rho - (rho > most) * (rho - most)
 
 
-def visited(
-    client: Client, point: Tree, grad: Tree, most: Any, curvature: float | None
-) -> Client:
+def visited(client: Client, point: Tree, grad: Tree, most: Any, curvature: float | None) -> Client:
     """The memory after a visit: the curvature is that since the last, 0 at the first.
 
     Or it is this share of the most it may be.

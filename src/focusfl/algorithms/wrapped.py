@@ -4,8 +4,8 @@ import abc
 from dataclasses import dataclass
 from typing import Any
 
-from focusfl.checks import check_is
 from focusfl.core import Algorithm
+from focusfl.core.validation import check_is
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Wrapped(Algorithm[Any, Any, Any]):
         return self.original.traffic(params)
 
     @property
-    def comes_late(self):
-        return self.original.comes_late
+    def uses_stale_model(self):
+        return self.original.uses_stale_model
 
     @property
-    def knows_coordinates(self):
-        return self.original.knows_coordinates
+    def elementwise(self):
+        return self.original.elementwise
 
     @property
     def accepts_stale_model(self):
@@ -47,8 +47,8 @@ class Wrapped(Algorithm[Any, Any, Any]):
         return self.original.sends_state
 
     @property
-    def settles(self):
-        return self.original.settles
+    def has_after_update(self):
+        return self.original.has_after_update
 
     def init(self, params):
         return self.original.init(params)
@@ -68,8 +68,8 @@ class Wrapped(Algorithm[Any, Any, Any]):
     def update(self, server, total, rd):
         return self.original.update(server, total, rd)
 
-    def settle(self, client, down, rd):
-        return self.original.settle(client, down, rd)
+    def after_update(self, client, down, rd):
+        return self.original.after_update(client, down, rd)
 
     def state_after(self, client, up, down, rd):
         return self.original.state_after(client, up, down, rd)
@@ -104,7 +104,5 @@ def check_inner(inner: Any, wrapper: type[Wrapped]) -> None:
     inside = inner
     while isinstance(inside, Wrapped):
         if isinstance(inside, wrapper):
-            raise ValueError(
-                f"inner must not hold a {wrapper.__name__} already; got {inner!r}."
-            )
+            raise ValueError(f"inner must not hold a {wrapper.__name__} already; got {inner!r}.")
         inside = inside.original

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from focusfl import __version__
-from focusfl.checks import printable
 from focusfl.cli import (
     check,
     completion,
@@ -24,6 +23,7 @@ from focusfl.cli import (
     tune,
     verify,
 )
+from focusfl.core.validation import printable
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in what Flower's processes say
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
@@ -70,8 +70,7 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     whole = argparse.ArgumentParser(
         prog="focusfl",
-        description="Federated optimization that converges exactly, "
-        "whatever clients show up.",
+        description="Federated optimization that converges exactly, whatever clients show up.",
         epilog="example: focusfl demo",
     )
     whole.add_argument("--version", action="version", version=f"focusfl {__version__}")

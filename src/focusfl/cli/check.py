@@ -43,7 +43,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _check(options: argparse.Namespace) -> int:
     """Run every row in a process of its own, and print what became of it."""
     from focusfl import conformance
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
 
     rows = ROWS if options.rows is None else options.rows
     with _shown(options.implementation) as watch:

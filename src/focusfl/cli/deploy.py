@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusfl.checks import printable
 from focusfl.cli import hosts
 from focusfl.cli.options import folder, need_flower
+from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
     from focusfl.deploy.local import Outcome
@@ -56,9 +56,7 @@ def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
         "local", _local, "run a study on Flower, on real processes of this machine",
         "focusfl deploy local study.toml --clients 4 --tls",
     )  # fmt: skip
-    local.add_argument(
-        "what", type=Path, metavar="CONFIG", help="TOML file of a study, or an app"
-    )
+    local.add_argument("what", type=Path, metavar="CONFIG", help="TOML file of a study, or an app")
     local.add_argument("--clients", type=int, help="SuperNodes (as in the study)")
     local.add_argument("--algorithm", help="of the study (its first)")
     local.add_argument(
@@ -89,8 +87,8 @@ def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
         help="after which a round closes, and later ones count in the next (all)",
     )  # fmt: skip
     local.add_argument(
-        "--clock", action="store_true",
-        help="delay replies until they are as old as the study's [clock] says",
+        "--latency", action="store_true",
+        help="delay replies until they are as old as the study's [latency] says",
     )  # fmt: skip
     local.add_argument("--out", type=Path, help="folder for it all (runs/deploy-NAME)")
 
@@ -105,7 +103,7 @@ def _local(options: argparse.Namespace) -> int:
     spec = chaos.parse(options.chaos)
     how = {"chaos": spec, "tls": options.tls, "warm": options.warm}
     if options.what.is_dir():
-        names = ("set", "algorithm", "clients", "deadline", "target", "clock", "secure")
+        names = ("set", "algorithm", "clients", "deadline", "target", "latency", "secure")
         own = [f"--{n}" for n in names if getattr(options, n) not in (None, [], False)]
         if own:
             raise ValueError(
@@ -120,7 +118,7 @@ def _local(options: argparse.Namespace) -> int:
     else:
         deployed = study.load(
             options.what, options.set, options.algorithm, options.clients,
-            options.secure, options.clock,
+            options.secure, options.latency,
         )  # fmt: skip
         place = folder(options, f"deploy-{deployed.study.name}")
         given = {"deadline": options.deadline, "target": options.target}
@@ -161,7 +159,7 @@ def _watch(event: Mapping[str, Any]) -> None:
 def _summary(outcome: "Outcome") -> dict[str, Any]:
     share = outcome.masks.mean(0).round(3).tolist()
     gap = {} if outcome.gap is None else {"tracking_error": outcome.gap}
-    timed = {"seconds_of_rounds": outcome.played, "seconds_by_clock": outcome.clock}
+    timed = {"seconds_of_rounds": outcome.played, "seconds_by_latency": outcome.latency}
     timed = {name: round(s, 1) for name, s in timed.items() if s is not None}
     return {
         "rounds": len(outcome.masks), "generations": outcome.generations,
@@ -186,15 +184,15 @@ def _words(found: Mapping[str, Any]) -> list[str]:
 
 def _draw(place: Path) -> list[Path]:
     """Draw what was found, as of a study; give its files."""
-    from focusfl.experiment import results
-    from focusfl.files import write
-    from focusfl.report import html
+    from focusfl.core.files import write
+    from focusfl.studies import results
+    from focusfl.studies.report import html
 
     found = results.read(place)
     names = (results.CURVES, results.MANIFEST, "model.npz")
     files = [place / name for name in names]
     if find_spec("matplotlib"):
-        from focusfl.report import figure, plots
+        from focusfl.studies.report import figure, plots
 
         picture = figure.render(plots.plot([found]), "png")
         files.append(write(place / "figure.png", picture))
@@ -240,7 +238,7 @@ def _status(options: argparse.Namespace) -> int:
     from focusfl.deploy import status
     from focusfl.deploy.watch import told
     from focusfl.flower.events import packed
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
 
     found = status.search(_there(options))
     if options.json:
@@ -263,7 +261,7 @@ def _print_health(job: Mapping[str, Any]) -> None:
     """Print who takes part, and what is amiss; in trouble first."""
     from focusfl.flower.events import clock, packed, short
     from focusfl.flower.health import STATES
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
 
     names = ("counted", "late", "unanswered", "refused")
     order = sorted(job["sites"].items(), key=lambda one: STATES.index(one[1]["state"]))

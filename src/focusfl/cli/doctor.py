@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl import __version__
-from focusfl.extras import WHERE, install
+from focusfl.core.extras import WHERE, install
 
 # Versions that the tests were run with, as far as they are compared.
 TESTED = {
@@ -37,7 +37,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
 
     packages = _packages()
     found = {
@@ -119,7 +119,7 @@ def _attempt(look: Callable[[], Section]) -> Section:
 def _machine() -> Section:
     import jax
 
-    from focusfl.engines.simulator import placement
+    from focusfl.simulation import placement
 
     kinds = [f"{each.platform}, {each.device_kind}" for each in jax.devices()]
     devices = {f"device {k}": kind for k, kind in enumerate(kinds)}
@@ -130,7 +130,7 @@ def _machine() -> Section:
 def _run() -> Section:
     """A small run that must end at the optimum, but for rounding."""
     import focusfl as ff
-    from focusfl.experiment.verdict import EXACT
+    from focusfl.studies.verdict import EXACT
 
     start = time.perf_counter()
     problem = ff.problems.random_quadratic(num_clients=4, dim=5, L=1.1)

@@ -33,9 +33,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     link.add_argument("--host", default="127.0.0.1", help="to listen on (127.0.0.1)")
     link.add_argument("--port", type=int, default=8000, help="to listen on (8000)")
     link.add_argument("--database", type=Path, help="file that lasts (none)")
-    link.add_argument(
-        "--largest", type=float, metavar="MIB", help="that an answer may have (256)"
-    )
+    link.add_argument("--largest", type=float, metavar="MIB", help="that an answer may have (256)")
     link.add_argument(
         "--insecure", action="store_true", help="no encryption: on this machine alone"
     )
@@ -65,7 +63,7 @@ def _certificates(options: argparse.Namespace) -> int:
 
 
 def _superlink(options: argparse.Namespace) -> int:
-    from focusfl.checks import check_positive
+    from focusfl.core.validation import check_positive
     from focusfl.deploy import superlink
 
     need_flower()

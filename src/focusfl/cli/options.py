@@ -51,6 +51,6 @@ def folder(options: argparse.Namespace, name: str) -> Path:
 def need_flower() -> None:
     """Raise, in one clear line, where Flower is missing."""
     if find_spec("flwr") is None:
-        from focusfl.extras import missing
+        from focusfl.core.extras import missing
 
         raise ValueError(missing("deploying needs", "Flower", "flower"))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusfl.checks import printable
 from focusfl.cli.completion import offer
+from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
-    from focusfl.experiment.results import Results
+    from focusfl.studies.results import Results
 
 AXES = (
     "rounds", "vectors-sent", "gradient-evaluations", "seconds", "bytes-up",
@@ -24,9 +24,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "merge", _merge, "put folders of one study with different seeds together",
         "focusfl merge runs/seed-* -o runs/all",
     )  # fmt: skip
-    merge.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study"
-    )
+    merge.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study")
     merge.add_argument(
         "-o", "--out", type=Path, required=True,
         help="folder to write to; runs of the same study that it has are kept",
@@ -59,9 +57,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     _plot_options(plot)
     compare.add_argument("before", type=Path, metavar="A", help="folder of a study")
     compare.add_argument("after", type=Path, metavar="B", help="folder of another")
-    compare.add_argument(
-        "--all", action="store_true", help="show what stayed the same, too"
-    )
+    compare.add_argument("--all", action="store_true", help="show what stayed the same, too")
     export.add_argument(
         "runs", type=Path, nargs="+", metavar="RUNS",
         help="folder of a study; several, with different seeds, are pooled",
@@ -69,9 +65,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     export.add_argument(
         "-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"
     )
-    kind = export.add_argument(
-        "--what", help="curves or table (of .csv: curves; of .tex: table)"
-    )
+    kind = export.add_argument("--what", help="curves or table (of .csv: curves; of .tex: table)")
     offer(kind, ("curves", "table"))
     export.add_argument(
         "--columns", type=_words, default=[], metavar="A,B",
@@ -92,9 +86,7 @@ def _plot_options(plot: argparse.ArgumentParser) -> None:
         help="distance, suboptimality, loss, grad-norm, accuracy (the first); by "
         "step-size: error, rounds-to-target, accuracy",
     )
-    plot.add_argument(
-        "--relative", action="store_true", help="show it against the best curve"
-    )
+    plot.add_argument("--relative", action="store_true", help="show it against the best curve")
     plot.add_argument(
         "--theory", action="store_true",
         help="add what theory predicts: rate, bias of the mean iterate, noise floor",
@@ -117,14 +109,14 @@ def _words(text: str) -> list[str]:
 
 
 def _read(folder: Path) -> "Results":
-    from focusfl.experiment import results
+    from focusfl.studies import results
 
     return results.read(folder)
 
 
 def _read_all(options: argparse.Namespace) -> "list[Results]":
     """Read all folders; pool those of one study, and say so."""
-    from focusfl.experiment.merge import by_study, pool
+    from focusfl.studies.merge import by_study, pool
 
     studies = by_study([_read(folder) for folder in options.runs])
     for own in studies:
@@ -136,8 +128,8 @@ def _read_all(options: argparse.Namespace) -> "list[Results]":
 
 def _merge(options: argparse.Namespace) -> int:
     from focusfl.cli.options import folder
-    from focusfl.experiment.merge import merge
-    from focusfl.report import shown
+    from focusfl.studies.merge import merge
+    from focusfl.studies.report import shown
 
     found = merge(options.runs, folder(options, ""))
     files = [str(file) for file in shown.save_report(found)]
@@ -158,13 +150,13 @@ def _seeds(found: "Results") -> str:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from focusfl.report.html import page
+    from focusfl.studies.report.html import page
 
     return _write(options, page(_read_all(options)))
 
 
 def _plot(options: argparse.Namespace) -> int:
-    from focusfl.report import figure, plots
+    from focusfl.studies.report import figure, plots
 
     kind = options.out.suffix[1:].lower()
     if kind not in plots.KINDS:
@@ -179,7 +171,7 @@ def _plot(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from focusfl.report import compare, terminal
+    from focusfl.studies.report import compare, terminal
 
     found = compare.compare(_read(options.before), _read(options.after))
     if options.json:
@@ -200,15 +192,15 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from focusfl.experiment.merge import pool
-    from focusfl.report.export import export
+    from focusfl.studies.merge import pool
+    from focusfl.studies.report.export import export
 
     found = pool([_read(folder) for folder in options.runs])
     return _write(options, export(found, options.out, options.what, options.columns))
 
 
 def _write(options: argparse.Namespace, content: str | bytes) -> int:
-    from focusfl import files
+    from focusfl.core import files
 
     file = files.write(options.out, content)
     print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusfl.checks import check_count
 from focusfl.cli.options import changes, folder, out, results, words
 from focusfl.cli.studies import run_options, run_study
+from focusfl.core.validation import check_count
 
 if TYPE_CHECKING:
-    from focusfl.experiment.config import Study
+    from focusfl.studies.config import Study
 
 
 STUDIES = {
@@ -72,10 +72,10 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _study(options: argparse.Namespace) -> int:
     """A study of the paper: its table and figure, and each at its own best step."""
-    from focusfl.experiment import config, reproduce, study
-    from focusfl.experiment.environment import environment
-    from focusfl.files import write
-    from focusfl.report import figure, table, terminal
+    from focusfl.core.files import write
+    from focusfl.studies import config, reproduce, study
+    from focusfl.studies.environment import environment
+    from focusfl.studies.report import figure, table, terminal
 
     study_file = reproduce.path(options.name)
     plan = config.load(study_file, options.set, options.algorithms)
@@ -121,10 +121,10 @@ def _lead(plan: "Study") -> str:
 
 def _regimes(options: argparse.Namespace) -> int:
     """The theorem in its three regimes: a figure and its numbers."""
-    from focusfl.experiment import regimes
-    from focusfl.files import write
-    from focusfl.report import figure, terminal
-    from focusfl.report.regimes import regimes_figure
+    from focusfl.core.files import write
+    from focusfl.studies import regimes
+    from focusfl.studies.report import figure, terminal
+    from focusfl.studies.report.regimes import regimes_figure
 
     found = regimes.regimes()
     rows = [row for panel in found for row in panel.rows]
@@ -138,9 +138,7 @@ def _regimes(options: argparse.Namespace) -> int:
         about = {"rows": json.loads(told), "files": [str(file) for file in files]}
         print(json.dumps(about, indent=2))
         return 0
-    texts = [
-        (row.regime, row.what, *(f"{value:.4g}" for value in row[2:])) for row in rows
-    ]
+    texts = [(row.regime, row.what, *(f"{value:.4g}" for value in row[2:])) for row in rows]
     terminal.print_table("FOCUS, measured and predicted", regimes.Row._fields, texts)
     print("written: " + "  ".join(str(f) for f in files))
     return 0
@@ -148,10 +146,10 @@ def _regimes(options: argparse.Namespace) -> int:
 
 def _hospitals(options: argparse.Namespace) -> int:
     """Real hospitals, one of them rarely online: whom does the model serve?"""
-    from focusfl.experiment import hospitals, study
-    from focusfl.files import write
-    from focusfl.report import figure, terminal
-    from focusfl.report import hospitals as report
+    from focusfl.core.files import write
+    from focusfl.studies import hospitals, study
+    from focusfl.studies.report import figure, terminal
+    from focusfl.studies.report import hospitals as report
 
     seeds = hospitals.SEEDS if options.seeds is None else options.seeds
     splits = hospitals.splits(options.name, options.set, options.algorithms, seeds)
@@ -177,10 +175,10 @@ def _hospitals(options: argparse.Namespace) -> int:
 
 def _flamby(options: argparse.Namespace) -> int:
     """FLamby's tables: what was published, what comes out, and the difference."""
-    from focusfl.experiment.environment import environment
-    from focusfl.experiment.flamby.cells import Cell, cells
-    from focusfl.files import write
-    from focusfl.report import flamby, terminal
+    from focusfl.core.files import write
+    from focusfl.studies.environment import environment
+    from focusfl.studies.flamby.cells import Cell, cells
+    from focusfl.studies.report import flamby, terminal
 
     place = folder(options, "reproduce-flamby")
     if options.rare:
@@ -196,10 +194,7 @@ def _flamby(options: argparse.Namespace) -> int:
         write(place / "table.md", flamby.markdown(found)),
     ]
     if options.json:
-        rows = [
-            {**cell._asdict(), "equal": cell.equal, "within": cell.within}
-            for cell in found
-        ]
+        rows = [{**cell._asdict(), "equal": cell.equal, "within": cell.within} for cell in found]
         print(json.dumps({"cells": rows, "files": [str(f) for f in files]}, indent=2))
         return 0
     for table in (*flamby.tables(found), flamby.outside(found)):
@@ -211,9 +206,9 @@ def _flamby(options: argparse.Namespace) -> int:
 
 def _rare(options: argparse.Namespace, place: Path) -> int:
     """The same methods and FOCUS, with one hospital rarely online."""
-    from focusfl.experiment.flamby.rare import Line, lines
-    from focusfl.files import write
-    from focusfl.report import flamby, table, terminal
+    from focusfl.core.files import write
+    from focusfl.studies.flamby.rare import Line, lines
+    from focusfl.studies.report import flamby, table, terminal
 
     found: list[Line] = []
     for line in lines(options.tables, place):
@@ -233,7 +228,7 @@ def _rare(options: argparse.Namespace, place: Path) -> int:
 
 def _images(options: argparse.Namespace) -> int:
     """SG-FOCUS on CIFAR-10: a study that these options change."""
-    from focusfl.experiment import reproduce
+    from focusfl.studies import reproduce
 
     options.study = reproduce.path(options.name)
     options.participation = options.participation or ["bernoulli"]
@@ -255,14 +250,14 @@ def _rounds(name: str, rounds: int | None) -> list[str]:
     if rounds is None:
         return []
     check_count(name, rounds)
-    return [f"rounds={rounds}", f"every={min(100, max(1, rounds // 5))}"]
+    return [f"rounds={rounds}", f"eval_eval_every={min(100, max(1, rounds // 5))}"]
 
 
 def _tuned(options: argparse.Namespace, own: list[str]) -> list[str]:
     """Changes of the study: each algorithm at the paper's step and at its own."""
-    from focusfl.experiment import config
-    from focusfl.experiment.tune import tune
-    from focusfl.report import terminal
+    from focusfl.studies import config
+    from focusfl.studies.report import terminal
+    from focusfl.studies.tune import tune
 
     short = min(TUNE_ROUNDS, options.rounds or TUNE_ROUNDS)
     wanted = [*own, *_rounds("--rounds", short), *options.set]

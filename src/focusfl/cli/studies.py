@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from focusfl.cli.options import changes, folder, results, scenarios, words
 
 if TYPE_CHECKING:
-    from focusfl.experiment.config import Study
+    from focusfl.studies.config import Study
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -54,7 +54,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     graph.add_argument("-o", "--out", type=Path, help="PNG file (graph.png)")
     command(
         "list", _list,
-        "list algorithms, participation models, problems, schedules and codecs",
+        "list algorithms, participation models, problems, schedules and compressors",
         "focusfl list --json",
     )  # fmt: skip
 
@@ -85,21 +85,19 @@ def run_options(sub: argparse.ArgumentParser) -> None:
         help="tell tensorboard, mlflow or wandb of every run, also of those that had "
         "ended before",
     )  # fmt: skip
-    sub.add_argument(
-        "--quiet", action="store_true", help="show no progress and no table"
-    )
+    sub.add_argument("--quiet", action="store_true", help="show no progress and no table")
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from focusfl.experiment.config import STUDIES
+    from focusfl.studies.config import STUDIES
 
     options.study = STUDIES / "demo.toml"
     return run_study(options)
 
 
 def _new(options: argparse.Namespace) -> int:
-    from focusfl.experiment.config import STUDIES
-    from focusfl.files import write
+    from focusfl.core.files import write
+    from focusfl.studies.config import STUDIES
 
     if options.study.exists():
         raise ValueError(f"{options.study} exists; name another file.")
@@ -115,10 +113,10 @@ def _new(options: argparse.Namespace) -> int:
 
 def run_study(options: argparse.Namespace) -> int:
     """Run what is left of a study in its folder, and show what is there."""
-    from focusfl.experiment import config
-    from focusfl.experiment.cache import ResultCache
-    from focusfl.experiment.folder import begun, run_in_folder
-    from focusfl.report import shown, terminal
+    from focusfl.studies import config
+    from focusfl.studies.cache import ResultCache
+    from focusfl.studies.folder import begun, run_in_folder
+    from focusfl.studies.report import shown, terminal
 
     if options.workers is not None and options.workers < 1:
         raise ValueError(
@@ -127,11 +125,9 @@ def run_study(options: argparse.Namespace) -> int:
         )
     if options.devices is not None:
         options.set.append(f"devices={options.devices}")
-    plan = config.load(
-        options.study, options.set, options.algorithms, options.participation
-    )
+    plan = config.load(options.study, options.set, options.algorithms, options.participation)
     if plan.devices:  # before a folder is made and anything begins to run
-        from focusfl.engines.simulator.devices import devices_for
+        from focusfl.simulation.devices import devices_for
 
         clients, kept = plan.problem.num_clients, "runs" * bool(plan.checkpoint_every)
         devices_for(plan.devices, clients, plan.client_state, kept or None)
@@ -157,9 +153,7 @@ def run_study(options: argparse.Namespace) -> int:
             told.update(run.row["key"] for run in runs)
 
         try:
-            found = run_in_folder(
-                plan, place, watch, finished, options.workers or 0, options.fresh
-            )
+            found = run_in_folder(plan, place, watch, finished, options.workers or 0, options.fresh)
         except KeyboardInterrupt:
             _say_what_is_kept(place, plan)
             raise
@@ -181,8 +175,8 @@ def run_study(options: argparse.Namespace) -> int:
 
 def _say_what_is_kept(place: Path, plan: "Study") -> None:
     """How much of an interrupted study need not be run again."""
-    from focusfl.experiment.cache import ResultCache
-    from focusfl.experiment.study import run_groups
+    from focusfl.studies.cache import ResultCache
+    from focusfl.studies.study import run_groups
 
     def count(what):
         return sum(len(group.lrs) * len(group.seeds) for group in what)
@@ -198,14 +192,14 @@ def _say_what_is_kept(place: Path, plan: "Study") -> None:
 def _trackers(specs: list[str]) -> list[Any]:
     if not specs:
         return []
-    from focusfl.track import tracker
+    from focusfl.studies.tracking import tracker
 
     return [tracker(spec) for spec in specs]
 
 
 def _theory(options: argparse.Namespace) -> int:
     from focusfl import theory
-    from focusfl.experiment import config
+    from focusfl.studies import config
 
     plan = config.load(options.study, options.set)
     if len(plan.lrs) > 1 or len(plan.local_steps) > 1 or plan.lrs == ("auto",):
@@ -231,7 +225,7 @@ def _theory(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from focusfl.experiment.json_schema import json_schema
+    from focusfl.studies.json_schema import json_schema
 
     del options
     print(json.dumps(json_schema(), indent=2))
@@ -239,9 +233,9 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 def _graph(options: argparse.Namespace) -> int:
-    from focusfl import files
-    from focusfl.report import figure
-    from focusfl.report.graph import mixing_figure
+    from focusfl.core import files
+    from focusfl.studies.report import figure
+    from focusfl.studies.report.graph import mixing_figure
 
     try:
         active = [int(word) for word in options.active]
@@ -259,11 +253,11 @@ def _list(options: argparse.Namespace) -> int:
     import inspect
 
     from focusfl.algorithms import ALGORITHMS
-    from focusfl.codecs import CODECS
+    from focusfl.compression import COMPRESSORS
+    from focusfl.core.schedules import SCHEDULES
     from focusfl.participation import PARTICIPATION
     from focusfl.problems import PROBLEMS
-    from focusfl.report import terminal
-    from focusfl.schedules import SCHEDULES
+    from focusfl.studies.report import terminal
 
     def describe(section: str, kind: Callable) -> dict:
         parameters = inspect.signature(kind).parameters.values()
@@ -281,7 +275,7 @@ def _list(options: argparse.Namespace) -> int:
         "participation": PARTICIPATION,
         "problems": PROBLEMS,
         "schedules": SCHEDULES,
-        "codecs": CODECS,
+        "compressors": COMPRESSORS,
     }
     found = {
         section: {name: describe(section, kind) for name, kind in kinds.items()}
@@ -291,11 +285,8 @@ def _list(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2, default=repr))
         return 0
     for section, kinds in found.items():
-        rows = [
-            (name, about["what"], ", ".join(about["options"]))
-            for name, about in kinds.items()
-        ]
-        title = section + " (compression)" * (section == "codecs")
+        rows = [(name, about["what"], ", ".join(about["options"])) for name, about in kinds.items()]
+        title = section + " (compression)" * (section == "compressors")
         terminal.print_table("", (title, "", "options"), rows)
     terminal.print_text("Data sets: focusfl data list.")
     return 0

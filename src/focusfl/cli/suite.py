@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusfl.checks import check_count, check_positive
 from focusfl.cli.options import folder, words
+from focusfl.core.validation import check_count, check_positive
 
 if TYPE_CHECKING:
     from focusfl.suite.board import Board
@@ -39,12 +39,8 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes (as many as cores)",
     )  # fmt: skip
-    run.add_argument(
-        "--minutes", type=float, help="stop after so many, to go on another time"
-    )
-    run.add_argument(
-        "--quick", action="store_true", help="three cells alone, in some two minutes"
-    )
+    run.add_argument("--minutes", type=float, help="stop after so many, to go on another time")
+    run.add_argument("--quick", action="store_true", help="three cells alone, in some two minutes")
     show.add_argument(
         "folders", type=Path, nargs="+", metavar="DIR",
         help="folders of results; of studies, too",
@@ -61,7 +57,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
     from focusfl.suite import cells, entrants
     from focusfl.suite.progress import progress
     from focusfl.suite.run import missing_extras, run
@@ -76,10 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     place = folder(options, "suite")
     if left_out := missing_extras(some):
         some = [cell for cell in some if cell not in left_out]
-        terminal.say(
-            f"{len(left_out)} cells need scikit-learn, the extra digits, and are left "
-            "out"
-        )
+        terminal.say(f"{len(left_out)} cells need scikit-learn, the extra digits, and are left out")
     try:
         with progress(options.minutes) as began:
             rows = run(some, who, place, options.workers, Path.cwd(), began)
@@ -91,8 +84,7 @@ def _run(options: argparse.Namespace) -> int:
     found = sum(row.entrant in methods for row in rows)
     if found < len(some) * len(who):
         terminal.say(
-            f"{found} of {len(some) * len(who)} results are there: the same command "
-            "goes on"
+            f"{found} of {len(some) * len(who)} results are there: the same command goes on"
         )
     return _tell(options, rows, place / "suite.html") if rows else 0
 
@@ -114,8 +106,8 @@ def _tell(
 ) -> int:
     """Print how methods compare, and write the page; of several folders, who sent
     what."""
-    from focusfl.files import write
-    from focusfl.report import terminal
+    from focusfl.core.files import write
+    from focusfl.studies.report import terminal
     from focusfl.suite.page import page
     from focusfl.suite.run import compared
     from focusfl.suite.tables import halves, sentence, tables
@@ -128,8 +120,7 @@ def _tell(
         told = {
             "results": [row.as_dict() for row in rows],
             "tables": {
-                half: [table._asdict() for table in tables(own)]
-                for half, own in found.items()
+                half: [table._asdict() for table in tables(own)] for half, own in found.items()
             },
             "folders": [table._asdict() for table in more],
             "files": [str(file)],
@@ -148,15 +139,13 @@ def _tell(
 
 
 def _list(options: argparse.Namespace) -> int:
-    from focusfl.report import terminal
+    from focusfl.studies.report import terminal
     from focusfl.suite import cells, entrants
 
     if options.json:
         found = {
             "cells": {cell.name: cell._asdict() for cell in cells.CELLS},
-            "entrants": {
-                name: one._asdict() for name, one in entrants.ENTRANTS.items()
-            },
+            "entrants": {name: one._asdict() for name, one in entrants.ENTRANTS.items()},
         }
         print(json.dumps(found, indent=2))
         return 0

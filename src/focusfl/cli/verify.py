@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from focusfl.checks import printable
+from focusfl.core.validation import printable
 
 EXIT_DAMAGED = 1
 
@@ -25,7 +25,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from focusfl.experiment.verify import verify
+    from focusfl.studies.verify import verify
 
     found = verify(options.folder)
     count = Counter(one.state for one in found)

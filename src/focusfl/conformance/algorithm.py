@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl import tree
 from focusfl.algorithms import MIFA, FedAvg, FedVARP, Focus, Scaffold
 from focusfl.conformance.problem import Problem
-from focusfl.core import Algorithm, Round
-from focusfl.engines.client_round import client_round
+from focusfl.core import Algorithm, Round, tree
+from focusfl.simulation.client_round import client_round
 
 Make = Callable[[Problem], Any]
 
@@ -24,9 +23,7 @@ class State(NamedTuple):
 class Driven:
     """What `check` drives: start, round and model, of one algorithm on one problem."""
 
-    def __init__(
-        self, algorithm: Algorithm, problem: Problem, advances: bool, own_steps: bool
-    ):
+    def __init__(self, algorithm: Algorithm, problem: Problem, advances: bool, own_steps: bool):
         self.algorithm, self.problem = algorithm, problem
         self.advances, self.own_steps = advances, own_steps
 
@@ -46,9 +43,7 @@ class Driven:
         """One round, as the reference engine has it, with replies that are lost."""
         algorithm, problem = self.algorithm, self.problem
         clients, arrived = list(state.clients), len(participants) - len(lost)
-        rd = Round(
-            state.number, problem.lr, problem.local_steps, problem.num_clients, arrived
-        )
+        rd = Round(state.number, problem.lr, problem.local_steps, problem.num_clients, arrived)
         down, ups = algorithm.broadcast(state.server), []
         for i in participants:
             own = rd._replace(local_steps=problem.steps[i])
@@ -67,7 +62,7 @@ class Driven:
         answer = algorithm.broadcast(server)
         for i in participants:
             if i not in lost:
-                clients[i] = algorithm.settle(clients[i], answer, rd)
+                clients[i] = algorithm.after_update(clients[i], answer, rd)
         return State(server, tuple(clients), state.number + 1)
 
     def _gradient(self, client: int) -> Callable:

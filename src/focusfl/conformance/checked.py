@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.checks import check_positive, shown, unknown
 from focusfl.conformance import rules
 from focusfl.conformance.child import as_make
 from focusfl.conformance.driver import Driver, Failed, NotApplicable
@@ -17,6 +16,7 @@ from focusfl.conformance.judged import Seen, Word, seen
 from focusfl.conformance.problem import LR, standard
 from focusfl.conformance.process import Process
 from focusfl.conformance.rows import ROWS, Row
+from focusfl.core.validation import check_positive, shown, unknown
 
 LONG = 1200  # rounds of what is not exact before; twice if it neither falls nor rests
 AT_ONCE = 100  # rounds between looks
@@ -79,9 +79,7 @@ class Report:
             said.append(f"like {others[0].like[0]} (in {_names(others)})")
         if none := [row for row in rest if not row.like]:
             where = f"like none of {self.rules} rules (in {_names(none)})"
-            said.append(
-                f"{'' if said else 'behaves '}{where}, nearest {none[0].nearest}"
-            )
+            said.append(f"{'' if said else 'behaves '}{where}, nearest {none[0].nearest}")
         return "; ".join(said)
 
     def __str__(self) -> str:
@@ -228,9 +226,7 @@ def _number(got: Seen | None) -> float | None:
     return got.error if got and np.isfinite(got.error) else None
 
 
-def _rule(
-    row: Row, models: np.ndarray, single: bool
-) -> tuple[tuple[str, ...], str, int | None]:
+def _rule(row: Row, models: np.ndarray, single: bool) -> tuple[tuple[str, ...], str, int | None]:
     """The rules whose models these are; else the one they stay with longest."""
     away = rules.distances(row, models)
     same = {name for name, far in away.items() if (far <= SAME[single]).all()}

@@ -27,9 +27,7 @@ def made_by(name: str) -> Any:
     try:
         loaded = import_module(module)
     except Exception as error:
-        raise ValueError(
-            f"{name!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        raise ValueError(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
     found = as_make(getattr(loaded, attribute, None))
     if not callable(found):
         known = [n for n, one in vars(loaded).items() if callable(one) and n[0] != "_"]

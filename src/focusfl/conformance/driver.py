@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.checks import numeric, shown
 from focusfl.conformance.problem import standard
 from focusfl.conformance.rows import Row, schedule
+from focusfl.core.validation import numeric, shown
 
 METHODS = ("start", "round", "model")
 SINGLE = 1e-4  # how far from x0 a model of single precision may begin
@@ -100,8 +100,7 @@ class Driver:
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())
             raise Failed(
-                f"{what} raised {type(error).__name__}{self._when()}"
-                f"{': ' * bool(said)}{said[:200]}"
+                f"{what} raised {type(error).__name__}{self._when()}{': ' * bool(said)}{said[:200]}"
             ) from None
 
     def _when(self) -> str:

@@ -25,9 +25,7 @@ STARTING = 120.0  # seconds for imports, which on a busy machine may be slow
 class Process:
     """An implementation by name, in a process that is started anew if it was killed."""
 
-    def __init__(
-        self, name: str, limit: float, python: str = "", folder: File = File()
-    ):
+    def __init__(self, name: str, limit: float, python: str = "", folder: File = File()):
         self.name, self.limit, self.folder = name, limit, folder
         self.python = python or sys.executable
         self.running: subprocess.Popen | None = None

@@ -21,7 +21,7 @@ COMPARED = 24  # rounds, of which every one must agree
 STILL = 1e-12  # a model that has moved less has not moved
 ADVANCES = "memory advances though the reply was lost"
 # Wrappers of others, and a method whose round is one iteration of everybody.
-APART = {"client_opt", "coded", "server_opt", "proxskip"}
+APART = {"client_opt", "compressed", "server_opt", "proxskip"}
 NAMES = {"focus": "FOCUS", "scaffold": "SCAFFOLD II"}
 
 
@@ -134,9 +134,7 @@ SLIPS: dict[str, Callable[..., Any]] = {
 }
 SLIPS |= {
     "FOCUS, mean of the pushes instead of their sum": partial(SlippedFocus, mean=True),
-    "FOCUS, gradients pushed instead of their change": partial(
-        SlippedFocus, whole=True
-    ),
+    "FOCUS, gradients pushed instead of their change": partial(SlippedFocus, whole=True),
     "FOCUS, gradient never kept": partial(SlippedFocus, kept=False),
 }
 
@@ -156,8 +154,7 @@ def library() -> dict[str, Any]:
         for name, kind in ALGORITHMS.items()
         if name not in APART
         and all(
-            one.default is not MISSING or one.default_factory is not MISSING
-            for one in fields(kind)
+            one.default is not MISSING or one.default_factory is not MISSING for one in fields(kind)
         )
     }
     return found | {

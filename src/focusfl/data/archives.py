@@ -7,7 +7,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from focusfl.checks import check_finite, numeric, shown
+from focusfl.core.validation import check_finite, numeric, shown
 from focusfl.data.digits import Samples
 
 
@@ -24,9 +24,7 @@ def read_samples(path: str | Path) -> Samples:
         raise ValueError(f"cannot read {shown(path)}: path must be the name of a file.")
     arrays = _arrays(path)
     if not {"x", "y"} <= arrays.keys():
-        raise ValueError(
-            f"{path} must hold arrays x and y; got {', '.join(arrays) or 'none'}."
-        )
+        raise ValueError(f"{path} must hold arrays x and y; got {', '.join(arrays) or 'none'}.")
     return samples_of(str(path), arrays["x"], arrays["y"], arrays.get("client"))
 
 
@@ -70,9 +68,7 @@ def unpacked(path: Path, names: Sequence[str]) -> list[np.ndarray]:
     """Read the arrays of these names, of an .npz file that must have them all."""
     arrays = _arrays(path)
     if absent := [name for name in names if name not in arrays]:
-        raise ValueError(
-            f"{path} must hold {', '.join(names)}; {', '.join(absent)} is missing."
-        )
+        raise ValueError(f"{path} must hold {', '.join(names)}; {', '.join(absent)} is missing.")
     return [arrays[name] for name in names]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from focusfl.checks import shown, unknown
+from focusfl.core.validation import shown, unknown
 
 
 def arrays_of(

@@ -13,8 +13,8 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from focusfl.core.files import renamed
 from focusfl.data.places import Place, cache_folder, find
-from focusfl.files import renamed
 
 BINARY = "cifar-10-binary.tar.gz"
 PYTHON = "cifar-10-python.tar.gz"
@@ -93,9 +93,7 @@ def _read_npz(path):
 
 def _read_archive(path):
     _check_md5(path, path.name, path)
-    decode, suffix = (
-        (_decode_binary, ".bin") if path.name == BINARY else (_decode_python, "")
-    )
+    decode, suffix = (_decode_binary, ".bin") if path.name == BINARY else (_decode_python, "")
     files = {}
     with tarfile.open(path) as archive:
         # Read, never unpacked to disk: names in an archive can point anywhere.
@@ -116,9 +114,7 @@ def _read_archive(path):
 def _decode_binary(content, where):
     record = 1 + 3 * 32 * 32
     if not content or len(content) % record:
-        raise ValueError(
-            f"{where}: must have {record} bytes per image; got {len(content)} in all."
-        )
+        raise ValueError(f"{where}: must have {record} bytes per image; got {len(content)} in all.")
     rows = np.frombuffer(content, np.uint8).reshape(-1, record)
     return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0]
 

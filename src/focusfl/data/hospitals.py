@@ -10,14 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from focusfl.checks import check_one_of, reals
+from focusfl.core.validation import check_one_of, reals
 from focusfl.data.places import Place, find
 
 CENTERS = ("cleveland", "hungarian", "switzerland", "va")
 REGIONS = ("Northeast", "South", "West", "Midwest", "Europe", "Canada")
-COLUMNS = (
-    "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num"
-).split()
+COLUMNS = ("age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num").split()
 # Dropped: hardly anybody outside Cleveland has them.
 DROPPED = ("slope", "ca", "thal")
 CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}  # the first is all zeros
@@ -117,9 +115,7 @@ def standardise(x: Features, by: Features | None = None) -> Features:
 def _read_patients(path: Path):
     with open(path, newline="") as file:
         rows = enumerate(csv.reader(file), 1)
-        return np.array(
-            [_numbers(row, len(COLUMNS), f"{path}, line {n}") for n, row in rows]
-        )
+        return np.array([_numbers(row, len(COLUMNS), f"{path}, line {n}") for n, row in rows])
 
 
 def _numbers(cells: list[str], count: int, where: str) -> list[float]:
@@ -129,8 +125,7 @@ def _numbers(cells: list[str], count: int, where: str) -> list[float]:
         found = []
     if len(found) != count:
         raise ValueError(
-            f"{where}: must have {count} numbers or question marks; got "
-            f"{','.join(cells)!r}."
+            f"{where}: must have {count} numbers or question marks; got {','.join(cells)!r}."
         )
     return found
 
@@ -156,14 +151,10 @@ def _read_folds(path: Path) -> dict[str, tuple[str, int]]:
 
 def _encode(columns):
     plain = {
-        name: column
-        for name, column in columns.items()
-        if name not in (*DROPPED, *CATEGORIES)
+        name: column for name, column in columns.items() if name not in (*DROPPED, *CATEGORIES)
     }
     indicators = {
-        f"{name}_{kind}": np.where(
-            np.isnan(columns[name]), np.nan, columns[name] == kind
-        )
+        f"{name}_{kind}": np.where(np.isnan(columns[name]), np.nan, columns[name] == kind)
         for name, kinds in CATEGORIES.items()
         for kind in kinds[1:]
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from focusfl.checks import check_count, check_one_of, check_share
+from focusfl.core.validation import check_count, check_one_of, check_share
 from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.partition import hold_out

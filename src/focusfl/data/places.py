@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from focusfl.checks import shown
+from focusfl.core.validation import shown
 from focusfl.data.registry import Entry, entry
 
 Place = str | Path | None  # a folder, or None for where the environment says
@@ -23,9 +23,7 @@ def cache_folder() -> Path:
     return _clean(named) if named else Path.home() / ".cache" / "focusfl"
 
 
-def find(
-    name: str, data_dir: Place = None, only: str = "", fetch: bool = True
-) -> list[Path]:
+def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) -> list[Path]:
     """Find the files of a data set of the registry; fetch them if they are nowhere.
 
     Looks in `data_dir`, or in $FOCUSFL_DATA and then the cache folder, for the

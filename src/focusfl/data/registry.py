@@ -12,7 +12,7 @@ To add a data set, put an `Entry` into DATA_SETS:
 
 from typing import NamedTuple
 
-from focusfl.checks import unknown
+from focusfl.core.validation import unknown
 
 
 class File(NamedTuple):
@@ -59,9 +59,7 @@ def _files(folder: str, base: str, listing: str) -> tuple[File, ...]:
             checksum,
             None if size == "?" else int(size),
         )
-        for name, size, checksum in zip(
-            words[::3], words[1::3], words[2::3], strict=True
-        )
+        for name, size, checksum in zip(words[::3], words[1::3], words[2::3], strict=True)
     )
 
 
@@ -69,9 +67,7 @@ _RAW = "https://raw.githubusercontent.com/"
 _FLAMBY = f"{_RAW}owkin/FLamby/edacf54d5211520583b0133d55ac39b6fda8324b/flamby/"
 _TERRAIL = "Ogier du Terrail et al., FLamby, NeurIPS 2022"
 # Copies of LIBSVM's files that have a commit; the collection itself has no versions.
-_FEDNL = (
-    "Rustem-Islamov/FedNL-Public/ac72ee934bb7248e6f76eab7a444ab84218403bf/Datasets/"
-)
+_FEDNL = "Rustem-Islamov/FedNL-Public/ac72ee934bb7248e6f76eab7a444ab84218403bf/Datasets/"
 _TSIM = "ambroiseodt/tsim/c80abbd765cdaa57ad2b598583251850ded28e62/data/"
 _LAB = "UltramanGaia/ML2017-lab-02/a83899df9c288a04fb7047dbcbdf1d2eafb28e70/data/"
 # The size of this file is not in git's listing, its checksum is.
@@ -81,9 +77,7 @@ _TRACES = _files(
 )  # fmt: skip
 
 
-def _libsvm(
-    name: str, what: str, source: str, copy: str, listing: str, licence: str
-) -> Entry:
+def _libsvm(name: str, what: str, source: str, copy: str, listing: str, licence: str) -> Entry:
     """Describe a set of the LIBSVM collection."""
     return Entry(
         name, what, None, licence, f"{source}; Chang and Lin, LIBSVM, 2011", "libsvm",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from focusfl.checks import check_count, check_share
+from focusfl.core.validation import check_count, check_share
 from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.places import Place, find
@@ -44,8 +44,7 @@ def shakespeare(
     signs = sorted(set(text))
     if num_clients > len(parts):
         raise ValueError(
-            f"num_clients must not exceed the speakers there are, {len(parts)}; got "
-            f"{num_clients}."
+            f"num_clients must not exceed the speakers there are, {len(parts)}; got {num_clients}."
         )
     names = sorted(parts, key=lambda name: (-len(parts[name]), name))[:num_clients]
     pieces, client, held = [], [], []

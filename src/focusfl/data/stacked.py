@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from focusfl.checks import shown
+from focusfl.core.validation import shown
 from focusfl.data.partition import Parts
 
 

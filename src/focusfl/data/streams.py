@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Int
 
-from focusfl import keys
-from focusfl.checks import check_count
+from focusfl.core import random as keys
+from focusfl.core.validation import check_count
 
 Positions = Int[np.ndarray, "_"]
 
@@ -39,9 +39,7 @@ def epochs(step: int, length: int, batch: int, seed: int, client: int) -> Positi
     return order[turn * batch : (turn + 1) * batch]
 
 
-def fixed_order(
-    step: int, length: int, batch: int, seed: int = 0, client: int = 0
-) -> Positions:
+def fixed_order(step: int, length: int, batch: int, seed: int = 0, client: int = 0) -> Positions:
     """Walk the data as it lies, epoch after epoch.
 
     Args:
@@ -56,9 +54,7 @@ def fixed_order(
     return np.arange(turn * batch, min((turn + 1) * batch, length))
 
 
-def with_replacement(
-    step: int, length: int, batch: int, seed: int, client: int
-) -> Positions:
+def with_replacement(step: int, length: int, batch: int, seed: int, client: int) -> Positions:
     """Draw a full batch anew each step; what theory assumes.
 
     Args:
@@ -70,9 +66,7 @@ def with_replacement(
     """
     per_epoch(length, batch)  # checks
     check_count("client", client, least=0)
-    return keys.rng(seed, "batch", client, _check_step(step)).integers(
-        length, size=batch
-    )
+    return keys.rng(seed, "batch", client, _check_step(step)).integers(length, size=batch)
 
 
 STREAMS: dict[str, Callable[..., Positions]] = {

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.checks import check_one_of, shown
+from focusfl.core.validation import check_one_of, shown
 from focusfl.data.places import Place, find
 
 # Columns of each set: not every part of a set has every feature.
@@ -37,17 +37,14 @@ def libsvm(name: str, data_dir: Place = None) -> Table:
     (path,) = find(name, data_dir)
     if path.suffix != ".npz":
         table = read_libsvm_text(path, SETS[name])
-        return (
-            table._replace(x=PHISHING * (table.x > 0)) if name == "phishing" else table
-        )
+        return table._replace(x=PHISHING * (table.x > 0)) if name == "phishing" else table
     parts = [f"{name}_{part}" for part in ("y", "indptr", "indices", "dim", "value")]
     try:
         with np.load(path) as file:
             y, starts, columns, dim, value = (file[part] for part in parts)
     except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
         raise ValueError(
-            f"cannot read {path} as an .npz file that holds {', '.join(parts)}: "
-            f"{error}."
+            f"cannot read {path} as an .npz file that holds {', '.join(parts)}: {error}."
         ) from None
     x = np.zeros((len(y), int(dim)))
     x[np.repeat(np.arange(len(y)), np.diff(starts)), columns] = value

@@ -47,8 +47,7 @@ def _flower(folder: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text())["tool"]["flwr"]["app"]
     except (OSError, KeyError, tomllib.TOMLDecodeError):
         raise ValueError(
-            f"{folder} must be the folder of a Flower app: a pyproject.toml with "
-            "[tool.flwr.app]."
+            f"{folder} must be the folder of a Flower app: a pyproject.toml with [tool.flwr.app]."
         ) from None
 
 
@@ -66,9 +65,7 @@ def settings_with_job(folder: Path) -> dict[str, Any]:
     """
     found, why = settings(folder), ""
     if OF_JOB.keys() - found.keys():
-        code = (
-            "import sys; from focusfl.deploy import apps; apps.print_job(sys.argv[1])"
-        )
+        code = "import sys; from focusfl.deploy import apps; apps.print_job(sys.argv[1])"
         done = subprocess.run(
             [sys.executable, "-B", "-c", code, str(folder)],
             capture_output=True, text=True,

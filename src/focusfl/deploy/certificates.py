@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from focusfl.files import renamed
+from focusfl.core.files import renamed
 from focusfl.flower.protocol.settings import check_name
 
 DAYS = 365  # that a server's certificate is good for
@@ -117,9 +117,7 @@ def _of_server(hosts: Sequence[str], key: Any, authority: Any) -> bytes:
     )  # fmt: skip
 
 
-def _certificate(
-    name: Any, key: Any, authority: Any, days: int, extensions: Any
-) -> bytes:
+def _certificate(name: Any, key: Any, authority: Any, days: int, extensions: Any) -> bytes:
     """A certificate of a name and a key, signed by the authority, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -159,9 +157,7 @@ def _host(name: str) -> Any:
 def _private(key: Any) -> bytes:
     from cryptography.hazmat.primitives import serialization as form
 
-    return key.private_bytes(
-        form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
-    )
+    return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
 
 
 def _site(folder: Path, site: str) -> list[Path]:
@@ -169,12 +165,8 @@ def _site(folder: Path, site: str) -> list[Path]:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP384R1())
-    private = key.private_bytes(
-        form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
-    )
-    public = key.public_key().public_bytes(
-        form.Encoding.OpenSSH, form.PublicFormat.OpenSSH
-    )
+    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
     return [
         _write(folder / f"{site}.pub", public + b"\n", private=False),
         _write(folder / site, private),

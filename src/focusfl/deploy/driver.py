@@ -85,9 +85,7 @@ class Driver:
     def _state(self) -> str:
         """What Flower says of the run, as finished:completed; nothing if it fails."""
         with contextlib.suppress(Failed):
-            return self._fleet.flwr("list", "--run-id", str(self._run))["runs"][0][
-                "status"
-            ]
+            return self._fleet.flwr("list", "--run-id", str(self._run))["runs"][0]["status"]
         return ""
 
     def _fail(self) -> NoReturn:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from focusfl.core.files import make_folder, renamed
 from focusfl.deploy import certificates, status, superlink
 from focusfl.deploy.certificates import SECRET, TOKEN
 from focusfl.deploy.processes import (
@@ -25,7 +26,6 @@ from focusfl.deploy.processes import (
     listens,
     stop,
 )
-from focusfl.files import make_folder, renamed
 
 PATIENCE = 90.0  # seconds for a process to come up, on a machine with much to do
 CONNECTION = "fleet"  # what the SuperLink is called in Flower's configuration

@@ -36,9 +36,7 @@ class Follower:
             self._health, self._at = Health(), 0
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{type(error).__name__}: {error}"
-            raise ValueError(
-                f"{self._file} has a line that no server wrote ({what})."
-            ) from None
+            raise ValueError(f"{self._file} has a line that no server wrote ({what}).") from None
         return self._health
 
     def _take(self, found: list[dict[str, Any]], file: Any) -> None:

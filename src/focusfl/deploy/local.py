@@ -8,19 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.core import CannotForget
+from focusfl.core import CannotForget, tree
 from focusfl.deploy import apps, ours, record, status, timed_by
 from focusfl.deploy.driver import SERVER, Driver, Watch
 from focusfl.deploy.faults.chaos import Chaos
 from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
-from focusfl.experiment import results
 from focusfl.flower.events import metrics
 from focusfl.flower.protocol import ProtocolServer
 from focusfl.flower.protocol.limits import norm
 from focusfl.flower.protocol.messages import leaves
+from focusfl.studies import results
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
 LARGEST, ANSWER = 256.0, 8  # MiB of an answer at least, and models
@@ -46,7 +45,7 @@ class Outcome(NamedTuple):
     gap: float | None = None  # between what it tracks and what its sites remember
     why: Sequence[str] = ()  # this is no healthy end; nothing: it is one
     played: float | None = None  # seconds of the rounds alone
-    clock: float | None = None  # what they take by the study's clock
+    latency: float | None = None  # what they take by the study's clock
 
 
 def local_app(
@@ -60,15 +59,12 @@ def local_app(
     """
     if chaos.within:
         raise ValueError(
-            "replies can be lost, and gradients wrong, in a study alone; an app can be "
-            "killed."
+            "replies can be lost, and gradients wrong, in a study alone; an app can be killed."
         )
     settings = apps.settings_with_job(app)
     sites = settings["sites"].split()
     if chaos.spec and "rounds" not in settings:
-        raise ValueError(
-            f"--chaos needs to know the rounds: set rounds in {apps.CONFIG} of {app}."
-        )
+        raise ValueError(f"--chaos needs to know the rounds: set rounds in {apps.CONFIG} of {app}.")
     plan = chaos.plan(settings["rounds"], len(sites)) if chaos.spec else []
     fleet = prepare(folder, sites, tls, warm)
     # Flower sends all Python, TOML and JSON under an app, and this may well be there.
@@ -97,17 +93,17 @@ def local_study(
     largest = max(LARGEST, ANSWER * size / 2**20)
     fleet = prepare(folder, deployed.sites, tls, warm, largest)
     more = {**(settings or {}), "folder": "", "keys": ""}
-    if chaos.within or deployed.clock:
+    if chaos.within or deployed.latency:
         more["chaos"] = chaos.spec
     app = apps.write_study(deployed, fleet.folder / "app", more)
     watch({"event": "start", "why": str(deployed)})
     driver = Driver(fleet, app, _config(fleet, app), plan, watch)
     outcome, events = _run(fleet, driver)
     assert outcome is not None  # a study writes
-    if deployed.clock:
+    if deployed.latency:
         outcome = outcome._replace(
             played=_played(events),
-            clock=timed_by.seconds_by_clock(deployed, job.target),
+            latency=timed_by.seconds_by_latency(deployed, job.target),
         )
     job = deployed.job(fleet.folder / "server").configured(settings or {})
     with job.open_protocol() as protocol:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from focusfl.files import renamed
+from focusfl.core.files import renamed
 
 
 def close(start: Callable[[list[str]], Any] = subprocess.Popen) -> None:

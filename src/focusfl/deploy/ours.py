@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from focusfl.core.files import make_folder, write
 from focusfl.deploy import status
-from focusfl.files import make_folder, write
 
 MARKER = ".focusfl-deploy"  # in a folder that `deploy local` may empty
 PATIENCE = 30.0  # seconds for who is asked to end

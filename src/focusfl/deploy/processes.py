@@ -58,9 +58,7 @@ class Process:
     however that is.
     """
 
-    def __init__(
-        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]
-    ):
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]):
         self.name, self.command, self.log, self.env = name, list(command), log, env
         self._running: subprocess.Popen | None = None
 
@@ -128,9 +126,7 @@ class Process:
 def _guard() -> subprocess.Popen:
     """What ends our processes when we are gone; it hears that from its input."""
     command = [sys.executable, "-I", str(Path(__file__).with_name("guard.py"))]
-    started = subprocess.Popen(
-        command, stdin=subprocess.PIPE, text=True, start_new_session=True
-    )
+    started = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
     atexit.register(started.communicate)
     return started
 

@@ -15,25 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import tree
 from focusfl.algorithms import ALGORITHMS
+from focusfl.core import tree
+from focusfl.core.files import BLANK, write
+from focusfl.core.tree import Tree
 from focusfl.deploy import SCENARIO
-from focusfl.engines.step_sizes import in_words, slows, tabled, used
-from focusfl.files import BLANK, write
 from focusfl.flower import events as happened
 from focusfl.flower.job import Job
 from focusfl.flower.protocol.messages import paths
 from focusfl.models import save_model
-from focusfl.tree import Tree
+from focusfl.simulation.step_sizes import in_words, slows, tabled, used
 
 MODEL, CURVES, FOR_OTHERS = "model.npz", "curves.npz", "model.safetensors"
 Events = Sequence[Mapping[str, Any]]
 Pairs = tuple[np.ndarray, np.ndarray]  # rounds and clients, an entry for each push
 
 
-def keep(
-    job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any
-) -> list[str]:
+def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any) -> list[str]:
     """Write the model and what a study leaves behind; say what could not be.
 
     `state` is what is known of server and clients at the end: see `Result`.
@@ -79,9 +77,7 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     wanted = last if always <= {"tracker_norm"} else always
     whole = [n for n in sorted(found) if set(wanted) <= set(found[n])]
     names = [name for name in happened.metrics({"metrics": last}) if name in wanted]
-    return np.array(whole), {
-        name: np.array([found[n][name] for n in whole]) for name in names
-    }
+    return np.array(whole), {name: np.array([found[n][name] for n in whole]) for name in names}
 
 
 def participants(job: Job, events: Events) -> Pairs:
@@ -115,13 +111,13 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write what a study writes."""
-    from focusfl.engines.result import costs
-    from focusfl.experiment import results
+    from focusfl.simulation.result import costs
+    from focusfl.studies import results
 
     end, clients = events[-1], len(job.sites)
     counts = np.bincount(pairs[0], minlength=end["round"])
     spent = costs(job.algorithm, clients, counts, job.local_steps, job.params)
-    if job.secure:  # masked numbers take 64 bits each, whatever the codec
+    if job.secure:  # masked numbers take 64 bits each, whatever the compressor
         plain = costs(job.algorithm, clients, counts, job.local_steps)
         spent["bytes_up"] = 8.0 * tree.size(job.params) * plain["up"]
         spent["up"] = spent["bytes_up"] / tree.nbytes(job.params)
@@ -166,10 +162,10 @@ def _row(
     rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """A run's line of the table, in the words of a study."""
-    from focusfl.engines.result import Result
-    from focusfl.experiment.study import RunName, Seconds, make_run
-    from focusfl.experiment.summary import summarise
-    from focusfl.experiment.verdict import Expected
+    from focusfl.simulation.result import Result
+    from focusfl.studies.study import RunName, Seconds, make_run
+    from focusfl.studies.summary import summarise
+    from focusfl.studies.verdict import Expected
     from focusfl.theory.prediction import Prediction
 
     known = bool({"distance", "grad_norm"} & set(metrics))
@@ -213,7 +209,7 @@ def _lr(job: Job, end: Mapping[str, Any]) -> float:
 def _manifest(
     job: Job, events: Events, scenarios: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    from focusfl.experiment.environment import environment
+    from focusfl.studies.environment import environment
 
     began = next(event["time"] for event in events if event["event"] == "begin")
     now = datetime.now(UTC)
@@ -235,9 +231,7 @@ def _manifest(
     }
 
 
-def _spread(
-    rounds: np.ndarray, end: Mapping[str, Any], values: np.ndarray
-) -> np.ndarray:
+def _spread(rounds: np.ndarray, end: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
     """The points of a curve at their rounds; NaN in those that were not evaluated."""
     whole = np.full(end["round"] + 1, np.nan)
     whole[rounds] = values
@@ -261,7 +255,7 @@ def _settings(job: Job) -> dict[str, Any]:
     """What a job was, in words that can be written down."""
     names = (
         "rounds", "lr", "local_steps", "on_empty", "max_norm", "deadline",
-        "minimum", "target", "patience", "evaluate_every",
+        "minimum", "target", "patience", "eval_every",
     )  # fmt: skip
     own = {name: getattr(job, name) for name in names}
     own["lr"] = in_words(job.lr) or job.lr

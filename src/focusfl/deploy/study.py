@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from focusfl.algorithms.coded import Coded, coded_in
-from focusfl.checks import check_count
-from focusfl.codecs import FixedPoint
+from focusfl.algorithms.compressed import Compressed, coded_in
+from focusfl.compression import FixedPoint
 from focusfl.core import Algorithm
+from focusfl.core.validation import check_count
 from focusfl.deploy import SCENARIO, timed_by
-from focusfl.engines.served import eval_data_of, evaluate
-from focusfl.engines.spec import choose_lr
-from focusfl.engines.step_sizes import in_words
-from focusfl.experiment import config
-from focusfl.experiment.fit import keep_codec
-from focusfl.experiment.toml import Source
 from focusfl.flower.protocol.settings import check_name
 from focusfl.participation import Full
 from focusfl.participation.timed import Timed
 from focusfl.problems import PROBLEMS, Noisy, Private, Problem
+from focusfl.simulation.evaluation import eval_data_of, evaluate
+from focusfl.simulation.spec import choose_lr
+from focusfl.simulation.step_sizes import in_words
+from focusfl.studies import config
+from focusfl.studies.fit import keep_codec
+from focusfl.studies.toml import Source
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -79,10 +79,10 @@ class Deployed(NamedTuple):
         return f"lr {self.lr:.3g}" if words is None else f"lr {words}"
 
     @property
-    def clock(self) -> Any:
-        """The Clock by which replies are delayed; None: they are not."""
+    def latency(self) -> Any:
+        """The LatencyModel by which replies are delayed; None: they are not."""
         law = self.study.participation[SCENARIO].participation
-        return law.clock if isinstance(law, Timed) else None
+        return law.latency if isinstance(law, Timed) else None
 
     def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
@@ -95,8 +95,8 @@ class Deployed(NamedTuple):
             job=study.name, local_steps=self.local_steps,
             on_empty=study.on_empty, weights=self.weights, secure=self.secure,
             evaluate=partial(
-                evaluate, problem.objective, study.metrics,
-                eval_data=eval_data_of(problem, study.metrics),
+                evaluate, problem.objective, study.per_client,
+                eval_data=eval_data_of(problem, study.per_client),
             ),
             about={
                 "algorithm": self.name, "seed": self.seed, "study": self.source,
@@ -113,19 +113,19 @@ class Deployed(NamedTuple):
         """
         if self.study.secure is None:
             return self
-        if self.clock:
+        if self.latency:
             raise ValueError(
-                "--clock is of rounds that are one request and one reply; those of "
+                "--latency is of rounds that are one request and one reply; those of "
                 "--secure are four. Leave one of them out."
             )
         from focusfl.flower.secure import Secure
 
         coded = self.algorithm
         if coded_in(coded) is None:
-            coded = Coded(coded, FixedPoint(*WHOLE))
-        elif not isinstance(coded, Coded) or not isinstance(coded.codec, FixedPoint):
+            coded = Compressed(coded, FixedPoint(*WHOLE))
+        elif not isinstance(coded, Compressed) or not isinstance(coded.compressor, FixedPoint):
             raise ValueError(
-                "secure sums are of whole numbers: the codec must be of kind "
+                "secure sums are of whole numbers: the compressor must be of kind "
                 f'"fixed_point", around all else, or left out; got {coded!r}.'
             )
         return self._replace(algorithm=coded, secure=Secure(**self.study.secure))
@@ -160,7 +160,7 @@ def load(
         if clients > MOST:
             _too_many(clients)  # before their data are made
         _set_clients(source, clients)
-    timed_by.set_clock(source.table, timed)
+    timed_by.set_latency(source.table, timed)
     _set_participation(source.table)
     if secure is not None:
         own = source.table.get("secure")
@@ -206,9 +206,7 @@ def _set_clients(source: Source, clients: int) -> None:
 def _set_participation(table: dict[str, Any]) -> None:
     """Let everybody take part: who does is found out."""
     scenarios = table.get("participation")
-    first = (
-        next(iter(scenarios.values()), None) if isinstance(scenarios, dict) else None
-    )
+    first = next(iter(scenarios.values()), None) if isinstance(scenarios, dict) else None
     if isinstance(first, dict):
         own = {"lr": first["lr"]} if "lr" in first else {}
         table["participation"] = {SCENARIO: {"kind": "full", **own}}
@@ -245,7 +243,7 @@ def _deployed(study: config.Study) -> Deployed:
 
 def _check_private(problem: Private, algorithm: Algorithm) -> None:
     """Raise unless sites can keep account of what they give away."""
-    from focusfl.engines.private import check_one_gradient
+    from focusfl.simulation.private import check_one_gradient
 
     check_one_gradient(algorithm, problem.x0)
     problem.epsilons(np.ones(1, int))  # needs an accountant

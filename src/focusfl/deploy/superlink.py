@@ -23,9 +23,7 @@ def serve(
     names = ["ca.crt", "server.crt", "server.key"] * (not insecure)
     for name in (*names, certificates.TOKEN, certificates.SECRET):
         if not (keys / name).is_file():
-            raise ValueError(
-                f"{keys} must have {name}; focusfl deploy certificates writes it."
-            )
+            raise ValueError(f"{keys} must have {name}; focusfl deploy certificates writes it.")
     secure = [
         "--enable-supernode-auth", "--ssl-ca-certfile", str(keys / "ca.crt"),
         "--ssl-certfile", str(keys / "server.crt"),

@@ -3,30 +3,30 @@
 from typing import TYPE_CHECKING, Any
 
 from focusfl.participation import Async, Sync
-from focusfl.participation.clock import Pace
+from focusfl.participation.latency import Pace
 from focusfl.participation.timed import Timed
 
 if TYPE_CHECKING:
     from focusfl.deploy.study import Deployed
 
 
-def set_clock(table: dict[str, Any], timed: bool) -> None:
+def set_latency(table: dict[str, Any], timed: bool) -> None:
     """Keep the clock of a study if it is to delay sites; raise if it cannot."""
     if not timed:
-        table.pop("clock", None)
-    elif "clock" not in table:
-        raise ValueError("--clock needs a [clock] in the study; there is none.")
-    elif isinstance(table["clock"], dict) and "trace" in table["clock"]:
+        table.pop("latency", None)
+    elif "latency" not in table:
+        raise ValueError("--latency needs a [latency] in the study; there is none.")
+    elif isinstance(table["latency"], dict) and "trace" in table["latency"]:
         raise ValueError(
-            "--clock takes no trace: who is away is not asked, and a deployment asks "
-            "everybody. Leave trace out of [clock]."
+            "--latency takes no trace: who is away is not asked, and a deployment asks "
+            "everybody. Leave trace out of [latency]."
         )
 
 
-def seconds_by_clock(deployed: "Deployed", target: int | None) -> float:
+def seconds_by_latency(deployed: "Deployed", target: int | None) -> float:
     """What the simulator says that all rounds take, with so many replies each."""
-    clock, many = deployed.clock, len(deployed.sites)
-    law: Timed = Async(clock, replies=target) if target else Sync(clock)
+    latency, many = deployed.latency, len(deployed.sites)
+    law: Timed = Async(latency, replies=target) if target else Sync(latency)
     law = law.fitted(deployed.algorithm, deployed.problem.x0, deployed.local_steps)
     spent = law.spent(deployed.algorithm, many, deployed.study.rounds, deployed.seed)
     return float(spent["seconds"].sum())
@@ -34,7 +34,7 @@ def seconds_by_clock(deployed: "Deployed", target: int | None) -> float:
 
 def check_deadline(deployed: "Deployed", deadline: float) -> None:
     """Raise if the clock has a reply take longer than a round may last."""
-    if deployed.clock is None:
+    if deployed.latency is None:
         return
     pace = pace_of(deployed, deployed.local_steps)
     takes = pace.travel + pace.compute
@@ -48,6 +48,6 @@ def check_deadline(deployed: "Deployed", deadline: float) -> None:
 
 def pace_of(deployed: "Deployed", local_steps: int) -> Pace:
     """How long everybody's reply takes by the clock, with so many local steps."""
-    law = Sync(deployed.clock)
+    law = Sync(deployed.latency)
     law = law.fitted(deployed.algorithm, deployed.problem.x0, local_steps)
     return law.pace(len(deployed.sites))

@@ -26,9 +26,7 @@ class JobApp(ServerApp):
         return self._job if isinstance(self._job, Job) else self._job(context)
 
 
-def server_app(
-    job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
-) -> ServerApp:
+def server_app(job: Job | Callable[[Context], Job], *, own: Collection[str] = ()) -> ServerApp:
     """Make a Flower server app of a job, or of a function of Flower's context.
 
     Numbers and words of a job can be set in the app's configuration too, and so by

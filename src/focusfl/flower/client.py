@@ -11,13 +11,13 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
 from focusfl.core import Algorithm, Batch, GradFn
+from focusfl.core.tree import Tree
 from focusfl.flower import evaluation
 from focusfl.flower.identity import Identity, identify
 from focusfl.flower.protocol import Site
 from focusfl.flower.protocol.account import Terms
 from focusfl.flower.records import from_records, to_records, with_privacy
 from focusfl.flower.secure import Secure, SecureSite
-from focusfl.tree import Tree
 
 if TYPE_CHECKING:
     from focusfl.problems import Objective, Problem
@@ -148,9 +148,9 @@ def work_of(work: Any, context: Context, seed: int) -> Work:
 
 def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """One client's part of a problem, drawing the batches that simulate() draws."""
-    from focusfl import tree
-    from focusfl.engines.client_round import batch_stream, batches_of, grad_fn
+    from focusfl.core import tree
     from focusfl.problems import Private
+    from focusfl.simulation.client_round import batch_stream, batches_of, grad_fn
 
     if isinstance(problem, Private) and not find_spec("jax"):
         raise ValueError("a private site draws its noise by jax, which is missing.")
@@ -175,7 +175,8 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
 
 def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
     """The gradient without noise and batches; None where it is not known how."""
-    from focusfl import keys, tree
+    from focusfl.core import random as keys
+    from focusfl.core import tree
     from focusfl.problems.loss import MeanLoss
     from focusfl.problems.noisy import NoisyObjective
 

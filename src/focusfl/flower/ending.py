@@ -87,22 +87,15 @@ class Ending:
         Only where both are of the same sites: who was never counted is in one alone.
         """
         protocol, numbers = self._protocol, self._numbers
-        counted = {site for site, count in protocol.pushes.items() if count} - {
-            *protocol.gone
-        }
+        counted = {site for site, count in protocol.pushes.items() if count} - {*protocol.gone}
         if not isinstance(protocol.server, TRACKERS) or counted != {*self._of}:
             return ""
         gradient, tracker = numbers.get("grad_norm", 0.0), numbers["tracker_norm"]
-        largest = max(
-            events.metrics(event).get("tracker_norm", 0.0) for event in self._events
-        )
+        largest = max(events.metrics(event).get("tracker_norm", 0.0) for event in self._events)
         rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(protocol.x))
-        if (
-            gradient <= ROUNDING * rounding * largest
-            or tracker > focus.AT_REST * gradient
-        ):
+        if gradient <= ROUNDING * rounding * largest or tracker > focus.AT_REST * gradient:
             return ""
-        limit = self._job.algorithm.exact_below(1.0, max(2, self._job.local_steps))
+        limit = self._job.algorithm.max_exact_lr(1.0, max(2, self._job.local_steps))
         return (
             "the tracker is at rest and the gradient is not: lr is too large (eta*L "
             f"near or above {limit:g}). grad_norm {gradient:.3g}, tracker_norm "

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
 
-from focusfl import tree
 from focusfl.algorithms.trackers import TRACKERS
-from focusfl.checks import shown
-from focusfl.core import Server
-from focusfl.engines.served import Metrics, check_names, known, told
+from focusfl.core import Server, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import shown
 from focusfl.flower.job import Job
 from focusfl.flower.protocol import Refused, Wired
 from focusfl.flower.protocol.limits import norm
@@ -25,7 +24,7 @@ from focusfl.flower.protocol.messages import (
 )
 from focusfl.flower.protocol.site import like_model
 from focusfl.flower.records import from_records, to_records
-from focusfl.tree import Tree
+from focusfl.simulation.evaluation import check_names, known, told
 
 EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
 METRICS, GRADIENT = "metrics", "gradient"
@@ -69,13 +68,13 @@ class Evaluation:
     def __init__(
         self, job: str, round: int, sites: Collection[str], like: Tree,
         weights: Mapping[str, float | int] | None = None,
-        metrics: Metrics = "mean",
+        per_client: bool = False,
     ):  # fmt: skip
         self.round, self.awaited = round, set(sites)
         self.of: list[str] = []  # who has given a gradient
         self.answered = 0  # how many have said anything
         self._job, self._metrics = job, list[dict[str, float]]()
-        self._total, self._per_site = tree.zeros(like), metrics == "per_client"
+        self._total, self._per_site = tree.zeros(like), per_client
         self._weights = weights or dict.fromkeys(sites, 1)
 
     def take(self, site: str, content: RecordDict | None) -> str:

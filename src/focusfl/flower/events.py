@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from focusfl.checks import printable
-from focusfl.files import make_folder
+from focusfl.core.files import make_folder
+from focusfl.core.validation import printable
 
 FILE = "events.jsonl"  # in the server's folder of a job
 NAMED = 3  # sites at most that are called by their names

@@ -108,9 +108,7 @@ class Health:
 
     def _round(self, event: Mapping[str, Any]) -> None:
         self.state, self.round, self.awaited = "running", event["round"] + 1, []
-        self.rounds, self.seconds, self.eta = (
-            event[name] for name in ("rounds", "seconds", "eta")
-        )
+        self.rounds, self.seconds, self.eta = (event[name] for name in ("rounds", "seconds", "eta"))
         for site in (*event["counted"], *event["missing"]):
             self.sites.setdefault(site, SiteHealth())
         self._count(event, event["round"])
@@ -194,9 +192,7 @@ class Health:
         here = {k: one for k, one in self.sites.items() if one.state != "gone"}
         for name, one in here.items():
             if one.state == "left out":
-                found.append(
-                    f"{name} was refused {one.refused} times and left out; {one.error}"
-                )
+                found.append(f"{name} was refused {one.refused} times and left out; {one.error}")
                 continue
             most = one.refused >= max(OFTEN, one.counted)
             if most or one.refused_since >= REFUSED:

@@ -7,15 +7,15 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from focusfl.checks import check_count, check_one_of, check_positive, unknown
 from focusfl.core import Algorithm
-from focusfl.engines.step_sizes import tabled
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_flag, check_one_of, check_positive, unknown
 from focusfl.flower import public_keys
 from focusfl.flower.protocol import ProtocolServer
 from focusfl.flower.protocol.settings import check_settings, weight_of
 from focusfl.flower.secure import Secure, SecureServer
 from focusfl.flower.secure.policy import check_job
-from focusfl.tree import Tree
+from focusfl.simulation.step_sizes import tabled
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -49,10 +49,10 @@ class Job:
     evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
     # Rounds between evaluations on the sites. 0: at the start and the end alone, and
     # not there either if `evaluate` gives a grad_norm.
-    evaluate_every: int = 0
+    eval_every: int = 0
     # Of what sites find: their mean, or also the worst site's, the worst tenth's and
     # the spread, among those that answer.
-    metrics: Literal["mean", "per_client"] = "mean"
+    per_client: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
     weights: Mapping[str, float | int] | None = None  # by site; None: all alike
     # Public keys by site, or a folder on the server with SITE.pub for each: who has no
@@ -72,12 +72,11 @@ class Job:
             check_count(name, getattr(self, name))
         if callable(self.lr):
             tabled(self.lr, self.rounds)  # raises where it gives no step
-        if self.evaluate_every < 0:
+        if self.eval_every < 0:
             raise ValueError(
-                f"evaluate_every must be a whole number of at least 0; got "
-                f"{self.evaluate_every!r}."
+                f"eval_every must be a whole number of at least 0; got {self.eval_every!r}."
             )
-        check_one_of("metrics", self.metrics, ("mean", "per_client"))
+        check_flag("per_client", self.per_client)
         check_one_of("changed", self.changed, ("refuse", "accept"))
         if self.secure is not None:
             self._check_secure()

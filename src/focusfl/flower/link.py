@@ -9,7 +9,7 @@ from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
-from focusfl.checks import printable
+from focusfl.core.validation import printable
 from focusfl.flower.fetching import Fetching
 from focusfl.flower.protocol import Wired
 from focusfl.flower.public_keys import canonical
@@ -61,9 +61,7 @@ class Link:
     that comes back as another node is followed there.
     """
 
-    def __init__(
-        self, grid: Grid, sites: Sequence[str], keys: Mapping[bytes, str] | None = None
-    ):
+    def __init__(self, grid: Grid, sites: Sequence[str], keys: Mapping[bytes, str] | None = None):
         self._grid, self._sites, self._keys = grid, frozenset(sites), keys
         self._fetch = Fetching(grid.pull_messages)
         self._named = keys is not None  # nodes are known by more than their word
@@ -114,9 +112,7 @@ class Link:
         """Which site a node is; nothing if it is none of this job."""
         return self._site.get(node, "")
 
-    def ask(
-        self, requests: Iterable[tuple[str, int | None, Wired]], kind: str, group: str
-    ) -> None:
+    def ask(self, requests: Iterable[tuple[str, int | None, Wired]], kind: str, group: str) -> None:
         """Send a message each, with its number, to some sites that are online."""
         now = time.monotonic()
         self._send(
@@ -198,8 +194,7 @@ class Link:
 
     def _send(self, parcels: list[tuple[Asked, RecordDict]], group: str) -> None:
         messages = [
-            Message(content, asked.node, asked.kind, group_id=group)
-            for asked, content in parcels
+            Message(content, asked.node, asked.kind, group_id=group) for asked, content in parcels
         ]
         sent = self._try(self._grid.push_messages, messages) if messages else []
         keys = sent or [""] * len(parcels)  # it has failed, or finds it too large

@@ -18,17 +18,12 @@ Loss = Callable[[Any, Any], Any]  # (outputs, targets) -> mean, or the loss of e
 Metrics = Callable[[Any, Any], Mapping[str, Any]]  # (outputs, targets) -> numbers
 
 
-def params(
-    module: "torch.nn.Module", *, freeze_statistics: bool = False
-) -> dict[str, np.ndarray]:
+def params(module: "torch.nn.Module", *, freeze_statistics: bool = False) -> dict[str, np.ndarray]:
     """The parameters of a module, as the model that travels."""
-    from focusfl.problems.pytorch.module import check_module, trained
+    from focusfl.problems.torch.module import check_module, trained
 
     check_module(module, freeze_statistics)
-    return {
-        name: leaf.detach().cpu().numpy().copy()
-        for name, leaf in trained(module).items()
-    }
+    return {name: leaf.detach().cpu().numpy().copy() for name, leaf in trained(module).items()}
 
 
 @renamed_argument("test", "eval_data")
@@ -71,7 +66,7 @@ def from_torch(
     """
     from focusfl.data.streams import epochs
     from focusfl.problems.given import check_called
-    from focusfl.problems.pytorch.module import trained
+    from focusfl.problems.torch.module import trained
 
     params(module, freeze_statistics=freeze_statistics)  # checks
     check_called("loss", loss)
@@ -126,9 +121,7 @@ class _Here:
         self.module.zero_grad()
         self._loss(samples, training)[1].mean().backward()
         return {
-            name: np.zeros_like(x[name])
-            if leaf.grad is None
-            else leaf.grad.cpu().numpy()
+            name: np.zeros_like(x[name]) if leaf.grad is None else leaf.grad.cpu().numpy()
             for name, leaf in self.leaves.items()
         }
 
@@ -146,7 +139,7 @@ class _Here:
 
     def _loss(self, samples: Samples, training: bool) -> tuple[Any, Any]:
         """Outputs and their loss."""
-        from focusfl.problems.pytorch.module import set_mode
+        from focusfl.problems.torch.module import set_mode
 
         set_mode(self.module, training)
         inputs, targets = samples
@@ -166,7 +159,7 @@ def _tensors(name: str, given: Any, module: "torch.nn.Module") -> Samples:
     """Inputs and targets, where the module is and in its type."""
     import torch
 
-    from focusfl.problems.pytorch.module import pair_of
+    from focusfl.problems.torch.module import pair_of
 
     first = next(module.parameters())
 

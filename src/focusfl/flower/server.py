@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from focusfl.engines.divergence import BLOWN_UP
 from focusfl.flower import evaluation, events
 from focusfl.flower.ending import LEFT_OUT, Ending, budgets_spent, who
 from focusfl.flower.job import Job
@@ -16,6 +15,7 @@ from focusfl.flower.protocol import ProtocolServer, Wired
 from focusfl.flower.protocol.limits import norm
 from focusfl.flower.records import from_records, privacy_of, size
 from focusfl.flower.secure import SecureServer
+from focusfl.simulation.divergence import BLOWN_UP
 
 LOOK = 5  # polls between two looks at who is online
 LAST = 10  # rounds that say how long those to come will take
@@ -81,11 +81,7 @@ class Server:
         protocol, job, began = self.protocol, self.job, time.monotonic()
         opened = began
         self.say("open", generation=protocol.generation)
-        if (
-            protocol.round == 0
-            and not (self._test or self._tested)
-            and self._asks_sites
-        ):
+        if protocol.round == 0 and not (self._test or self._tested) and self._asks_sites:
             self._begin_test()  # what is learned is seen against where it began
         asked: set[str] = set()
         before = set(self._waiting)  # asked in an earlier round
@@ -173,7 +169,7 @@ class Server:
             gone=list(protocol.gone), barred=list(protocol.barred),
             metrics=self.measured(),
         )  # fmt: skip
-        if job.evaluate_every and protocol.round % job.evaluate_every == 0:
+        if job.eval_every and protocol.round % job.eval_every == 0:
             self._begin_test()
 
     def _tell_needed(self) -> None:
@@ -194,9 +190,7 @@ class Server:
         if self._asks_sites and not over and not self.diverged:
             self._begin_test()
             self._wait()
-        ending = Ending(
-            self.job, self.protocol, self.measured(), self._tested, self.diverged
-        )
+        ending = Ending(self.job, self.protocol, self.measured(), self._tested, self.diverged)
         for why in ending.warnings:
             self.say("warning", why=why)
         whole = {"event": "end", **self._now, **ending.facts}
@@ -215,7 +209,7 @@ class Server:
     def _asks_sites(self) -> bool:
         """Whether sites are to evaluate, or nobody else gives a grad_norm."""
         knows = "grad_norm" in self.measured() and not self.protocol.gone
-        return bool(self.job.evaluate_every) or not knows
+        return bool(self.job.eval_every) or not knows
 
     def _wait(self) -> None:
         """Wait for an evaluation that is under way, as long as for a round."""
@@ -311,7 +305,7 @@ class Server:
         wired = evaluation.ask(job.job, protocol.x)
         self.ask([(site, protocol.round, wired) for site in sites], "evaluate")
         self._test = evaluation.Evaluation(
-            job.job, protocol.round, sites, protocol.x, job.weights, job.metrics
+            job.job, protocol.round, sites, protocol.x, job.weights, job.per_client
         )
 
     def _take(self, answer: Answer) -> None:

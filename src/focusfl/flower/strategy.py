@@ -118,7 +118,7 @@ class AlgorithmStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        server, every = self._started, self._job.evaluate_every
+        server, every = self._started, self._job.eval_every
         if not every or server_round % every:
             return []
         content = to_records(evaluation.ask(self._job.job, server.protocol.x))
@@ -136,7 +136,7 @@ class AlgorithmStrategy(Strategy):
             return None
         test = evaluation.Evaluation(
             job.job, server.protocol.round, job.sites, server.protocol.x,
-            job.weights, job.metrics,
+            job.weights, job.per_client,
         )  # fmt: skip
         for reply in answered:
             site = server.link.site(reply.metadata.src_node_id)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.checks import check_count, unknown
+from focusfl.core.validation import check_count, unknown
 from focusfl.mixing.matrices import Mixing
 from focusfl.mixing.stacked import Gradients, Stacked, coefficients, gradients
 from focusfl.mixing.stochastic import (

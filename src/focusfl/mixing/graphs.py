@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusfl.extras import missing
+from focusfl.core.extras import missing
 from focusfl.mixing.matrices import Mixing
 
 if TYPE_CHECKING:

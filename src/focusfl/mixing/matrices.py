@@ -14,9 +14,7 @@ Mixing = Float[np.ndarray, "nodes nodes"]  # nodes = clients + 1 where there is 
 def _members(active: Iterable[SupportsIndex], num_clients: int) -> list[int]:
     ids = sorted(int(i) for i in active)
     if len(set(ids)) != len(ids) or any(not 0 <= i < num_clients for i in ids):
-        raise ValueError(
-            f"active must be distinct clients from 0 to {num_clients - 1}; got {ids}."
-        )
+        raise ValueError(f"active must be distinct clients from 0 to {num_clients - 1}; got {ids}.")
     return [i + 1 for i in ids]
 
 

@@ -74,17 +74,14 @@ def _check_entries(matrix: np.ndarray, name: str) -> None:
     worst = np.unravel_index(matrix.argmin(), matrix.shape)  # a nan counts as smallest
     if not matrix[worst] >= -TOLERANCE:
         at = ", ".join(map(str, worst))
-        raise ValueError(
-            f"{name} must have no negative entry; got {matrix[worst]:.6g} at [{at}]."
-        )
+        raise ValueError(f"{name} must have no negative entry; got {matrix[worst]:.6g} at [{at}].")
 
 
 def _check_sums(sums: np.ndarray, wanted: str, line: str) -> None:
     worst = int(np.abs(sums - 1).argmax())
     if not abs(sums[worst] - 1) <= TOLERANCE:
         raise ValueError(
-            f"{wanted}; {line} {worst} sums to {sums[worst]:.12g}. "
-            f"Every {line} must sum to 1."
+            f"{wanted}; {line} {worst} sums to {sums[worst]:.12g}. Every {line} must sum to 1."
         )
 
 

@@ -3,12 +3,12 @@
 from focusfl.participation.adversarial import Adversarial
 from focusfl.participation.asynchronous import Async
 from focusfl.participation.bernoulli import Bernoulli
-from focusfl.participation.clock import Clock
 from focusfl.participation.correlated import Correlated
 from focusfl.participation.cyclic import Cyclic
 from focusfl.participation.diurnal import Diurnal
 from focusfl.participation.events import from_events
 from focusfl.participation.full import Full
+from focusfl.participation.latency import LatencyModel
 from focusfl.participation.markov import Markov
 from focusfl.participation.model import Marginals, Participation, masks, schedule
 from focusfl.participation.rarity import by_rarity, rarity
@@ -39,7 +39,7 @@ __all__ = [
     "Adversarial",
     "Async",
     "Bernoulli",
-    "Clock",
+    "LatencyModel",
     "Correlated",
     "Cyclic",
     "Diurnal",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count, numeric, shown
+from focusfl.core.validation import check_count, numeric, shown
 from focusfl.participation.model import Marginals, Participation
 
 

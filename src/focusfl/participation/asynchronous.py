@@ -5,8 +5,8 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from focusfl.checks import check_count
-from focusfl.participation.clock import Clock, Work
+from focusfl.core.validation import check_count
+from focusfl.participation.latency import LatencyModel, Work
 from focusfl.participation.timed import Timed, check_timed
 
 
@@ -16,10 +16,10 @@ class Async(Timed):
 
     A client that is heard gets the model as the round ends and goes back to work. So
     what it brings was begun at the model of the last round it was in, the first time
-    at x0: engines run every algorithm like that under this law (`algorithms.Late`).
+    at x0: engines run every algorithm like that under this law (`algorithms.Stale`).
     """
 
-    clock: Clock | dict  # how long everybody takes; or a table of its parts
+    latency: LatencyModel | dict  # how long everybody takes; or a table of its parts
     replies: int = 1  # arrivals that the server takes together
     work: Work | list | None = None  # of a reply; as the run has it if None
 

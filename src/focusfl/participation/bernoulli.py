@@ -74,9 +74,7 @@ def mean_reciprocal(p: PerClient) -> Float[np.ndarray, " clients"]:
     return out[which]
 
 
-def decaying(
-    degree: int, rate: float, width: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def decaying(degree: int, rate: float, width: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield nodes and weights that integrate over [0, 1], a few nodes at a time.
 
     For products of some c + (1 - c) exp(-r u), 0 <= c < 1, with r up to `rate`, and for

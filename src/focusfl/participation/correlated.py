@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count, check_share, numeric, shown
+from focusfl.core.validation import check_count, check_share, numeric, shown
 from focusfl.participation.bernoulli import decaying
 from focusfl.participation.model import (
     Marginals,
@@ -73,9 +73,7 @@ class Correlated(Participation):
             log_client = np.log1p(-p * u[:, None])  # (nodes, N)
             log_coins = np.add.reduceat(log_client[:, order], starts, axis=1)
             with np.errstate(divide="ignore"):  # no outage: log 0
-                log_group = np.logaddexp(
-                    np.log(self.outage), np.log1p(-self.outage) + log_coins
-                )
+                log_group = np.logaddexp(np.log(self.outage), np.log1p(-self.outage) + log_coins)
             others = log_group.sum(1, keepdims=True) + (log_coins - log_group)[:, group]
             mean += weights @ np.exp(others - log_client)
         p = (1 - self.outage) * p

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count, check_finite, check_share
+from focusfl.core.validation import check_count, check_finite, check_share
 from focusfl.participation.bernoulli import mean_reciprocal
 from focusfl.participation.model import (
     Marginals,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int8
 
-from focusfl.checks import check_count, shown
+from focusfl.core.validation import check_count, shown
 
 EVENTS = {  # the switch an event turns, and where to
     "screen_off": ("off", 1), "screen_on": ("off", 0),

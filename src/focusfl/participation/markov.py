@@ -36,8 +36,7 @@ class Markov(Participation):
         object.__setattr__(self, "wake", wake)
         if p.ndim and wake.ndim and len(p) != len(wake):
             raise ValueError(
-                "p and wake must have one entry per client each; "
-                f"got {len(p)} and {len(wake)}."
+                f"p and wake must have one entry per client each; got {len(p)} and {len(wake)}."
             )
         bad = np.flatnonzero(np.atleast_1d(self._sleep() > 1 + ROUNDING))
         if bad.size:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from focusfl import keys
-from focusfl.checks import check_count, check_fits, numeric, shown
 from focusfl.core import Algorithm
-from focusfl.tree import Tree
+from focusfl.core import random as keys
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_fits, numeric, shown
 
 Ids = Int[np.ndarray, "_"]  # the participants of one round, in increasing order
 PerClient = Float[np.ndarray, " clients"]
@@ -60,9 +60,7 @@ class Participation(abc.ABC):
         with; else they begin at the newest."""
         return False
 
-    def fitted(
-        self, algorithm: Algorithm, params: Tree, local_steps: int
-    ) -> "Participation":
+    def fitted(self, algorithm: Algorithm, params: Tree, local_steps: int) -> "Participation":
         """Give this law for the replies of one algorithm; a law with a clock has to
         know what they take."""
         del algorithm, params, local_steps
@@ -149,9 +147,7 @@ def masks(
     bits = f"a schedule of {rounds:,} rounds of {num_clients:,} clients as a matrix"
     check_fits(bits, rounds * num_clients // 8, "schedule(), which yields rounds")
     out = np.zeros((rounds, num_clients), bool)
-    for row, ids in zip(
-        out, schedule(participation, num_clients, rounds, seed), strict=True
-    ):
+    for row, ids in zip(out, schedule(participation, num_clients, rounds, seed), strict=True):
         row[ids] = True
     return out
 
@@ -197,9 +193,7 @@ def numbers(name: str, value: Any) -> Float[np.ndarray, "..."]:
     if array.dtype == bool:
         raise ValueError(f"{name} must be numbers; got {shown(value)}.")
     if array.ndim > 1 or not array.size:
-        raise ValueError(
-            f"{name} must be a number or one per client; got shape {array.shape}."
-        )
+        raise ValueError(f"{name} must be a number or one per client; got shape {array.shape}.")
     return np.asarray(array, float)
 
 
@@ -229,6 +223,4 @@ def check_size(num_clients: int, m: int) -> None:
     """Raise if m clients cannot be drawn from num_clients."""
     check_count("num_clients", num_clients)
     if m > num_clients:
-        raise ValueError(
-            f"m must not exceed the number of clients; got m = {m} of {num_clients}."
-        )
+        raise ValueError(f"m must not exceed the number of clients; got m = {m} of {num_clients}.")

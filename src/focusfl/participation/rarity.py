@@ -3,8 +3,8 @@
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from focusfl import keys
-from focusfl.checks import check_positive, is_number, reals, shown
+from focusfl.core import random as keys
+from focusfl.core.validation import check_positive, is_number, reals, shown
 from focusfl.participation.model import PerClient
 
 

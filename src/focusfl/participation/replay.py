@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
-from focusfl.checks import check_count, numeric
+from focusfl.core.validation import check_count, numeric
 from focusfl.participation.model import Marginals, Participation, ids_of
 
 

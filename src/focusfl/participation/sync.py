@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count, check_is, check_positive
-from focusfl.participation.clock import Clock, Work
+from focusfl.core.validation import check_count, check_is, check_positive
 from focusfl.participation.full import Full
+from focusfl.participation.latency import LatencyModel, Work
 from focusfl.participation.model import Participation
 from focusfl.participation.timed import Timed, check_timed
 
@@ -21,7 +21,7 @@ class Sync(Timed):
     nobody is there, it lasts until somebody may be: the next time of the trace.
     """
 
-    clock: Clock | dict  # how long everybody takes; or a table of its parts
+    latency: LatencyModel | dict  # how long everybody takes; or a table of its parts
     select: int | None = None  # clients asked, at most; all if None
     take: int | None = None  # replies that end a round; all if None
     deadline: float | int | None = None  # seconds a round lasts, at most

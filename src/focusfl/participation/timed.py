@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from focusfl import keys, tree
-from focusfl.checks import check_count, check_is, check_not_negative, shown, unknown
-from focusfl.participation.clock import Clock, Pace, Work
+from focusfl.core import random as keys
+from focusfl.core import tree
+from focusfl.core.validation import (
+    check_count,
+    check_is,
+    check_not_negative,
+    shown,
+    unknown,
+)
+from focusfl.participation.latency import LatencyModel, Pace, Work
 from focusfl.participation.model import (
     BLOCK,
     Ids,
@@ -31,7 +38,7 @@ class Timed(Participation):
     """
 
     if TYPE_CHECKING:  # fields of every such law, among others
-        clock: Any
+        latency: Any
         work: Any
 
     def rounds_of(
@@ -47,7 +54,7 @@ class Timed(Participation):
 
     def check(self, num_clients):
         check_count("num_clients", num_clients)
-        self.clock.check(num_clients)
+        self.latency.check(num_clients)
 
     def fitted(self, algorithm, params, local_steps):
         """This law for the replies of one algorithm."""
@@ -72,7 +79,7 @@ class Timed(Participation):
             lost += vain.tolist()
         seconds = np.diff(ends, prepend=0.0)
         if algorithm.starts_warm:
-            pace = self.clock.pace(num_clients, self.known._replace(local_steps=1))
+            pace = self.latency.pace(num_clients, self.known._replace(local_steps=1))
             takes = (pace.travel + pace.compute).tolist()
             seconds[0] = max(pace.finish(i, 0.0, s) for i, s in enumerate(takes))
         return {"seconds": seconds, "lost": np.array(lost)}
@@ -90,20 +97,19 @@ class Timed(Participation):
         sizes = np.array([len(ids) for ids in drawn])
         share = np.repeat(1 / np.maximum(sizes, 1), sizes)
         p, q, squares = (
-            np.bincount(who, weight, num_clients) / SAMPLED
-            for weight in (None, share, share**2)
+            np.bincount(who, weight, num_clients) / SAMPLED for weight in (None, share, share**2)
         )
         return Marginals(p, q, _error(p - p * p), _error(squares - q * q))
 
     def pace(self, num_clients: int) -> Pace:
         """How long everybody takes for a reply."""
-        return self.clock.pace(num_clients, self.known)
+        return self.latency.pace(num_clients, self.known)
 
     def factors(self, rng: np.random.Generator, count: int) -> PerClient:
         """Factors of the compute of so many replies; they have a median of 1."""
-        if not self.clock.jitter:
+        if not self.latency.jitter:
             return np.ones(count)
-        return self.clock.factor(rng.standard_normal(count))
+        return self.latency.factor(rng.standard_normal(count))
 
     @property
     def known(self) -> Work:
@@ -117,18 +123,18 @@ class Timed(Participation):
 
 
 def check_timed(law: Any) -> None:
-    """Raise unless a law has a clock, and work that makes sense, if any."""
-    clock = law.clock
-    if isinstance(clock, Mapping):
-        names = [*Clock.__dataclass_fields__]
-        if not clock:
-            raise ValueError(f"clock must say one of {', '.join(names)}; got nothing.")
-        for name in clock:
+    """Raise unless a law has latencies, and work that makes sense, if any."""
+    latency = law.latency
+    if isinstance(latency, Mapping):
+        names = [*LatencyModel.__dataclass_fields__]
+        if not latency:
+            raise ValueError(f"latency must say one of {', '.join(names)}; got nothing.")
+        for name in latency:
             if name not in names:
-                raise ValueError("clock: " + unknown("part", name, names))
-        clock = Clock(**clock)
-    check_is("clock", clock, Clock)
-    object.__setattr__(law, "clock", clock)
+                raise ValueError("latency: " + unknown("part", name, names))
+        latency = LatencyModel(**latency)
+    check_is("latency", latency, LatencyModel)
+    object.__setattr__(law, "latency", latency)
     if law.work is None:
         return
     try:

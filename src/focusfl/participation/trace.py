@@ -7,7 +7,7 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from focusfl.checks import check_count, check_flag, check_one_of, numeric
+from focusfl.core.validation import check_count, check_flag, check_one_of, numeric
 from focusfl.data.flash import flash_availability
 from focusfl.participation.model import Marginals, Participation, ids_of
 
@@ -116,9 +116,7 @@ def read_avail(given):
     try:
         if not is_zipfile(path):  # or numpy would take it for a pickle, and say so
             open(path, "rb").close()
-            raise ValueError(
-                "it is no such file; np.savez(path, avail=matrix) makes one"
-            )
+            raise ValueError("it is no such file; np.savez(path, avail=matrix) makes one")
         with np.load(path) as file:
             return file["avail"]
     except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:

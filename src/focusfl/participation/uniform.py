@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.checks import check_count
+from focusfl.core.validation import check_count
 from focusfl.participation.model import (
     FEW,
     Marginals,

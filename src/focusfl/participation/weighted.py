@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import keys
-from focusfl.checks import check_count, check_flag, numeric, shown
+from focusfl.core import random as keys
+from focusfl.core.validation import check_count, check_flag, numeric, shown
 from focusfl.participation.bernoulli import HELD, unit_gauss
 from focusfl.participation.model import (
     Marginals,
@@ -47,8 +47,7 @@ class Weighted(Participation):
         w = numeric("w", self.w)
         if w.ndim != 1 or w.dtype == bool or not np.all((w > 0) & np.isfinite(w)):
             raise ValueError(
-                "w must be a list of positive weights, one per client; "
-                f"got {shown(self.w)}."
+                f"w must be a list of positive weights, one per client; got {shown(self.w)}."
             )
         if not len(w):
             raise ValueError("w must be a list of positive weights; got none.")
@@ -58,8 +57,7 @@ class Weighted(Participation):
         check_count("num_clients", num_clients)
         if len(self.w) != num_clients:
             raise ValueError(
-                f"w must have one entry per client; got {len(self.w)} "
-                f"for {num_clients} clients."
+                f"w must have one entry per client; got {len(self.w)} for {num_clients} clients."
             )
         if not self.replace:
             check_size(num_clients, self.m)
@@ -193,9 +191,7 @@ def inclusion(w: PerClient, m: int) -> PerClient:
     by t). In log t the integrand is smooth and dies at both ends, so that the
     trapezoidal rule converges geometrically.
     """
-    log_t, step = np.linspace(
-        -40 - np.log(w.max()), 4 - np.log(w.min()), NODES, retstep=True
-    )
+    log_t, step = np.linspace(-40 - np.log(w.max()), 4 - np.log(w.min()), NODES, retstep=True)
     hazard = np.exp(log_t)[:, None] * w
     silent = np.exp(-hazard)
     rung = -np.expm1(-hazard)

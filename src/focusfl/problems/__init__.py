@@ -25,13 +25,13 @@ from focusfl.problems.networks import cnn, digits, mlp_on
 from focusfl.problems.noisy import Noisy
 from focusfl.problems.private import Private
 from focusfl.problems.problem import Objective, Problem
-from focusfl.problems.pytorch.problem import NotTranslated, TorchProblem, from_torch
 from focusfl.problems.quadratic import LeastSquares, Quadratic
 from focusfl.problems.robust import Robust, robust
 from focusfl.problems.sets import PerSample
 from focusfl.problems.synthetic import random_quadratic, ridge
 from focusfl.problems.tabular import dialysis, heart_disease, libsvm, tcga_brca
 from focusfl.problems.text import shakespeare
+from focusfl.problems.torch.problem import NotTranslated, TorchProblem, from_torch
 from focusfl.problems.vision import cifar10
 from focusfl.problems.wavy import Wavy, wavy
 

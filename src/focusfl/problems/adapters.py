@@ -12,8 +12,8 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
+from focusfl.core.tree import Tree
 from focusfl.problems.loss import LossFn, LossProblem, MetricsFn, from_loss
-from focusfl.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,7 @@ def from_flax(
             return lambda *args, **kwargs: module.apply({"params": x}, *args, **kwargs)
 
     else:
-        raise ValueError(
-            f"module must be a flax.nnx.Module or flax.linen.Module; got {module!r}."
-        )
+        raise ValueError(f"module must be a flax.nnx.Module or flax.linen.Module; got {module!r}.")
     return _problem(rebuild, params, loss_fn, client_data, metrics_fn, options)
 
 
@@ -139,9 +137,7 @@ def _dicts(tree: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:
     import jax
 
     found, structure = jax.tree.flatten_with_path(tree)
-    paths = [
-        [jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in found
-    ]
+    paths = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in found]
     nested: dict = {}
     for (*above, name), (_, leaf) in zip(paths, found, strict=True):
         reduce(lambda d, key: d.setdefault(key, {}), above, nested)[name] = leaf
@@ -157,6 +153,4 @@ def needed(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         package = name.partition(".")[0]
-        raise ValueError(
-            f"this needs {package}; install it with: pip install {package}"
-        ) from None
+        raise ValueError(f"this needs {package}; install it with: pip install {package}") from None

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from focusfl import keys
+from focusfl.core import random as keys
+from focusfl.core.tree import Tree
 from focusfl.problems.problem import Objective, Problem
-from focusfl.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import keys, tree
-from focusfl.core import Batch
+from focusfl.core import Batch, tree
+from focusfl.core import random as keys
+from focusfl.core.tree import Tree
 from focusfl.problems.logistic import LogisticLoss
 from focusfl.problems.loss import MeanLoss
 from focusfl.problems.problem import Objective
-from focusfl.tree import Tree
 
 LEVELS = "record", "client"
 
@@ -69,9 +69,7 @@ def _cut(grad: Tree, clip: float) -> Tree:
     return tree.map(lambda g: xp.where(fine, factor * g, 0.0).astype(g.dtype), grad)
 
 
-def _of_rows(
-    objective: LogisticLoss, clip: float, x: Tree, data: Tree
-) -> tuple[Tree, Any]:
+def _of_rows(objective: LogisticLoss, clip: float, x: Tree, data: Tree) -> tuple[Tree, Any]:
     """A row's part is a multiple of the row: its norm needs no gradient of its own.
 
     The penalty looks at no row, and is not cut.

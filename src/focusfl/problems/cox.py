@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float
 
-from focusfl.checks import check_positive
+from focusfl.core.validation import check_positive
 from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem, mask_of, rows_of
 from focusfl.problems.weights import Weights, mean_of, shares_of, weights_of
@@ -206,6 +206,4 @@ class Cox(Problem):
 
     @cached_property
     def disagreement(self):
-        return np.linalg.norm(
-            self.objective.grad(self.optimum, self.data, None), axis=1
-        )
+        return np.linalg.norm(self.objective.grad(self.optimum, self.data, None), axis=1)

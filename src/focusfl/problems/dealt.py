@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from focusfl import data
-from focusfl.checks import check_count, shown
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, shown
 from focusfl.data import Samples
 from focusfl.problems.vision import MEAN, STD
-from focusfl.tree import Tree
 
 SETS = ("digits", "cifar10")
 TEST_SHARE = 0.2  # of the samples of each class, or client, where no tests are given
@@ -55,8 +55,7 @@ def _sets(name: str, deal: Deal, data_dir: str | None) -> tuple[Samples, Samples
     """Samples for training and for tests."""
     if not isinstance(name, str) or name not in SETS and not name.endswith(".npz"):
         raise ValueError(
-            f"data must be {', '.join(SETS)} or the name of an .npz file; got "
-            f"{shown(name)}."
+            f"data must be {', '.join(SETS)} or the name of an .npz file; got {shown(name)}."
         )
     if name == "cifar10":
         if deal.test_share is not None:

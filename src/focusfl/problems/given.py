@@ -6,9 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.checks import check_count, check_finite, check_one_of, numeric, shown
+from focusfl.core.tree import Tree
+from focusfl.core.validation import (
+    check_count,
+    check_finite,
+    check_one_of,
+    numeric,
+    shown,
+)
 from focusfl.data import STREAMS
-from focusfl.tree import Tree
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -106,8 +112,7 @@ def _listed(name: str, given: Any) -> Any:
     check_no_loader(name, given)
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
         raise ValueError(
-            f"{name} must be a list with the samples of each client; got "
-            f"{shown(given)}."
+            f"{name} must be a list with the samples of each client; got {shown(given)}."
         )
     if not len(given):
         raise ValueError(f"{name} must hold the data of at least one client.")
@@ -119,9 +124,7 @@ def _sets(name: str, given: Any, like: Tree = None) -> list[Tree]:
     import jax
 
     of = "" if like is None else f" of {name}"
-    checked = [
-        _samples(f"client {i}{of}", one) for i, one in enumerate(_listed(name, given))
-    ]
+    checked = [_samples(f"client {i}{of}", one) for i, one in enumerate(_listed(name, given))]
     model, whose = (checked[0], "client 0") if like is None else (like, "client_data")
     first: Any = jax.tree.structure(model)
     for i, samples in enumerate(checked):
@@ -160,9 +163,7 @@ def _samples(who: str, given: Tree) -> Tree:
             )
         lengths.add(len(leaf))
     if len(lengths) > 1:
-        raise ValueError(
-            f"{who}: its arrays must have one length; got {sorted(lengths)}."
-        )
+        raise ValueError(f"{who}: its arrays must have one length; got {sorted(lengths)}.")
     return samples
 
 
@@ -185,9 +186,7 @@ def check_metrics(metrics_fn: Callable, x: Tree, samples: Tree, what: str) -> No
     """Raise unless metrics are single numbers by name; nothing is computed."""
     found = _shapes("metrics_fn", what, metrics_fn, x, samples)
     if not isinstance(found, Mapping) or not found:
-        raise ValueError(
-            f"metrics_fn must give a dict of numbers by name; got {_form(found)}."
-        )
+        raise ValueError(f"metrics_fn must give a dict of numbers by name; got {_form(found)}.")
     for name, value in found.items():
         if not isinstance(name, str) or getattr(value, "shape", None) != ():
             raise ValueError(
@@ -230,13 +229,10 @@ def check_augment(augment: Callable, samples: Tree) -> None:
     import jax
 
     found = _shapes("augment", "a batch", augment, jax.random.key(0), samples)
-    asked, got = (
-        jax.tree.map(lambda leaf: (*leaf.shape,), tree) for tree in (samples, found)
-    )
+    asked, got = (jax.tree.map(lambda leaf: (*leaf.shape,), tree) for tree in (samples, found))
     if asked != got:
         raise ValueError(
-            f"augment must keep names and shapes; got {_form(found)} for "
-            f"{_form(samples)}."
+            f"augment must keep names and shapes; got {_form(found)} for {_form(samples)}."
         )
 
 
@@ -259,9 +255,7 @@ def _shapes(name: str, what: str, function: Callable, *given: Tree) -> Any:
         return jax.eval_shape(function, *given)
     except Exception as error:  # the user's own code: anything can happen
         reason = (str(error).splitlines() or [""])[0].rstrip(".")[:200]
-        raise ValueError(
-            f"{name} fails on {what}: {type(error).__name__}: {reason}."
-        ) from error
+        raise ValueError(f"{name} fails on {what}: {type(error).__name__}: {reason}.") from error
 
 
 def _form(found: Any) -> str:
@@ -290,8 +284,5 @@ def _of_torch(value: Any) -> bool:
 
 def _instead(value: Any) -> str:
     if _of_torch(value):
-        return (
-            f" of jax; got {type(value).__name__} of PyTorch. Use "
-            "focusfl.problems.from_torch"
-        )
+        return f" of jax; got {type(value).__name__} of PyTorch. Use focusfl.problems.from_torch"
     return f"; got {shown(value)}"

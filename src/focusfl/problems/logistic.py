@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from focusfl.checks import check_positive
+from focusfl.core.validation import check_positive
 from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem, aligned, mask_of, rows_of
 from focusfl.problems.weights import Weights, shares_of, weights_of

@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from focusfl import data as room
-from focusfl import keys
-from focusfl.checks import check_flag
+from focusfl.core import random as keys
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_flag
 from focusfl.deprecated import renamed_argument
 from focusfl.problems import given, sets
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.shuffle import shuffled
 from focusfl.problems.weights import Weights, weights_of
-from focusfl.tree import Tree
 
 LossFn = Callable[..., Any]  # (model, samples[, key]) -> the loss of each sample
 MetricsFn = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> scalars
@@ -45,9 +45,7 @@ class MeanLoss(Objective):
         with jax.enable_x64(first.dtype == "float64"):
             # Stay in the library of the model; numpy makes scalars of 0-d arrays.
             if isinstance(first, np.ndarray | np.generic):
-                return jax.tree.map(
-                    np.asarray, _compiled(self, "_grad")(x, data, batch)
-                )
+                return jax.tree.map(np.asarray, _compiled(self, "_grad")(x, data, batch))
             return self._grad(x, data, batch)
 
     def _grad(self, x, data, batch):
@@ -215,9 +213,7 @@ class LossProblem(Problem):
             return None
         own = [labels[i, :n].ravel() for i, n in enumerate(self.lengths.tolist())]
         ends = np.cumsum([len(each) for each in own])
-        return room.counts(
-            np.concatenate(own), np.split(np.arange(ends[-1]), ends[:-1])
-        )
+        return room.counts(np.concatenate(own), np.split(np.arange(ends[-1]), ends[:-1]))
 
     @property
     def x0(self):
@@ -251,7 +247,7 @@ def from_loss(
         batch_size: samples of a gradient; a client with fewer takes all that it has.
             None: everybody takes all.
         eval_data: a tree of samples to evaluate on.
-        client_eval_data: for metrics="per_client", samples to evaluate on for each
+        client_eval_data: for per_client=True, samples to evaluate on for each
             client; those of client_data if None.
         metrics_fn: (params, eval_data) -> scalars; the mean loss if None.
         stream: how a client walks its data: epochs, fixed_order or with_replacement.

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import keys
-from focusfl.checks import check_count, shown
+from focusfl.core import random as keys
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, shown
 from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.sets import PerSample
-from focusfl.tree import Tree
 
 
 @renamed_argument("held", "eval_data")
@@ -89,9 +89,7 @@ def check_widths(name: str, widths: Any, least: int = 0) -> None:
         check_count(f"{name} widths", width)
 
 
-def check_labels(
-    client_data: Sequence[Tree], eval_data: Tree, classes: int, of: str = ""
-) -> None:
+def check_labels(client_data: Sequence[Tree], eval_data: Tree, classes: int, of: str = "") -> None:
     """Raise unless all have x like eval_data's, and labels y from 0 to classes - 1."""
     everybody = {f"client {i}{of}": samples for i, samples in enumerate(client_data)}
     for who, samples in {"eval_data": eval_data, **everybody}.items():
@@ -106,14 +104,11 @@ def check_labels(
             )
         if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
             raise ValueError(
-                f"{who}: y must be whole numbers, one per sample; got {y.dtype} of "
-                f"shape {y.shape}."
+                f"{who}: y must be whole numbers, one per sample; got {y.dtype} of shape {y.shape}."
             )
         wrong = y[(y < 0) | (y >= classes)]
         if wrong.size:
-            raise ValueError(
-                f"{who}: labels must lie in 0..{classes - 1}; got {wrong[0]}."
-            )
+            raise ValueError(f"{who}: labels must lie in 0..{classes - 1}; got {wrong[0]}.")
 
 
 def cross_entropy(scores: Any, labels: Any) -> Any:

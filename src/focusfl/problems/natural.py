@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from focusfl import data
-from focusfl.checks import check_count, check_is, check_not_negative, check_one_of
+from focusfl.core.tree import Tree
+from focusfl.core.validation import (
+    check_count,
+    check_is,
+    check_not_negative,
+    check_one_of,
+)
 from focusfl.data import Federation
 from focusfl.problems.dealt import standard
 from focusfl.problems.given import check_options
@@ -24,7 +30,6 @@ from focusfl.problems.networks import Each, Loss, Scores
 from focusfl.problems.sets import PerSample
 from focusfl.problems.vision import ImageMetrics, cnn, cnn_params
 from focusfl.problems.weights import Weights
-from focusfl.tree import Tree
 
 
 def spoken_digits(

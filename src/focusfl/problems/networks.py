@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.checks import check_count, check_one_of, check_share
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_one_of, check_share
 from focusfl.data import SPLITS
 from focusfl.problems.dealt import CLIENTS, TEST_SHARE, Deal, dealt
 from focusfl.problems.given import check_options
@@ -25,7 +26,6 @@ from focusfl.problems.models import (
 from focusfl.problems.vision import ImageMetrics, cnn_params
 from focusfl.problems.vision import cnn as convolved
 from focusfl.problems.weights import Weights
-from focusfl.tree import Tree
 
 Model = Callable[[Tree, Any], Any]  # (params, x) -> scores
 Start = Callable[[tuple[int, ...], int], Tree]  # (shape of a sample, classes) -> params
@@ -210,9 +210,7 @@ def cnn(
 
 
 def _dense(hidden: Sequence[int], seed: int) -> Start:
-    return lambda shape, classes: dense_params(
-        [int(np.prod(shape)), *hidden, classes], seed
-    )
+    return lambda shape, classes: dense_params([int(np.prod(shape)), *hidden, classes], seed)
 
 
 def _options(

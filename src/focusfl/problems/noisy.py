@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from focusfl.checks import check_not_negative, shown
+from focusfl.core.validation import check_not_negative, shown
 from focusfl.problems.around import ObjectiveAround, ProblemAround, with_noise
 from focusfl.problems.problem import Problem
 

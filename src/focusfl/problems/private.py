@@ -11,8 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from focusfl import privacy
-from focusfl.checks import check_is, check_not_negative, check_one_of, check_positive
 from focusfl.core import Drawn
+from focusfl.core.validation import (
+    check_is,
+    check_not_negative,
+    check_one_of,
+    check_positive,
+)
 from focusfl.problems.around import ObjectiveAround, ProblemAround, with_noise
 from focusfl.problems.clipping import LEVELS, check_level, clipped
 from focusfl.problems.noisy import Noisy
@@ -91,9 +96,7 @@ class Private(ProblemAround):
         warm start aside; raise ValueError if not even once."""
         if self.budget is None:
             raise ValueError("there are visits within a budget; got none.")
-        within = privacy.gradients_within(
-            self.budget, self.noise, self.delta, self.accountant
-        )
+        within = privacy.gradients_within(self.budget, self.noise, self.delta, self.accountant)
         if within < before + local_steps:
             cost = self.epsilons(np.array([before + local_steps]))[0]
             raise ValueError(

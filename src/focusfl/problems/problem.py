@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.checks import numeric, reals
-from focusfl.tree import Tree
+from focusfl.core import tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import numeric, reals
 
 PAD = "focusfl.data.stack pads clients to one length; give its mask"
 
@@ -49,7 +49,7 @@ class Objective(abc.ABC):
     def evaluate_clients(self, x: Tree, client_eval_data: Tree) -> dict[str, Any]:
         """Describe x by what it is to each client: arrays of shape (clients,).
 
-        Only metrics="per_client" asks for it.
+        Only per_client=True asks for it.
         """
         raise NotImplementedError
 

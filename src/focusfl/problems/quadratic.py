@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from focusfl import tree
-from focusfl.checks import check_not_negative, reals
+from focusfl.core import tree
+from focusfl.core.validation import check_not_negative, reals
 from focusfl.problems.problem import Objective, Problem, rows_of
 from focusfl.problems.weights import Weights, mean_of, shares_of, weights_of
 
@@ -77,9 +77,7 @@ class _Quadratics(Problem):
             "h": linear,
             "c": np.float64(constant),
             "optimum": self.optimum,
-            "unit": np.float64(
-                norm if norm > 0 else 1.0
-            ),  # what errors are relative to
+            "unit": np.float64(norm if norm > 0 else 1.0),  # what errors are relative to
         }
 
     @cached_property
@@ -164,9 +162,7 @@ class Diagonal(Gram):
     def sum_to_model(self, ups, data):
         slots, _, dim = data["basis"].shape
         basis = data["basis"].reshape(slots * dim, dim)
-        return tree.map(
-            lambda a: a.reshape(slots * dim) @ basis if a.ndim > 1 else a.sum(0), ups
-        )
+        return tree.map(lambda a: a.reshape(slots * dim) @ basis if a.ndim > 1 else a.sum(0), ups)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,13 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from focusfl import keys
-from focusfl.checks import check_count, check_fits, check_not_negative, check_share
+from focusfl.core import random as keys
+from focusfl.core.validation import (
+    check_count,
+    check_fits,
+    check_not_negative,
+    check_share,
+)
 from focusfl.problems.problem import Objective, Problem, rows_of
 from focusfl.problems.synthetic import FEWER
 from focusfl.problems.weights import Weights, shares_of, weights_of
@@ -90,9 +95,7 @@ class Robust(Problem):
     def L(self) -> float:
         """The smoothness that every f_i has."""
         rows = self.A.shape[1]
-        return (
-            ROBUST_L * float(np.linalg.norm(self.A, 2, axis=(1, 2)).max()) ** 2 / rows
-        )
+        return ROBUST_L * float(np.linalg.norm(self.A, 2, axis=(1, 2)).max()) ** 2 / rows
 
     @cached_property
     def L_F(self) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from focusfl.tree import Tree
+from focusfl.core.tree import Tree
 
 AT_ONCE = 1000  # samples evaluated together, if no single set has more
 
@@ -25,7 +25,7 @@ Evaluate = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> metrics
 class PerSample:
     """A `metrics_fn` that takes means over samples: made of what each of them gives.
 
-    As good as any other; and metrics="per_client" compiles it once, not for every
+    As good as any other; and per_client=True compiles it once, not for every
     number of samples that a client has.
     """
 
@@ -56,14 +56,11 @@ def unstacked(samples: Tree, lengths: Int[np.ndarray, " clients"]) -> list[Tree]
     import jax
 
     return [
-        jax.tree.map(lambda a, i=i, n=n: a[i, :n], samples)
-        for i, n in enumerate(lengths.tolist())
+        jax.tree.map(lambda a, i=i, n=n: a[i, :n], samples) for i, n in enumerate(lengths.tolist())
     ]
 
 
-def check(
-    one: Callable[[Tree, Tree, str], None], x: Tree, clients: Sequence[Tree]
-) -> None:
+def check(one: Callable[[Tree, Tree, str], None], x: Tree, clients: Sequence[Tree]) -> None:
     """Raise unless a model can be evaluated on sets of all these lengths."""
     for count, samples in {length(samples): samples for samples in clients}.items():
         one(x, samples, f"a client's {count} samples")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from focusfl import keys
-from focusfl.checks import (
+from focusfl.core import random as keys
+from focusfl.core.validation import (
     check_count,
     check_fits,
     check_not_negative,

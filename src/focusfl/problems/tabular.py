@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import data
-from focusfl.checks import check_count, check_one_of, check_positive
+from focusfl.core.validation import check_count, check_one_of, check_positive
 from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
 from focusfl.problems.weights import Weights

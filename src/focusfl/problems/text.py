@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import data, keys
-from focusfl.checks import check_count
+from focusfl import data
+from focusfl.core import random as keys
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import right_and_loss
 from focusfl.problems.sets import PerSample
 from focusfl.problems.weights import Weights
-from focusfl.tree import Tree
 
 
 def gru_params(signs: int, width: int, seed: int = 0) -> Tree:
@@ -45,9 +46,7 @@ def gru(params: Tree, x: Any) -> Any:
 
     def step(h: Any, read: Any) -> tuple[Any, Any]:
         kept = h @ keep["w"] + keep["b"]
-        update, reset = jnp.split(
-            jax.nn.sigmoid((read + kept)[:, : 2 * width]), 2, axis=1
-        )
+        update, reset = jnp.split(jax.nn.sigmoid((read + kept)[:, : 2 * width]), 2, axis=1)
         new = jnp.tanh(read[:, 2 * width :] + reset * kept[:, 2 * width :])
         h = update * h + (1 - update) * new
         return h, h

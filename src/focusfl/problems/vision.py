@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import data, keys
-from focusfl.checks import check_count, check_flag, check_positive
+from focusfl import data
+from focusfl.core import random as keys
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_flag, check_positive
 from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import cross_entropy, right_and_loss
 from focusfl.problems.sets import AT_ONCE, PerSample, length
 from focusfl.problems.weights import Weights
-from focusfl.tree import Tree
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of each channel
 CHANNELS = (16, 32, 64)  # out of the three convolutions
@@ -123,9 +124,7 @@ class ImageMetrics(PerSample):
         rest = jax.tree.map(lambda a: a[full:], samples)
         if not full:
             return some(rest)
-        parts = jax.tree.map(
-            lambda a: a[:full].reshape(-1, AT_ONCE, *a.shape[1:]), samples
-        )
+        parts = jax.tree.map(lambda a: a[:full].reshape(-1, AT_ONCE, *a.shape[1:]), samples)
         means = jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
         if full == count:
             return means
@@ -179,9 +178,7 @@ def cifar10(
     check_positive("alpha", alpha)
     check_count("seed", seed, least=0)
     images = data.cifar10(data_dir)
-    parts = data.dirichlet_balanced(
-        images.train_y, num_clients, alpha, seed, drop_rest=True
-    )
+    parts = data.dirichlet_balanced(images.train_y, num_clients, alpha, seed, drop_rest=True)
     clients = [{"x": images.train_x[part], "y": images.train_y[part]} for part in parts]
     return from_loss(
         image_loss,

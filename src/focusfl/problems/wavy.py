@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from focusfl import keys
-from focusfl.checks import (
+from focusfl.core import random as keys
+from focusfl.core.validation import (
     check_count,
     check_fits,
     check_not_negative,

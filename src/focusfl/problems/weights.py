@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.checks import check_one_of, numeric
+from focusfl.core.validation import check_one_of, numeric
 
 Weights = str | list | Float[np.ndarray, " clients"] | None  # as a user gives them
 WORDS = ("samples", "equal")

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from focusfl.experiment import results
-from focusfl.experiment.results import Results
+from focusfl.studies import results
+from focusfl.studies.results import Results
 from focusfl.suite.store import Row, Store, in_order
 from focusfl.suite.tables import Table
 
@@ -42,9 +42,7 @@ def gathered(folders: Sequence[Path]) -> Board:
             continue
         own = Store(folder).rows()
         if not own:
-            raise ValueError(
-                f"there are no results of the suite in {folder}, nor of a study."
-            )
+            raise ValueError(f"there are no results of the suite in {folder}, nor of a study.")
         methods = len({row.entrant for row in own})
         sent.append((str(folder), "the suite", str(len(own)), str(methods)))
         for row in own:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl import keys
-from focusfl.checks import unknown
-from focusfl.fingerprint import fingerprint
+from focusfl.core import random as keys
+from focusfl.core.fingerprint import fingerprint
+from focusfl.core.validation import unknown
 from focusfl.participation import PARTICIPATION, Participation, Replay
 from focusfl.suite.problems import CLIENTS
 
@@ -44,7 +44,7 @@ class Cell(NamedTuple):
     measure: str = ROUNDS  # to the target; or the floor, or test error, in the end
     local_steps: int = 5
     rounds: int = LONGEST  # of a run, at most
-    every: int = 1  # rounds from one evaluation to the next
+    eval_every: int = 1  # rounds from one evaluation to the next
 
     @property
     def name(self) -> str:
@@ -86,9 +86,7 @@ def rare(p: float, gap: int) -> Replay:
 def outage(p: float, away: int) -> Replay:
     """Coins of chance p; one quarter of the clients after the other is away for so many
     rounds, so that one always is."""
-    absent = (
-        np.arange(LONGEST)[:, None] // away % 4 == np.arange(CLIENTS) * 4 // CLIENTS
-    )
+    absent = np.arange(LONGEST)[:, None] // away % 4 == np.arange(CLIENTS) * 4 // CLIENTS
     return Replay(_coins(p) & ~absent)
 
 
@@ -118,7 +116,7 @@ def _images(model: str, alpha: float) -> dict[str, Any]:
 
 RIDGE = {"kind": "ridge", "rows": 40, "seed": 0}
 SOME = ("full", "uniform", "coins", "markov")
-AT_THE_END: dict[str, Any] = {"measure": IMAGES, "rounds": 150, "every": 5}
+AT_THE_END: dict[str, Any] = {"measure": IMAGES, "rounds": 150, "eval_every": 5}
 CELLS: list[Cell] = [
     *_over("easy", TUNING, _quadratics(10, 1)),
     *_over("alike-300", TUNING, _quadratics(300, 2, alike=True)),

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from focusfl.algorithms import ALGORITHMS
-from focusfl.checks import unknown
 from focusfl.core import Algorithm
-from focusfl.experiment import kinds
+from focusfl.core.validation import unknown
+from focusfl.studies import kinds
 
 
 class Entrant(NamedTuple):

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from focusfl.report.figure import blank
-from focusfl.report.names import COLOURS, STYLES
+from focusfl.studies.report.figure import blank
+from focusfl.studies.report.names import COLOURS, STYLES
 from focusfl.suite import compare
 from focusfl.suite.store import Row
 
@@ -41,7 +41,5 @@ def profiles(rows: Sequence[Row], what: Sequence[str]) -> "Figure":
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("share of cells")
     lines, labels = panels[0].get_legend_handles_labels()
-    figure.legend(
-        lines, labels, loc="outside right center", frameon=False, fontsize="small"
-    )
+    figure.legend(lines, labels, loc="outside right center", frameon=False, fontsize="small")
     return figure

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.core import Algorithm, Round
-from focusfl.engines.result import Result
-from focusfl.engines.simulator.api import sweep
-from focusfl.engines.stop import Progress, Stop
-from focusfl.experiment.clock import compiling
-from focusfl.experiment.summary import TARGET, errors
+from focusfl.core import Algorithm, Round, tree
 from focusfl.problems import Problem
+from focusfl.simulation.api import sweep
+from focusfl.simulation.result import Result
+from focusfl.simulation.stop import Progress, Stop
+from focusfl.studies.stopwatch import compiling
+from focusfl.studies.summary import TARGET, errors
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
 from focusfl.suite.problems import made
 from focusfl.suite.search import AT_ONCE, Search, Trial, search, step_of
@@ -52,7 +51,7 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
         results = sweep(
             algorithm, problem, cell.participation, lrs=[step_of(k) for k in ks],
             rounds=cell.rounds, local_steps=local_steps or cell.local_steps,
-            seed=list(SEEDS), every=cell.every, throw=None,
+            seed=list(SEEDS), eval_every=cell.eval_every, on_divergence="ignore",
             stop=Stop(tolerance=TARGET / BEYOND) if cell.measure == ROUNDS else None,
             progress=_patient(problem) if cell.measure == ROUNDS else None,
         )  # fmt: skip
@@ -135,9 +134,7 @@ def _error(cell: Cell, result: Result) -> float:
     return float(np.median(curve[-max(1, len(curve) // share) :]))
 
 
-def _costs(
-    cell: Cell, algorithm: Algorithm, problem: Problem, result: Result
-) -> dict[str, float]:
+def _costs(cell: Cell, algorithm: Algorithm, problem: Problem, result: Result) -> dict[str, float]:
     """What a run cost until it arrived."""
     done = len(result.metrics["down"]) - 1
     rounds = arrived(result) if cell.measure == ROUNDS else float(done)
@@ -145,12 +142,9 @@ def _costs(
         return dict.fromkeys(COSTS, np.inf)
     end = int(rounds) + 1
     down, up, gradients = (
-        float(np.sum(result.metrics[name][:end]))
-        for name in ("down", "up", "gradients")
+        float(np.sum(result.metrics[name][:end])) for name in ("down", "up", "gradients")
     )
-    sent = zip(
-        (down, up), algorithm.cost, in_messages(algorithm, problem.x0), strict=True
-    )
+    sent = zip((down, up), algorithm.cost, in_messages(algorithm, problem.x0), strict=True)
     width = np.dtype(problem.dtype).itemsize
     return {
         "rounds": rounds,

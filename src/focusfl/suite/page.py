@@ -7,12 +7,12 @@ from string import Template
 
 import numpy as np
 
-from focusfl.experiment.results import Results
-from focusfl.report import html, plots
-from focusfl.report.figure import NoMatplotlib, render
-from focusfl.report.groups import bests, grouped, study_names
-from focusfl.report.html import unbroken
-from focusfl.report.rows import columns
+from focusfl.studies.report import html, plots
+from focusfl.studies.report.figure import NoMatplotlib, render
+from focusfl.studies.report.groups import bests, grouped, study_names
+from focusfl.studies.report.html import unbroken
+from focusfl.studies.report.rows import columns
+from focusfl.studies.results import Results
 from focusfl.suite.cells import ROUNDS
 from focusfl.suite.figure import profiles
 from focusfl.suite.store import Row
@@ -28,9 +28,7 @@ AXES = ("rounds", "bytes-up", "seconds")  # of a study
 TOLD = ("participation", "algorithm", "lr", "accuracy", "error")  # of a study
 
 
-def page(
-    rows: Sequence[Row], studies: Sequence[Results] = (), more: Sequence[Table] = ()
-) -> str:
+def page(rows: Sequence[Row], studies: Sequence[Results] = (), more: Sequence[Table] = ()) -> str:
     """Write the page: what is reported first, then what ideas may be tuned on, then
     studies, and tables about all of it."""
     parts = [(half, _half(half, own)) for half, own in halves(rows).items()]
@@ -38,9 +36,7 @@ def page(
         parts.append((name, _study(name, study)))
     if told := "".join(_table(table, set()) for table in more if table.rows):
         parts.append(("about", f"<h2>About</h2>{told}"))
-    links = "".join(
-        f'<a href="#part-{k}">{escape(name)}</a>' for k, (name, _) in enumerate(parts)
-    )
+    links = "".join(f'<a href="#part-{k}">{escape(name)}</a>' for k, (name, _) in enumerate(parts))
     sections = [
         f'<section class="study" id="part-{k}">{text}</section>'
         for k, (_, text) in enumerate(parts)
@@ -55,18 +51,14 @@ def page(
 def _half(half: str, rows: Sequence[Row]) -> str:
     cells, names = {row.cell for row in rows}, {row.entrant for row in rows}
     ours = {row.entrant for row in rows if row.ours}
-    lead = (
-        f"{len(cells)} cells · {len(names)} methods · "
-        f"{sum(row.runs for row in rows):,} runs"
-    )
+    lead = f"{len(cells)} cells · {len(names)} methods · {sum(row.runs for row in rows):,} runs"
     parts = [
         f"<h2>{half.capitalize()}</h2>",
         f'<p class="lead">{lead}. {MEANING[half]}</p>',
         f'<p class="finding">{unbroken(sentence(rows))}</p>',
         _profiles([row for row in rows if row.measure == ROUNDS]),
         *(_table(table, ours) for table in tables(rows)),
-        f"<details><summary>Every cell</summary>{_table(every_cell(rows), ours)}"
-        "</details>",
+        f"<details><summary>Every cell</summary>{_table(every_cell(rows), ours)}</details>",
     ]
     return "\n".join(parts)
 
@@ -75,10 +67,7 @@ def _study(name: str, study: Results) -> str:
     """What a study has found, against rounds and whatever else it counts."""
     groups = bests(grouped(study))
     own = [c for c in columns(groups) if c.name in TOLD or "/" in c.name]
-    lines = [
-        tuple(column.text(column.cells[row]) for column in own)
-        for row in range(len(groups))
-    ]
+    lines = [tuple(column.text(column.cells[row]) for column in own) for row in range(len(groups))]
     note = "Medians over seeds in the end, each at the best step of its grid."
     table = Table(name, tuple(column.title for column in own), lines, note)
     problem = study.manifest["problem"]
@@ -87,10 +76,7 @@ def _study(name: str, study: Results) -> str:
     axes = [axis for axis in AXES if plots.AXES[axis] in counted]
     metric = "accuracy" if "accuracy" in counted else None
     drawn = "".join(_drawn(study, axis, metric) for axis in axes)
-    return (
-        f"<h2>{escape(name)}</h2>"
-        f'<p class="lead">{escape(lead)}</p>{drawn}{_table(table, set())}'
-    )
+    return f'<h2>{escape(name)}</h2><p class="lead">{escape(lead)}</p>{drawn}{_table(table, set())}'
 
 
 def _drawn(study: Results, axis: str, metric: str | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import keys
+from focusfl.core import random as keys
 from focusfl.data.digits import digits
 from focusfl.problems import (
     Logistic,
@@ -28,9 +28,7 @@ ROWS, FEATURES = 24, 17  # of logistic and robust regression
 PENALTY = 0.01  # of logistic regression: in units of L, so the condition is up to 100
 
 
-def quadratics(
-    condition: int, seed: int, alike: bool = False, unequal: int = 1
-) -> Quadratic:
+def quadratics(condition: int, seed: int, alike: bool = False, unequal: int = 1) -> Quadratic:
     """Quadratics with eigenvalues spread evenly in the logarithm over `condition`.
 
     Clients that are `alike` share eigenvectors and eigenvalues but for a tenth, and
@@ -78,9 +76,7 @@ def written_digits() -> Logistic:
     those of one or two numbers."""
     images, numbers, _ = digits()
     pooled = images.reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, FEATURES - 1)
-    x = np.column_stack(
-        [(pooled - pooled.mean(0)) / pooled.std(0), np.ones(len(images))]
-    )
+    x = np.column_stack([(pooled - pooled.mean(0)) / pooled.std(0), np.ones(len(images))])
     order = np.argsort(numbers, kind="stable")
     own = order[: len(order) // CLIENTS * CLIENTS].reshape(CLIENTS, -1)[:, :ROWS]
     return _logistic(x[own], np.where(numbers[own] % 2 == 0, 1.0, -1.0))

@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from focusfl.report.terminal import SILENCE, say
+from focusfl.studies.report.terminal import SILENCE, say
 from focusfl.suite.run import Finished
 from focusfl.suite.store import Row
 

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from focusfl.experiment.folder import alone
-from focusfl.experiment.workers import end_with_parent, messages
-from focusfl.fingerprint import fingerprint, stable_repr
+from focusfl.core.fingerprint import fingerprint, stable_repr
+from focusfl.studies.folder import alone
+from focusfl.studies.workers import end_with_parent, messages
 from focusfl.suite.cells import Cell
 from focusfl.suite.entrants import Entrant
 from focusfl.suite.measure import measured

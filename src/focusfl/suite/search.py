@@ -63,9 +63,7 @@ def best_of(tried: Tried) -> int:
     return min(tried, key=merit)
 
 
-def search(
-    run: Callable[[list[int]], Tried], finer: bool = True, most: int = MOST
-) -> Search:
+def search(run: Callable[[list[int]], Tried], finer: bool = True, most: int = MOST) -> Search:
     """Find the best step; `run` tries eight at a time, `finer` half octaves too."""
     tried: Tried = {}
     batch: Iterable[int] = FIRST

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.experiment.cache import RUNS
-from focusfl.experiment.environment import environment
-from focusfl.files import BLANK, Damaged, read, write
-from focusfl.fingerprint import fingerprint, package
+from focusfl.core.files import BLANK, Damaged, read, write
+from focusfl.core.fingerprint import fingerprint, package
+from focusfl.studies.cache import RUNS
+from focusfl.studies.environment import environment
 from focusfl.suite import search
 from focusfl.suite.cells import CELLS, Cell
 from focusfl.suite.entrants import Entrant, place_of
@@ -80,9 +80,7 @@ class Store:
         """All results that are there, in one file or in many; of several versions of a
         method, the newest. What is damaged is not there, and said."""
         kept = []
-        for file in sorted(
-            self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns
-        ):
+        for file in sorted(self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns):
             try:
                 kept.append(_read(file)["row"])
             except Damaged as error:
@@ -134,9 +132,7 @@ def load(file: Path = SHIPPED) -> list[Row]:
         return []
     about = _read(file)
     if about["columns"] != [*Row._fields]:
-        raise ValueError(
-            f"{file} is of another version of focusfl; remove it, and run again."
-        )
+        raise ValueError(f"{file} is of another version of focusfl; remove it, and run again.")
     return _current(map(_unpacked, about["rows"]))
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from focusfl.report.numbers import short
+from focusfl.studies.report.numbers import short
 from focusfl.suite import compare
 from focusfl.suite.cells import FLOOR, IMAGES, LAWS, LONGEST, ROUNDS, SPLITS
 from focusfl.suite.store import Row
@@ -66,8 +66,7 @@ def every_cell(rows: Sequence[Row]) -> Table:
     """What was measured of everybody in every cell."""
     table, names = compare.costs(rows), compare.entrants_of(rows)
     lines = [
-        (cell, *(_value(own.get(name, np.nan)) for name in names))
-        for cell, own in table.items()
+        (cell, *(_value(own.get(name, np.nan)) for name in names)) for cell, own in table.items()
     ]
     note = (
         "Rounds to the target, floors, and shares of images misread, at the best step. "
@@ -129,9 +128,7 @@ def _laws(rows: Sequence[Row]) -> Table:
     laws = [law for law in LAWS if law in found]
     laws += [law for law in found if law not in laws]
     lines = [(law, *(_rounds(found[law].get(name)) for name in names)) for law in laws]
-    flipped = [
-        (name, *(line[place + 1] for line in lines)) for place, name in enumerate(names)
-    ]
+    flipped = [(name, *(line[place + 1] for line in lines)) for place, name in enumerate(names)]
     note = (
         "Geometric means over problems. A run that did not get to the target counts as "
         "the longest, 4,096 rounds; ≥ says so, and how many cells that are."
@@ -194,9 +191,7 @@ def _ends(rows: Sequence[Row], measure: str, title: str, what: str) -> Table:
     for name in names:
         cells = [own[name] if name in own else np.nan for own in table.values()]
         lines.append((name, *(_end(cell) for cell in cells)))
-    return Table(
-        title, ("method", *table), lines, f"{what}, at the best step. ∞: broke."
-    )
+    return Table(title, ("method", *table), lines, f"{what}, at the best step. ∞: broke.")
 
 
 def _end(value: float) -> str:

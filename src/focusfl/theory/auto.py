@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
-from focusfl.checks import check_count, check_is
 from focusfl.core import Algorithm
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_is
 from focusfl.participation import Participation, Replay, schedule
 from focusfl.participation.model import Ids, ids_of
 from focusfl.problems import LeastSquares, LossProblem, Problem, Quadratic
@@ -32,7 +33,6 @@ from focusfl.theory.constants import (
     exact,
 )
 from focusfl.theory.limits import eigen
-from focusfl.tree import Tree
 
 TARGET = 1e-6  # relative error at which the race is over
 TIE = 1.1  # whoever gets there in so many times the winner's rounds did as well
@@ -119,7 +119,7 @@ def _trial(
     local_steps: int,
 ) -> Choice:
     """Choose the step with the smallest training loss of several short runs."""
-    from focusfl.engines.simulator.api import sweep
+    from focusfl.simulation.api import sweep
 
     judged = replace(
         problem,
@@ -137,7 +137,7 @@ def _trial(
             )
         for run in sweep(
             algorithm, judged, participation, lrs=lrs.tolist(), rounds=TRIAL_ROUNDS,
-            local_steps=local_steps, every=TRIAL_EVERY, seed=SEED, throw=None,
+            local_steps=local_steps, eval_every=TRIAL_EVERY, seed=SEED, on_divergence="ignore",
         ):  # fmt: skip
             ends = run.metrics["loss"][run.evaluated[-4:]]
             losses[run.lr] = math.inf if run.diverged_at is not None else ends.mean()

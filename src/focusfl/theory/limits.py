@@ -6,7 +6,7 @@ Closed forms on quadratics, f_i(x) = x·H_i x / 2 - h_i·x.
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.checks import check_count, check_positive
+from focusfl.core.validation import check_count, check_positive
 from focusfl.participation import Bernoulli, Participation
 from focusfl.participation.model import PerClient
 from focusfl.problems import LeastSquares, Problem
@@ -96,9 +96,7 @@ def mean_shares(problem: Problem, participation: Participation) -> PerClient | N
     return w * known.p * out
 
 
-def fedau_weights(
-    participation: Participation, num_clients: int, cutoff: int = 50
-) -> PerClient:
+def fedau_weights(participation: Participation, num_clients: int, cutoff: int = 50) -> PerClient:
     """The weights FedAU ends up with, summing to 1: 1 - (1 - p)^cutoff, normalised.
 
     Intervals between visits are cut at `cutoff`, so that their mean is this over p.

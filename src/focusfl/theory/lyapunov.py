@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
-from focusfl.checks import check_count, check_positive
 from focusfl.core import Algorithm
-from focusfl.engines.reference import states
-from focusfl.engines.spec import RunSpec
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_positive
 from focusfl.participation import Participation
 from focusfl.problems import Problem
+from focusfl.simulation.reference import states
+from focusfl.simulation.spec import RunSpec
 from focusfl.theory.constants import check_alike, constants, exact
-from focusfl.tree import Tree
 
 PerRound = Float[np.ndarray, " rounds_and_one"]
 
@@ -66,8 +66,7 @@ def lyapunov(
     check_alike(known.weight, "Psi")
     if not known.mu:
         raise ValueError(
-            "Psi needs strongly convex f_i, mu > 0; "
-            f"{type(problem).__name__} has mu = {known.mu}."
+            f"Psi needs strongly convex f_i, mu > 0; {type(problem).__name__} has mu = {known.mu}."
         )
     check_count("runs", runs)
     check_positive("lr", lr)
@@ -83,8 +82,7 @@ def lyapunov(
         for r, (state, _) in enumerate(states(spec.validated())):
             x, points = state.server.x, np.stack([c.point for c in state.clients])
             rows[:, r] += [
-                ((a - b) ** 2).sum()
-                for a, b in [(x, optimum), (x, points), (before, points)]
+                ((a - b) ** 2).sum() for a, b in [(x, optimum), (x, points), (before, points)]
             ]
             before = x
     square, spread, late = rows / runs

@@ -14,8 +14,8 @@ from focusfl.algorithms import (
     Scaffnew,
 )
 from focusfl.algorithms.wrapped import innermost
-from focusfl.checks import check_positive
 from focusfl.core import Algorithm
+from focusfl.core.validation import check_positive
 from focusfl.participation import Cyclic, Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
@@ -76,9 +76,7 @@ def predict(
             return Prediction(rate)
         end = limits.fedavg_limit(plain, participation, lr, local_steps)
     elif isinstance(algorithm, FedAU):
-        end = limits.fedau_limit(
-            plain, participation, lr, local_steps, algorithm.cutoff
-        )
+        end = limits.fedau_limit(plain, participation, lr, local_steps, algorithm.cutoff)
     elif isinstance(algorithm, MIFA | FedVARP):
         end = limits.fedavg_fixed_point(plain, lr, local_steps)
     else:
@@ -106,7 +104,7 @@ def rests_at_optimum(
     if isinstance(inner, Scaffnew | ProxSkip) and isinstance(participation, Cyclic):
         return False
     everybody = participation.marginals(problem.num_clients).p.min() > 0
-    return everybody and lr < algorithm.exact_below(smooth, local_steps)
+    return everybody and lr < algorithm.max_exact_lr(smooth, local_steps)
 
 
 def _rate(problem: Problem, participation: Participation, lr: float) -> float | None:

@@ -6,7 +6,7 @@ Ying, Li, Yang. NeurIPS 2025. https://arxiv.org/abs/2503.20117
 import math
 from typing import Literal, NamedTuple
 
-from focusfl.checks import check_count, check_positive
+from focusfl.core.validation import check_count, check_positive
 from focusfl.participation import Marginals
 from focusfl.theory.constants import Constants, check_alike
 
@@ -15,15 +15,13 @@ Reading = Literal["as printed", "as repaired", "with the dropped terms"]
 
 NOTES: dict[tuple[Regime, Reading], str] = {
     ("strongly convex", "as printed"): (
-        "mu/(9 N L^2) lacks q_min and q^(3/2)/(8 L (tau - 1)) is dropped; "
-        "warm start only"
+        "mu/(9 N L^2) lacks q_min and q^(3/2)/(8 L (tau - 1)) is dropped; warm start only"
     ),
     ("strongly convex", "as repaired"): (
         "sufficient for Psi to contract; p = P(i in S) instead of q; warm start only"
     ),
     ("PL", "as printed"): (
-        "two terms are not scale-invariant; the argument gives 1 - lr beta N / 4, "
-        "not 1 - lr beta N"
+        "two terms are not scale-invariant; the argument gives 1 - lr beta N / 4, not 1 - lr beta N"
     ),
     ("PL", "with the dropped terms"): "printed, and three that the proof uses",
     ("non-convex", "as printed"): "q^(3/2)/(8 L (tau - 1)) of the lemma is dropped",
@@ -53,9 +51,7 @@ class StepSize(NamedTuple):
         return NOTES[self.regime, self.reading]
 
 
-def step_sizes(
-    known: Constants, marginals: Marginals, local_steps: int
-) -> list[StepSize]:
+def step_sizes(known: Constants, marginals: Marginals, local_steps: int) -> list[StepSize]:
     """Give the step of every regime the problem is known to be in, in every reading."""
     check_count("local_steps", local_steps)
     check_alike(known.weight, "the step of Theorem 1")
@@ -150,9 +146,7 @@ def rates(known: Constants, lr: float) -> list[Rate]:
         )
     if known.beta and alike:
         out += [
-            Rate(
-                1 - step * known.beta, "F - F*, as printed", "Theorem 1, 1 - lr beta N"
-            ),
+            Rate(1 - step * known.beta, "F - F*, as printed", "Theorem 1, 1 - lr beta N"),
             Rate(
                 1 - step * known.beta / 4,
                 "F - F*, as proved",

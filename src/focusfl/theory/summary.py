@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.algorithms import Focus, Scaffold
-from focusfl.checks import check_count, check_positive
+from focusfl.core.validation import check_count, check_positive
 from focusfl.participation import Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
@@ -121,7 +121,7 @@ def report(
     for name, algorithm in (
         ("Focus", PUBLISHED), (mean, Focus()), ("Scaffold", Scaffold()),
     ):  # fmt: skip
-        bound = algorithm.exact_below(known.L, local_steps)
+        bound = algorithm.max_exact_lr(known.L, local_steps)
         told = "any step will do" if np.isinf(bound) else f"lr L = {lr * known.L:.3g}"
         add(
             of, name, None if np.isinf(bound) else bound,
@@ -176,7 +176,7 @@ def _ends(
 
 
 def _exact(of: str, problem: Quadratics, lr: float, local_steps: int) -> Row:
-    bound = PUBLISHED.exact_below(problem.L, local_steps)
+    bound = PUBLISHED.max_exact_lr(problem.L, local_steps)
     if lr < bound:
         return Row(of, "FOCUS, SCAFFOLD", 0.0, "their fixed point is x*")
     return Row(of, "SCAFFOLD", 0.0, "FOCUS may stop elsewhere: lr is at 1/L or past it")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl import tree
-from focusfl.core import Batch, Drawn
+from focusfl.core import Batch, Drawn, tree
 from focusfl.flower.protocol import ProtocolServer, Site
 from focusfl.flower.protocol.account import Account, Terms, once_per_batch
 from focusfl.flower.protocol.messages import load_flat
@@ -198,9 +197,7 @@ def test_other_terms_than_those_of_the_account_are_refused(begun):
     job = begun(private())
     job.play()
     path = job.sites[0].account.path
-    with pytest.raises(
-        ValueError, match="was opened with .* this site has .*another name"
-    ):
+    with pytest.raises(ValueError, match="was opened with .* this site has .*another name"):
         Account(path, Terms.of(private(noise=5.0))).spend(1, 0)
 
 

@@ -31,9 +31,7 @@ print(sorted(there - {*sys.stdlib_module_names, *before}))
 
 
 def test_a_job_runs_where_only_numpy_and_safetensors_are(folder):
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, str(folder)], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", CODE, str(folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['focusfl', 'numpy', 'safetensors']"
 

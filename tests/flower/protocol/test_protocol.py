@@ -16,7 +16,7 @@ EXACT = [
     ff.Focus(), ff.Focus(memory="last"), ff.Focus(warm_start=True), ff.Scaffold(),
     ff.Scaffold(option=1), ff.FedDyn(), ff.FedLT(), ff.FedADMM(), ff.Scaffnew(),
     ff.TAMUNA(), ff.AnchoredFocus(), ff.TFocus(), ff.TScaffold(),
-    ff.AmplifiedScaffold(), ff.Coded(ff.Focus(), ff.Integers()),
+    ff.AmplifiedScaffold(), ff.Compressed(ff.Focus(), ff.Quantize()),
 ]  # fmt: skip
 WEIGHTS = dict(zip(NAMES, (1.0, 3.0, 0.5), strict=True))
 
@@ -45,8 +45,8 @@ def test_one_vector_travels_each_way_where_the_state_can_be_derived(algorithm, b
     job.play(4)
     request = job.server.request(NAMES[0])
     reply = job.sites[0].answer(request, job.grad(0))
-    settles = isinstance(algorithm, ff.Scaffnew)
-    assert ("state" in request) == settles
+    has_after_update = isinstance(algorithm, ff.Scaffnew)
+    assert ("state" in request) == has_after_update
     assert ("state" in reply) == algorithm.sends_state
 
 
@@ -166,9 +166,7 @@ def test_one_process_at_a_time_and_one_job_in_a_folder(begun, folder):
     job.server.close()
     with pytest.raises(ValueError, match="is another job"):
         ProtocolServer(ff.MIFA(), np.zeros(4), NAMES, folder, job="job", lr=0.2)
-    with pytest.raises(
-        ValueError, match=r"lr was 0.2 and is now 0.1.*changed='accept'"
-    ):
+    with pytest.raises(ValueError, match=r"lr was 0.2 and is now 0.1.*changed='accept'"):
         job.open(lr=0.1)
     job.server = job.open(lr=0.1, changed="accept")
     assert job.server.round == 1

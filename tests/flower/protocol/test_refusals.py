@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load, save
 
 import focusfl as ff
-from focusfl import tree
+from focusfl.core import tree
 from focusfl.flower.protocol import ProtocolServer, Refused, Site
 from focusfl.flower.protocol.messages import digest
 
@@ -20,7 +20,7 @@ def grad(x, batch):
     return tree.map(lambda a: a - 1, x)
 
 
-@pytest.fixture(params=[ff.Focus(), ff.FedLT(), ff.Coded(ff.Focus())], ids=repr)
+@pytest.fixture(params=[ff.Focus(), ff.FedLT(), ff.Compressed(ff.Focus())], ids=repr)
 def job(request, folder, as_a_user):
     """A job in its fourth round: `a` is counted, `b` owes an answer, `c` is new."""
     algorithm = request.param
@@ -102,9 +102,7 @@ def ill_formed(message, rng):
         wrong = rng.choice(["float16", "int64", "bool"])
         blobs[part] = save({**arrays, path: arrays[path].astype(wrong)})
     elif kind == 6:
-        blobs[part] = save(
-            {**arrays, rng.choice(["new", path + "/x", "..", ""]): odd_()}
-        )
+        blobs[part] = save({**arrays, rng.choice(["new", path + "/x", "..", ""]): odd_()})
     elif kind == 7:
         blobs[part] = save({name: a for name, a in arrays.items() if name != path})
     elif kind == 8:
@@ -211,9 +209,7 @@ def test_a_gradient_that_is_no_gradient_never_leaves_the_site(job):
 
 def test_pushes_whose_sum_is_infinite_are_refused(folder):
     names = ["a", "b"]
-    with ProtocolServer(
-        ff.Focus(), np.zeros(3), names, folder, job="job", lr=1e-300
-    ) as server:
+    with ProtocolServer(ff.Focus(), np.zeros(3), names, folder, job="job", lr=1e-300) as server:
         receipts = [
             server.receive(
                 name,

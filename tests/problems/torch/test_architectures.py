@@ -5,8 +5,8 @@ import pytest
 from torch_models import ARCHITECTURES, samples
 
 import focusfl as ff
-from focusfl.problems.pytorch import check
-from focusfl.problems.pytorch.eager import Eager
+from focusfl.problems.torch import check
+from focusfl.problems.torch.eager import Eager
 
 WHO = ff.participation.Bernoulli([0.9, 0.9, 0.5, 0.5])
 QUICK = ("MLP", "DLRM")
@@ -21,10 +21,7 @@ def problem(case):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name in ARCHITECTURES
-    ],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ARCHITECTURES],
 )
 def test_it_has_the_gradients_of_pytorch_and_learns(name):
     case = ARCHITECTURES[name]
@@ -38,6 +35,6 @@ def test_it_has_the_gradients_of_pytorch_and_learns(name):
     assert max(apart) < check.tolerance(model.training, "float64"), "no rounding to see"
     made.module.float()
     assert check.check(model, eager, made.x0, one) < 1e-5
-    setting = {"rounds": 20, "lr": case.lr, "local_steps": 2, "every": 20}
+    setting = {"rounds": 20, "lr": case.lr, "local_steps": 2, "eval_every": 20}
     losses = ff.simulate(ff.Focus(), made, WHO, **setting).metrics["loss"]
     assert losses[-1] < losses[0] and np.isfinite(losses[-1])

@@ -9,12 +9,12 @@ from helpers import gap
 from torch import nn
 
 import focusfl as ff
-from focusfl.fingerprint import fingerprint
-from focusfl.problems.pytorch import build
-from focusfl.problems.pytorch.eager import Eager
+from focusfl.core.fingerprint import fingerprint
+from focusfl.problems.torch import build
+from focusfl.problems.torch.eager import Eager
 
 WHO = ff.participation.Bernoulli([0.9, 0.5, 0.5])
-RUN = {"rounds": 6, "lr": 0.1, "local_steps": 2, "every": 3, "seed": 3}
+RUN = {"rounds": 6, "lr": 0.1, "local_steps": 2, "eval_every": 3, "seed": 3}
 ENTROPY = nn.CrossEntropyLoss()
 
 
@@ -57,9 +57,7 @@ class Net(nn.Module):
 
 
 def test_all_engines_give_the_same(problem):
-    fast, slow = (
-        run(ff.Focus(), problem, WHO, **RUN) for run in (ff.simulate, ff.loop)
-    )
+    fast, slow = (run(ff.Focus(), problem, WHO, **RUN) for run in (ff.simulate, ff.loop))
     assert gap(fast.x, slow.x) < 1e-5
     setting = {name: value for name, value in RUN.items() if name != "lr"}
     many = ff.sweep(ff.Focus(), problem, WHO, lrs=[0.1, 0.2], **setting)
@@ -133,7 +131,7 @@ def test_dropout_draws_by_the_seed_of_the_run_and_not_in_evaluation():
 
 
 def test_dropout_drops_its_share_and_scales_the_rest():
-    from focusfl.problems.pytorch.drawn import DRAWN
+    from focusfl.problems.torch.drawn import DRAWN
 
     x, key = np.ones((200, 200), np.float32), jax.random.key(0)
     found, _ = DRAWN["native_dropout"](key, x, 0.3, True)
@@ -248,7 +246,7 @@ def test_what_cannot_be_translated_runs_in_the_reference_engine(why, as_a_user):
         assert_served(made, found, UNKNOWN[why], CLIENTS)
 
 
-SERVED = RUN | {"metrics": "per_client"}
+SERVED = RUN | {"per_client": True}
 TESTS = [draw(count, 20 + count) for count in (5, 3, 7)]
 
 
@@ -267,9 +265,7 @@ def test_clients_are_served_as_pytorch_finds():
     def metrics(out, y):
         return {"accuracy": (out.argmax(1) == y).float().mean()}
 
-    known, unknown = (
-        make(client_eval_data=TESTS, metrics=own) for own in (None, metrics)
-    )
+    known, unknown = (make(client_eval_data=TESTS, metrics=own) for own in (None, metrics))
     assert set(known.client_eval_data) == {"samples", "owner", "counts"}  # of means
     assert set(unknown.client_eval_data) == {"sets", "place"}  # of who knows what
     for made in (known, unknown):
@@ -281,7 +277,7 @@ def test_clients_are_served_as_pytorch_finds():
 
 def test_pytorch_itself_gives_the_gradients_of_the_translation(problem):
     """With weights for a short batch too: the last of an epoch."""
-    from focusfl.problems.pytorch.eager import EagerLoss
+    from focusfl.problems.torch.eager import EagerLoss
 
     mean = problem.mean_loss
     eager = EagerLoss(Eager(mlp(), ENTROPY), None, mean.batch_size, mean.stream)
@@ -303,7 +299,7 @@ def test_a_gradient_that_export_does_not_see_is_refused(as_a_user):
 
 
 def test_a_wrong_translation_is_refused(monkeypatch, as_a_user):
-    from focusfl.problems.pytorch.operators import OPERATORS
+    from focusfl.problems.torch.operators import OPERATORS
 
     monkeypatch.setitem(OPERATORS, "tanh", lambda x: 1.001 * np.tanh(1) * x)
     with pytest.raises(ValueError, match="other outputs in jax, apart by"):

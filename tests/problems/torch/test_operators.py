@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from focusfl.problems.pytorch.check import _apart, leaves
-from focusfl.problems.pytorch.export import exported, program
+from focusfl.problems.torch.check import _apart, leaves
+from focusfl.problems.torch.export import exported, program
 
 ROWS = {
     "pick": lambda x: (x[:, [0, 2]], x[0], x[:, -1], x[1:3, ::2], x.select(1, 2)),
@@ -151,9 +151,7 @@ def test_a_module_is_taken_apart_where_an_operator_needs_it(kind, times, monkeyp
     """Not every overload of a name that is known is what its translation is of."""
     taken, kept = [], torch.export.ExportedProgram
     real = kept.run_decompositions
-    monkeypatch.setattr(
-        kept, "run_decompositions", lambda *args: taken.append(args) or real(*args)
-    )
+    monkeypatch.setattr(kept, "run_decompositions", lambda *args: taken.append(args) or real(*args))
     program(exported(Each(ROWS[kind]), (torch.randn(4, 6),)), {}, "float64")
     assert len(taken) == times
 

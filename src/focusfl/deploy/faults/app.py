@@ -1,4 +1,4 @@
-"""The apps of a study as `deploy local --chaos` and `--clock` have them."""
+"""The apps of a study as `deploy local --chaos` and `--latency` have them."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid, ServerApp
 
-from focusfl import tree
-from focusfl.core import GradFn
+from focusfl.core import GradFn, tree
+from focusfl.core.tree import Tree
 from focusfl.deploy import study
 from focusfl.deploy.faults.chaos import parse, told_file
 from focusfl.deploy.faults.delays import Delays
@@ -22,7 +22,6 @@ from focusfl.flower.identity import identify
 from focusfl.flower.protocol.limits import norm
 from focusfl.flower.protocol.messages import fields_of
 from focusfl.flower.records import from_records
-from focusfl.tree import Tree
 
 SPIKE = 1e16  # the norm of a gradient that is wrong
 
@@ -44,7 +43,7 @@ def study_client(folder: Path) -> ClientApp:
     SuperNode dies in a stage of a secure sum, and whose replies take as long as the
     study's clock says, if it has one."""
     mine = study.read(folder / study.FILE)
-    mods: list[Mod] = [_mortal, Delays(mine)] if mine.clock else [_mortal]
+    mods: list[Mod] = [_mortal, Delays(mine)] if mine.latency else [_mortal]
 
     def work(context: Context) -> Work:
         plain = work_of(mine.problem, context, mine.seed)
@@ -54,9 +53,7 @@ def study_client(folder: Path) -> ClientApp:
     return client_app(work, mine.algorithm, secure=mine.secure, mods=mods)
 
 
-def _mortal(
-    message: Message, context: Context, call_next: ClientAppCallable
-) -> Message:
+def _mortal(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """End this app and its SuperNode, a process group, as a power cut would: once, if
     it is told so, with the reply of a stage on disk and not sent."""
     reply = call_next(message, context)

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from focusfl import keys
-from focusfl.checks import unknown
+from focusfl.core import random as keys
+from focusfl.core.validation import unknown
 from focusfl.flower.secure.messages import STAGES
 
 SHARES = ("drop", "delay", "duplicate")
@@ -137,8 +137,7 @@ def parse(spec: str) -> Chaos:
                 raise ValueError
         except (ValueError, TypeError):
             raise ValueError(
-                f"chaos: {item!r} must be like drop=0.2, node=3, node:1@5, server@8 "
-                "or seed=7."
+                f"chaos: {item!r} must be like drop=0.2, node=3, node:1@5, server@8 or seed=7."
             ) from None
     if not sum(shares.values()) <= 1:
         raise ValueError(f"chaos: shares must add up to at most 1; got {spec!r}.")

@@ -5,7 +5,7 @@ import time
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
-from focusfl import keys
+from focusfl.core import random as keys
 from focusfl.deploy import timed_by
 from focusfl.deploy.study import Deployed
 from focusfl.flower.identity import identify
@@ -23,9 +23,7 @@ class Delays:
     def __init__(self, deployed: Deployed):
         self._deployed = deployed
 
-    def __call__(
-        self, message: Message, context: Context, call_next: ClientAppCallable
-    ) -> Message:
+    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
         site = identify(context).number
         if message.metadata.message_type == "train" and site is not None:
@@ -39,6 +37,6 @@ class Delays:
         if "local_steps" not in asked:  # not of the protocol
             return 0.0
         pace = timed_by.pace_of(self._deployed, int(asked["local_steps"]))
-        clock = self._deployed.clock
-        normal = keys.rng(clock.seed, "delay", site, asked["round"]).standard_normal()
-        return float(pace.travel[site] + pace.compute[site] * clock.factor(normal))
+        latency = self._deployed.latency
+        normal = keys.rng(latency.seed, "delay", site, asked["round"]).standard_normal()
+        return float(pace.travel[site] + pace.compute[site] * latency.factor(normal))

@@ -7,7 +7,7 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from focusfl import keys
+from focusfl.core import random as keys
 from focusfl.deploy.faults.chaos import Chaos
 from focusfl.flower.protocol.messages import fields_of
 from focusfl.flower.records import from_records

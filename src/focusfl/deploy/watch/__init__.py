@@ -18,7 +18,7 @@ from focusfl.deploy.following import Jobs
 from focusfl.deploy.processes import LOOPBACK
 from focusfl.deploy.watch.prometheus import exposition
 from focusfl.flower.health import STATES
-from focusfl.report import html
+from focusfl.studies.report import html
 
 HERE = Path(__file__).parent
 HEADERS = {
@@ -56,9 +56,7 @@ class Watch(ThreadingHTTPServer):
         found = self.jobs.look()
         names = [job["job"] for job in found.values()]
         return {
-            job["job"]
-            if names.count(job["job"]) == 1
-            else str(place.relative_to(self.folder)): job
+            job["job"] if names.count(job["job"]) == 1 else str(place.relative_to(self.folder)): job
             for place, job in found.items()
         }
 

@@ -31,9 +31,7 @@ SITE = (
     Family("site_late_total", "counter", "Answers to an earlier round.", "late"),
     Family("site_refused_total", "counter", "Answers that were refused.", "refused"),
     Family("site_epsilon", "gauge", "What it says it has given away.", "epsilon"),
-    Family(
-        "site_unanswered_total", "counter", "Requests without an answer.", "unanswered"
-    ),
+    Family("site_unanswered_total", "counter", "Requests without an answer.", "unanswered"),
     Family("site_memory_age_rounds", "gauge", "Rounds since it was counted.", "age"),
 )
 

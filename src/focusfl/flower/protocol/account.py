@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.core import Batch, Drawn, GradFn
-from focusfl.files import make_folder, renamed, take_lock
+from focusfl.core.files import make_folder, renamed, take_lock
 from focusfl.flower.protocol.messages import digest
 
 AT_ONCE = 16  # visits whose epsilon is computed together: the accountant starts slowly
@@ -118,9 +118,7 @@ class Account:
             return None
         from focusfl.privacy import gradients_within
 
-        return gradients_within(
-            terms.budget, terms.noise, terms.delta, terms.accountant
-        )
+        return gradients_within(terms.budget, terms.noise, terms.delta, terms.accountant)
 
     def _read(self) -> Balance | None:
         """What is on disk; None if there is none. What is damaged counts as lost."""
@@ -161,8 +159,7 @@ def once_per_batch(grad_fn: GradFn) -> Callable[[Any, Drawn], Any]:
     def gradient(x: Any, batch: Drawn) -> Any:
         if batch.noise.number in used:
             raise ValueError(
-                "a private site needs an algorithm that asks for one gradient in a "
-                "local step."
+                "a private site needs an algorithm that asks for one gradient in a local step."
             )
         used.add(batch.noise.number)
         return grad_fn(x, batch)

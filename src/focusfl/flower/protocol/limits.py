@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.core.tree import Tree
 from focusfl.flower.protocol.messages import Refused, leaves
-from focusfl.tree import Tree
 
 SPIKE = 1e6  # times the largest push so far: no beginning and no step is so large
 NEW = 3  # pushes before a site is known; until then a push may be SPIKE ** 2

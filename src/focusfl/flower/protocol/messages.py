@@ -15,9 +15,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from focusfl import tree
-from focusfl.core import Round
-from focusfl.tree import Tree
+from focusfl.core import Round, tree
+from focusfl.core.tree import Tree
 
 Wired = dict[str, bytes]  # a message: "header", and safetensors by the name of a tree
 
@@ -165,9 +164,7 @@ def unpack(blob: bytes, like: Tree) -> Tree:
             raise Refused(f"{short(path)} must be {ours}; got {theirs}.")
     leaves = iter([found[path] for path in wanted])
     # Numbers that are no arrays travel as arrays without axes.
-    return tree.map(
-        lambda a: next(leaves) if hasattr(a, "shape") else next(leaves).item(), like
-    )
+    return tree.map(lambda a: next(leaves) if hasattr(a, "shape") else next(leaves).item(), like)
 
 
 def load_flat(blob: bytes) -> dict[str, np.ndarray]:
@@ -271,6 +268,4 @@ def _finite(text: str) -> float:
     return float(text)
 
 
-_STRICT = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
-)
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.algorithms.coded import coded_in
-from focusfl.checks import shown
-from focusfl.core import Algorithm, CannotForget, Client, Round
+from focusfl.algorithms.compressed import coded_in
+from focusfl.core import Algorithm, CannotForget, Client, Round, tree
 from focusfl.core import Server as ServerState
+from focusfl.core.tree import Tree
+from focusfl.core.validation import shown
 from focusfl.flower.protocol import limits
 from focusfl.flower.protocol.messages import (
     KINDS,
@@ -55,7 +55,6 @@ from focusfl.flower.protocol.store import (
     as_json,
 )
 from focusfl.flower.protocol.uplink import Uplink
-from focusfl.tree import Tree
 
 DATABASE = "server.db"  # in the folder of a job
 
@@ -124,7 +123,7 @@ class ProtocolServer:
         self._uplink = Uplink(algorithm, params)
         coded = coded_in(algorithm)
         # Parts of a push say nothing about its size.
-        self._comparable = coded is None or coded.codec.sends_all
+        self._comparable = coded is None or coded.compressor.sends_all
         self.spent: set[str] = set()  # their privacy budgets, while this server runs
         self._strikes: dict[str, int] = {}  # pushes refused in a row
         self._leaving: set[str] = set()  # when this round is closed
@@ -254,7 +253,7 @@ class ProtocolServer:
                 self.drop_round()
                 words = f"round {self.round} cannot be closed: {error} Lower lr."
                 raise ArithmeticError(words) from None
-            if self.algorithm.settles:
+            if self.algorithm.has_after_update:
                 self._settle(counted, rd)
         for site in sorted(self._leaving):
             self._remove(site, LEFT)
@@ -322,9 +321,7 @@ class ProtocolServer:
             return self._load()
         path = self._store.path
         if (job.format, job.identity) != (FORMAT, identity):
-            raise ValueError(
-                f"{path} is another job: {job.identity}; this one is {identity}."
-            )
+            raise ValueError(f"{path} is another job: {job.identity}; this one is {identity}.")
         try:
             for words in check_unchanged(job.settings, settings, changed):
                 log.warning("%s continues: %s", self.job, words)
@@ -406,8 +403,7 @@ class ProtocolServer:
         stale = self.algorithm.accepts_stale_model
         if reply.kind == "push" and not stale and reply.model != self._model()[1]:
             raise Refused(
-                f"it was computed from another model, which {self.algorithm!r} does "
-                "not accept."
+                f"it was computed from another model, which {self.algorithm!r} does not accept."
             )
         return row
 
@@ -450,9 +446,7 @@ class ProtocolServer:
     def _read(self, row: SiteRow, reply: Reply, message: Wired) -> tuple[Any, Any]:
         """The push of a reply, and the site's state after it."""
         sends = self.algorithm.sends_state
-        if message.keys() != {"header", "up", "state"} - (
-            set() if sends else {"state"}
-        ):
+        if message.keys() != {"header", "up", "state"} - (set() if sends else {"state"}):
             raise Refused("a push must carry up, and state if the algorithm sends it.")
         up = self._uplink.read(unpack(message["up"], self._uplink.like), reply.round)
         if sends:
@@ -480,7 +474,7 @@ class ProtocolServer:
         """
         down = self.algorithm.broadcast(self.server)
         for site in counted:
-            state = self.algorithm.settle(self.state(site), down, rd)
+            state = self.algorithm.after_update(self.state(site), down, rd)
             blob = pack(state)
             version = digest(self._row(site).version.encode(), blob)
             norm = limits.norm(state)
@@ -581,9 +575,7 @@ class ProtocolServer:
     def _row(self, site: str) -> SiteRow:
         row = self._store.site(site)
         if row is None:
-            raise ValueError(
-                f"unknown site {site!r}; this job has {shown(self.sites)}."
-            )
+            raise ValueError(f"unknown site {site!r}; this job has {shown(self.sites)}.")
         return row
 
     def _refuse(self, sender: str, error: Refused) -> Receipt:

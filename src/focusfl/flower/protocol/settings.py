@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from focusfl.checks import check_count, check_one_of, check_positive, shown
 from focusfl.core import Algorithm
-from focusfl.engines.step_sizes import step_at, tabled
-from focusfl.fingerprint import fingerprint
+from focusfl.core.fingerprint import fingerprint
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_one_of, check_positive, shown
 from focusfl.flower.protocol.limits import norm
 from focusfl.flower.protocol.messages import digest
-from focusfl.tree import Tree
+from focusfl.simulation.step_sizes import step_at, tabled
 
 MAX_NAME = 100  # letters
 NAME = re.compile(r"[^\W][\w.-]*", re.A)
@@ -59,9 +59,7 @@ def check_settings(
         check_positive(f"the weight of {site}", weight)
 
 
-def weight_of(
-    sites: Sequence[str], weights: Mapping[str, float | int] | None
-) -> float | int:
+def weight_of(sites: Sequence[str], weights: Mapping[str, float | int] | None) -> float | int:
     """How much these sites count together: how many they are, if all are alike."""
     if weights is None:
         return len(sites)
@@ -85,9 +83,7 @@ def identity_of(
     }  # fmt: skip
 
 
-def settings_of(
-    params: Tree, lr: Any, local_steps: int, on_empty: str
-) -> dict[str, Any]:
+def settings_of(params: Tree, lr: Any, local_steps: int, on_empty: str) -> dict[str, Any]:
     """What the numbers of a job depend on beside its identity.
 
     A function of the round is known by the steps that it gives.

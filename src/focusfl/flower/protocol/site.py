@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.core import Algorithm, Batch, Client, GradFn
-from focusfl.engines.client_round import client_round
+from focusfl.core import Algorithm, Batch, Client, GradFn, tree
+from focusfl.core.tree import Tree
 from focusfl.flower.protocol.account import (
     Account,
     Spent,
@@ -34,7 +33,7 @@ from focusfl.flower.protocol.messages import (
 )
 from focusfl.flower.protocol.settings import check_name
 from focusfl.flower.protocol.uplink import with_recorder
-from focusfl.tree import Tree
+from focusfl.simulation.client_round import client_round
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ class Site:
     cache: MutableMapping[str, bytes] = field(default_factory=dict)
     private: Terms | None = field(default=None, kw_only=True)
     folder: str | Path | None = field(default=None, kw_only=True)
-    compresses: ClassVar[bool] = True  # pushes of a codec travel as its bytes
+    compresses: ClassVar[bool] = True  # pushes of a compressor travel as its bytes
 
     def __post_init__(self):
         check_name("job", self.job)
@@ -170,9 +169,7 @@ class Site:
         self.cache.clear()
         self.cache.update({version: state, new_version: new})
 
-    def _reply(
-        self, request: Request, kind: str, parts: dict[str, bytes] | None = None
-    ) -> Wired:
+    def _reply(self, request: Request, kind: str, parts: dict[str, bytes] | None = None) -> Wired:
         reply = Reply(
             kind=kind, algorithm=request.algorithm, job=request.job, site=request.site,
             version=request.version, model=request.model, round=request.round,
@@ -202,8 +199,7 @@ def like_model(x: Tree, gradient: Tree) -> Tree:
         return tree.map(_like, x, gradient)
     except (KeyError, TypeError, IndexError):
         raise ValueError(
-            "grad_fn must give a gradient like the model: nested dicts with the same "
-            "names."
+            "grad_fn must give a gradient like the model: nested dicts with the same names."
         ) from None
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from focusfl.files import make_folder, take_lock
+from focusfl.core.files import make_folder, take_lock
 from focusfl.flower.protocol.messages import digest
 
 FORMAT = 1
@@ -85,8 +85,7 @@ def copy(source: Path, target: Path) -> None:
         path.unlink(missing_ok=True)  # a log left beside would be read into the copy
     with ExitStack() as stack:
         old, new = (
-            stack.enter_context(closing(sqlite3.connect(path)))
-            for path in (source, target)
+            stack.enter_context(closing(sqlite3.connect(path))) for path in (source, target)
         )
         old.backup(new)
 
@@ -183,8 +182,7 @@ class Store:
         """
         names = ", ".join(f"{column} = ?" for column in fields)
         found = self.db.execute(
-            f"UPDATE sites SET {names} WHERE name = ? AND version = "
-            "coalesce(?, version)",
+            f"UPDATE sites SET {names} WHERE name = ? AND version = coalesce(?, version)",
             [*_sealed(fields).values(), name, expected],
         )
         return found.rowcount == 1

@@ -1,47 +1,46 @@
-"""Pushes on their way: arrays, or a codec's bytes where the algorithm is `Coded`."""
+"""Pushes on their way: arrays, or a compressor's bytes where the algorithm is `Compressed`."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.algorithms.coded import coded_in, with_codec
-from focusfl.codecs import Codec
-from focusfl.core import Algorithm, Message, Round
-from focusfl.engines.client_round import client_round
+from focusfl.algorithms.compressed import coded_in, with_codec
+from focusfl.compression import Compressor
+from focusfl.core import Algorithm, Message, Round, tree
+from focusfl.core.tree import Tree
 from focusfl.flower.protocol.messages import UNKNOWN, Refused
-from focusfl.tree import Tree
+from focusfl.simulation.client_round import client_round
 
 
 @dataclass(frozen=True, repr=False)
-class Recorder(Codec):
-    """A codec that records the bytes it sends.
+class Recorder(Compressor):
+    """A compressor that records the bytes it sends.
 
     It reads each array back from its bytes, so that a site remembers as sent, to the
     bit, what its server will read.
     """
 
-    codec: Codec
+    compressor: Compressor
     sent: list[tuple[Any, np.ndarray]] = field(default_factory=list)  # read, bytes
 
     def __repr__(self) -> str:
-        return repr(self.codec)
+        return repr(self.compressor)
 
     def approximate(self, a, index, salt):
         if np.isfinite(a).all():
-            blob = self.codec.encode(a, index, salt)
-            read = self.codec.decode(blob, a.shape, a.dtype, index, salt)
+            blob = self.compressor.encode(a, index, salt)
+            read = self.compressor.decode(blob, a.shape, a.dtype, index, salt)
             if np.isfinite(read).all():
                 self.sent.append((read, np.frombuffer(blob, np.uint8)))
                 return read
         return a + np.nan  # `pack` says that it cannot be sent
 
     def applies(self, shape):
-        return self.codec.applies(shape)
+        return self.compressor.applies(shape)
 
     def load(self, shape, plain):
-        return self.codec.load(shape, plain)
+        return self.compressor.load(shape, plain)
 
     def compressed(self, up: Message) -> Message:
         """A push with bytes in place of the arrays that were read from them."""
@@ -53,36 +52,34 @@ class Recorder(Codec):
 
 
 def with_recorder(algorithm: Algorithm) -> tuple[Algorithm, Recorder | None]:
-    """The algorithm with a codec that records what it sends, if it has a codec."""
+    """The algorithm with a compressor that records what it sends, if it has a compressor."""
     coded = coded_in(algorithm)
     if coded is None:
         return algorithm, None
-    recorder = Recorder(coded.codec)
+    recorder = Recorder(coded.compressor)
     return with_codec(algorithm, recorder), recorder
 
 
 class _Compressed(NamedTuple):
-    """How one array travels in a codec's bytes."""
+    """How one array travels in a compressor's bytes."""
 
-    codec: Codec
+    compressor: Compressor
     like: np.ndarray
     salt: int
 
     @property
     def size(self) -> int:
-        return len(self.codec.encode(self.like, 0, self.salt))
+        return len(self.compressor.encode(self.like, 0, self.salt))
 
     def read(self, got: np.ndarray, index: int) -> np.ndarray:
-        codec, like = self.codec, self.like
+        compressor, like = self.compressor, self.like
         try:
             with np.errstate(all="ignore"):  # infinity is found below
-                found = codec.decode(
-                    got.tobytes(), like.shape, like.dtype, index, self.salt
-                )
+                found = compressor.decode(got.tobytes(), like.shape, like.dtype, index, self.salt)
         except ValueError as error:
-            raise Refused(f"{codec!r} cannot read it: {error}.") from None
+            raise Refused(f"{compressor!r} cannot read it: {error}.") from None
         if not np.isfinite(found).all():
-            raise Refused(f"what {codec!r} reads of it is not finite.")
+            raise Refused(f"what {compressor!r} reads of it is not finite.")
         return found
 
 
@@ -101,7 +98,7 @@ class Uplink:
         if coded is not None:
             own = {name: up[name] for name in coded.init(params)[1].unsent}
             plan = {**up, **coded.each_coded(
-                lambda leaf, salt: [_Compressed(coded.codec, 0 * leaf, salt)], own
+                lambda leaf, salt: [_Compressed(coded.compressor, 0 * leaf, salt)], own
             )}  # fmt: skip
         self._plan = list(_leaves(plan))
         self.like: Message = tree.map(

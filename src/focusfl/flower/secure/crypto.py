@@ -103,9 +103,7 @@ def mask(key: bytes, size: int) -> np.ndarray:
     return np.frombuffer(stream, "<u8")
 
 
-def between(
-    me: str, private: bytes, publics: Mapping[str, bytes], size: int
-) -> np.ndarray:
+def between(me: str, private: bytes, publics: Mapping[str, bytes], size: int) -> np.ndarray:
     """The masks that a site has with others: theirs with it are the opposite."""
     total = np.zeros(size, "<u8")
     for other, public in publics.items():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from safetensors.numpy import save as to_bytes
 
-from focusfl.files import renamed
+from focusfl.core.files import renamed
 from focusfl.flower.protocol.messages import (
     Refused,
     Wired,

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from focusfl import tree
-from focusfl.algorithms.coded import Coded
-from focusfl.checks import check_count, check_is, shown
-from focusfl.codecs import FixedPoint
-from focusfl.core import Algorithm, Message
+from focusfl.algorithms.compressed import Compressed
+from focusfl.compression import FixedPoint
+from focusfl.core import Algorithm, Message, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count, check_is, shown
 from focusfl.flower.protocol.messages import paths
 from focusfl.flower.protocol.uplink import trial_push
-from focusfl.tree import Tree
 
 LEAST = 2  # sites in a sum: that of one is its push
 ROOM = 63  # bits of a sum, beside its sign
@@ -38,8 +37,7 @@ class Secure:
             check_count(name, number)
             if number < LEAST:
                 raise ValueError(
-                    f"{name} must be at least {LEAST}: a sum of one site is its push; "
-                    f"got {number}."
+                    f"{name} must be at least {LEAST}: a sum of one site is its push; got {number}."
                 )
 
     def needed(self, sites: int) -> int:
@@ -63,7 +61,7 @@ class Secure:
                 f"threshold of secure sums must be more than half of {sites} sites, or "
                 f"two halves could open two sums; got {self.threshold}."
             )
-        codec = fixed_point(algorithm)
+        compressor = fixed_point(algorithm)
         if algorithm.starts_warm:
             raise ValueError(
                 f"{algorithm!r} cannot be summed in secret: before round 0 it hears "
@@ -73,11 +71,11 @@ class Secure:
         if plain:
             raise ValueError(
                 f"{algorithm!r} cannot be summed in secret: {', '.join(plain)} is a "
-                "single number, which no codec codes. Give it an axis, or take Focus."
+                "single number, which no compressor codes. Give it an axis, or take Focus."
             )
-        if codec.bits + (sites - 1).bit_length() > ROOM:
+        if compressor.bits + (sites - 1).bit_length() > ROOM:
             raise ValueError(
-                f"sums of {sites} numbers of {codec.bits} bits do not fit 64; give "
+                f"sums of {sites} numbers of {compressor.bits} bits do not fit 64; give "
                 "FixedPoint fewer bits."
             )
 
@@ -98,7 +96,7 @@ def check_job(
                 f"got {shown(options[name])}."
             )
     fixed_point(algorithm)
-    if algorithm.settles:
+    if algorithm.has_after_update:
         raise ValueError(
             f"{algorithm!r} cannot be summed in secret: the server's answer changes "
             "its clients' states, which a secure server does not have."
@@ -108,11 +106,11 @@ def check_job(
 
 
 def fixed_point(algorithm: Algorithm) -> FixedPoint:
-    """The codec of whole numbers that an algorithm sends in; ValueError if none."""
-    codec = algorithm.codec if isinstance(algorithm, Coded) else None
-    if not isinstance(codec, FixedPoint):
+    """The compressor of whole numbers that an algorithm sends in; ValueError if none."""
+    compressor = algorithm.compressor if isinstance(algorithm, Compressed) else None
+    if not isinstance(compressor, FixedPoint):
         raise ValueError(
-            "secure sums are of whole numbers: the algorithm must be Coded(..., "
+            "secure sums are of whole numbers: the algorithm must be Compressed(..., "
             f"FixedPoint(...)); got {algorithm!r}."
         )
-    return codec
+    return compressor

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.core import Algorithm, CannotForget, Client
+from focusfl.core.tree import Tree
 from focusfl.flower.protocol.messages import (
     Receipt,
     Refused,
@@ -32,7 +33,6 @@ from focusfl.flower.secure.messages import (
 from focusfl.flower.secure.numbers import to_push
 from focusfl.flower.secure.policy import Secure, check_job, fixed_point
 from focusfl.flower.secure.session import Failed, Session
-from focusfl.tree import Tree
 
 log = logging.getLogger(__name__)
 

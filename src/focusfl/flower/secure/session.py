@@ -34,9 +34,7 @@ class Session:
     seeds: dict[str, bytes] = field(default_factory=dict)  # checksums
     pushes: dict[str, tuple[Reply, str]] = field(default_factory=dict)
     masked: dict[str, np.ndarray] = field(default_factory=dict)
-    shares: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = field(
-        default_factory=dict
-    )
+    shares: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = field(default_factory=dict)
     sent: dict[str, Wired] = field(default_factory=dict)  # in this stage
 
     @property

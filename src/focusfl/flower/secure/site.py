@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from focusfl.core import GradFn
-from focusfl.files import make_folder, take_lock
+from focusfl.core.files import make_folder, take_lock
 from focusfl.flower.protocol.messages import (
     Refused,
     Reply,
@@ -60,9 +60,7 @@ class SecureSite(Site):
         grad_fn: GradFn,
         batch_of: Callable[[int], Any] | None = None,
     ) -> Wired:
-        return self._answer(
-            message, lambda asked: Site.answer(self, asked, grad_fn, batch_of)
-        )
+        return self._answer(message, lambda asked: Site.answer(self, asked, grad_fn, batch_of))
 
     def leave(self, message: Wired) -> Wired:
         return self._answer(message, lambda asked: Site.leave(self, asked))
@@ -129,16 +127,12 @@ class SecureSite(Site):
         for other, seed, key in zip(sites, seeds, masks, strict=True):
             digests[other] = crypto.digest(seed) + crypto.digest(key)
             about = said.stage.about + f" {self.site} {other}".encode()
-            with_other = crypto.agree(
-                keys.seal, public[other][: crypto.SECRET], b"seal"
-            )
+            with_other = crypto.agree(keys.seal, public[other][: crypto.SECRET], b"seal")
             sealed[other] = crypto.seal(with_other, seed + key, about)
         parts = {"sealed": sealed, "digests": digests, "seed": crypto.digest(keys.seed)}
         return held._replace(done=1, public=public), parts
 
-    def _push(
-        self, said: Said, held: Held, plain: Compute
-    ) -> tuple[Held, dict[str, Any]]:
+    def _push(self, said: Said, held: Held, plain: Compute) -> tuple[Held, dict[str, Any]]:
         """Compute a push by the plain protocol, and give it masked.
 
         Only what does not depend on the data leaves the site as it is: the header of
@@ -166,14 +160,10 @@ class SecureSite(Site):
         if fields.kind == "push":
             numbers = to_numbers(load_flat(reply["up"]), fixed_point(self.algorithm))
             others = {
-                other: held.public[other][crypto.SECRET :]
-                for other in sealed
-                if other != self.site
+                other: held.public[other][crypto.SECRET :] for other in sealed if other != self.site
             }
             own = crypto.mask(held.keys.seed, numbers.size)
-            with_others = crypto.between(
-                self.site, held.keys.mask, others, numbers.size
-            )
+            with_others = crypto.between(self.site, held.keys.mask, others, numbers.size)
             parts["masked"] = (numbers + own + with_others).tobytes()
             parts["digest"] = name.encode()
         return held._replace(done=2, shares=shares), parts
@@ -188,9 +178,7 @@ class SecureSite(Site):
         if not {self.site} <= pushed <= held.shares.keys():
             raise Refused("it is of other sites than those that were asked to push.")
         self._check_many(len(pushed), len(held.public))
-        whole = {
-            site: part for site, part in held.shares.items() if len(part) == SHARES
-        }
+        whole = {site: part for site, part in held.shares.items() if len(part) == SHARES}
         seeds = {s: whole[s][: crypto.SECRET] for s in whole if s in pushed}
         keys = {s: whole[s][crypto.SECRET :] for s in whole if s not in pushed}
         return held._replace(done=3, shares={}), {"seeds": seeds, "keys": keys}
@@ -204,9 +192,7 @@ class SecureSite(Site):
         Site._keep(self, version, state, new_version, new)
         write_parts(self.path("state"), dict(self.cache))
 
-    def _reply(
-        self, request: Request, kind: str, parts: dict[str, bytes] | None = None
-    ) -> Wired:
+    def _reply(self, request: Request, kind: str, parts: dict[str, bytes] | None = None) -> Wired:
         """As it is, with something random: from its digest no push can be guessed."""
         salt = {"salt": os.urandom(16)} if parts else {}
         return Site._reply(self, request, kind, (parts or {}) | salt)

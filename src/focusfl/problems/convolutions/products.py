@@ -173,9 +173,7 @@ def cut(x: Any, at: tuple[int, ...], side: tuple[int, ...], moves: Moves) -> Any
 def put(d: Any, at: tuple[int, ...], pixels: tuple[int, ...], moves: Moves) -> Any:
     """Put back what was cut, with zeros around it: the transpose of `cut`."""
     sizes = zip(at, pixels, d.shape[1:-1], *moves, strict=True)
-    around = [
-        (k * g, size - k * g - (n - 1) * s - 1, s - 1) for k, size, n, s, g in sizes
-    ]
+    around = [(k * g, size - k * g - (n - 1) * s - 1, s - 1) for k, size, n, s, g in sizes]
     return lax.pad(d, jnp.zeros((), d.dtype), [(0, 0, 0), *around, (0, 0, 0)])
 
 

@@ -44,8 +44,7 @@ def has_convolutions(function: Callable[..., Any], *args: Any) -> bool:
 
 def _contains(jaxpr: Any) -> bool:
     return any(
-        eqn.primitive.name in FOUND or any(map(_contains, _inner(eqn.params)))
-        for eqn in jaxpr.eqns
+        eqn.primitive.name in FOUND or any(map(_contains, _inner(eqn.params))) for eqn in jaxpr.eqns
     )
 
 
@@ -153,8 +152,7 @@ def _rewritten(closed: Any) -> Any:
         return [plain(out) for out in evaluate(closed.jaxpr, closed.consts, args)]
 
     shapes = [
-        jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-        for a in closed.in_avals
+        jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.in_avals
     ]
     return jax.make_jaxpr(run)(*shapes)
 

@@ -89,9 +89,7 @@ def convolution(eqn: Any, args: list[Any], in_blocks: bool = False) -> Moved | N
         return None
     if not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating):
         return None
-    (n, c, *pixels), (o, i, *window), (n_out, c_out, *pixels_out) = params[
-        "dimension_numbers"
-    ]
+    (n, c, *pixels), (o, i, *window), (n_out, c_out, *pixels_out) = params["dimension_numbers"]
     x = stored(lhs, (c, *pixels, n))
     w = stored(rhs, (*window, i, o))
     spaces = zip(params["padding"], params["lhs_dilation"], strict=True)
@@ -120,11 +118,7 @@ def _pool(eqn: Any, args: list[Any]) -> Moved | None:
     window, strides, dilation, padding = sizes
     outside = [(window[k], strides[k], dilation[k], tuple(padding[k])) for k in (0, -1)]
     still = all(one == (1, 1, 1, (0, 0)) for one in outside)
-    if (
-        not still
-        or math.prod(window) > LARGEST_WINDOW
-        or set(params["base_dilation"]) != {1}
-    ):
+    if not still or math.prod(window) > LARGEST_WINDOW or set(params["base_dilation"]) != {1}:
         return None
     sums = eqn.primitive.name == "reduce_window_sum"
     if value.blocks == 2:

@@ -1,0 +1,250 @@
+"""The contract between algorithms and engines. Imports no array library."""
+
+import abc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from focusfl.core import tree
+from focusfl.core.tree import Tree
+
+Message = dict[str, Any]  # what travels: named trees
+Server = Any  # NamedTuple of trees with a field `x`, the model
+Client = Any  # NamedTuple of trees that a client keeps between rounds
+Local = Any  # NamedTuple of trees that live for one round on one client
+GradFn = Callable[[Tree, Any], Tree]  # (model, batch) -> gradient
+
+# The three of one algorithm: an editor completes the fields of its own.
+S = TypeVar("S")  # Server
+C = TypeVar("C")  # Client
+L = TypeVar("L")  # Local
+
+
+class Batch(NamedTuple):
+    """Which of its gradients a client is about to compute: its own random stream, and
+    how many it has computed before, over all rounds it took part in."""
+
+    key: Any
+    number: Any
+
+
+class Drawn(NamedTuple):
+    """A batch, and what the noise on its gradient is drawn from, where that is secret.
+
+    A private problem takes both for one in a simulation. At a site nobody may know the
+    noise.
+    """
+
+    batch: Any
+    noise: Batch
+
+
+class Round(NamedTuple):
+    """What server and clients both know about one round. Scalars only."""
+
+    index: Any
+    lr: Any
+    local_steps: Any
+    num_clients: Any  # N
+    num_active: Any  # |S_r|
+
+    def mean(self, total: Tree, of_nobody: Tree = None) -> Tree:
+        """Turn a sum over the participants into their mean; of nobody, zero or this."""
+        nobody = self.num_active == 0
+        mean = tree.scale(1 / (self.num_active + nobody), total)
+        return mean if of_nobody is None else tree.axpy(1 * nobody, of_nobody, mean)
+
+
+class CannotForget(ValueError):
+    """What a client has contributed cannot be taken back from the server's state."""
+
+
+@dataclass(frozen=True)
+class Algorithm(abc.ABC, Generic[S, C, L]):
+    """A federated algorithm: pure functions over trees, and its constants as fields.
+
+    An engine runs one round as
+
+        down = alg.broadcast(server)
+        for each active client:                      # on the client
+            local = alg.pull(client, down)
+            for batch in batches:
+                local = alg.step(local, grad_fn, batch, rd)
+            client, up = alg.push(client, down, local, rd)
+        server = alg.update(server, sum of up, rd)   # on the server
+        for each active client:
+            client = alg.after_update(client, alg.broadcast(server), rd)
+
+    On clients trees are combined linearly, by factors that may be inner products
+    (`tree.dot`): an engine may run a client in coordinates that are turned, unless
+    the algorithm `elementwise`.
+
+    The engine always SUMS the `up` messages; an algorithm that wants a mean divides in
+    `update`. Messages are dicts; server, client and local are NamedTuples of trees.
+
+    An algorithm that `starts_warm` gets one round before round 0 in which
+    everybody takes one step and `lr` is 0: clients fill their memory, x stays put.
+    """
+
+    @abc.abstractmethod
+    def init(self, params: Tree) -> tuple[S, C]: ...
+    @abc.abstractmethod
+    def broadcast(self, server: S) -> Message: ...
+    @abc.abstractmethod
+    def pull(self, client: C, down: Message) -> L: ...
+    @abc.abstractmethod
+    def step(self, local: L, grad_fn: GradFn, batch: Any, rd: Round) -> L: ...
+    @abc.abstractmethod
+    def push(self, client: C, down: Message, local: L, rd: Round) -> tuple[C, Message]: ...
+    @abc.abstractmethod
+    def update(self, server: S, total: Message, rd: Round) -> S: ...
+
+    def after_update(self, client: C, down: Message, rd: Round) -> C:
+        """What a participant does with the server's answer. Almost always: nothing."""
+        del down, rd
+        return client
+
+    def max_exact_lr(self, L: float, local_steps: int) -> float:
+        """The step size below which a run can come to rest only where the gradient of F
+        vanishes, if every f_i is L-smooth and everybody takes part now and then.
+
+        0 if there is no such step: the algorithm has a bias. Infinity if any will do.
+        """
+        del L, local_steps
+        return 0.0
+
+    @property
+    def starts_warm(self) -> bool:
+        """Whether everybody contributes a gradient before round 0."""
+        return False
+
+    @property
+    def cost(self) -> tuple[int | float, int | float]:
+        """Vectors of the model's size that a participant receives and sends."""
+        return 1, 1
+
+    def traffic(self, params: Tree) -> tuple[int | float, int | float]:
+        """The same by bytes, for such a model: fewer than `cost` if they are coded."""
+        del params
+        return self.cost
+
+    # What a deployment must know. The defaults are safe for any algorithm: a reply
+    # must be computed from the current model, and a client's state travels with it.
+
+    @property
+    def accepts_stale_model(self) -> bool:
+        """Whether a push may count though the model has moved since it was computed.
+
+        False if `update` infers what a client did from the server's own state.
+        """
+        return False
+
+    @property
+    def sends_state(self) -> bool:
+        """Whether a client's new state must travel with its push.
+
+        False if `state_after` derives it from the old state and the push.
+        """
+        return True
+
+    def state_after(self, client: C, up: Message, down: Message, rd: Round) -> C:
+        """Derive a client's state after a push that counted, before `after_update`.
+
+        The server calls this to keep every client's state. A client that has lost its
+        own state continues from the one derived here, so the two may differ, but the
+        server's sums must be those of the derived states.
+
+        Args:
+            client: the state before the push.
+            up: the push, as the server received it.
+            down: the broadcast it was computed from; the current one if the algorithm
+                does not accept a stale model.
+            rd: the round it was computed in; `num_active` is unknown.
+        """
+        raise NotImplementedError(f"{self!r} sends its clients' states.")
+
+    @property
+    def has_after_update(self) -> bool:
+        """Whether `after_update` may change a client's state."""
+        return type(self).after_update is not Algorithm.after_update
+
+    @property
+    def tracks_mean(self) -> bool:
+        """Whether the server's fields hold the mean over clients; else the sum."""
+        return False
+
+    def tracked(self, server: S, client: C) -> dict[str, Tree]:
+        """What the server's state holds of one client, by field of the server.
+
+        The field is the weighted sum of these over all clients, or their mean if
+        `tracks_mean`. Empty if the server keeps nothing of a client.
+
+        Raises:
+            CannotForget: If a client's contribution cannot be told from its state.
+        """
+        del server, client
+        raise CannotForget(f"{self!r} does not say what its server holds of a client.")
+
+    def forget(self, server: S, client: C, weight: Any, num_clients: Any) -> S:
+        """Take a client's contribution out of the server's state, so that it can leave.
+
+        Args:
+            server: the server's state.
+            client: the state of the client that leaves.
+            weight: its weight; 1 if all are alike. A negative weight lets it join.
+            num_clients: the sum of all weights before it leaves, its own among them.
+
+        Raises:
+            CannotForget: If a client's contribution cannot be told from its state.
+        """
+        parts = self.tracked(server, client)
+        fields = {
+            name: tree.axpy(-weight, part, getattr(server, name))
+            if not self.tracks_mean
+            # The mean over N becomes the mean over those who remain.
+            else tree.map(
+                lambda all, own: (num_clients * all - weight * own)
+                / (num_clients - weight),
+                getattr(server, name), part,
+            )
+            for name, part in parts.items()
+        }  # fmt: skip
+        return server._replace(**fields) if fields else server  # type: ignore[attr-defined]
+
+    def recompute(self, server: S, clients: Iterable[tuple[Any, C]]) -> S:
+        """Compute what the server tracks anew from all clients' states.
+
+        Args:
+            server: the server's state; other fields stay as they are.
+            clients: weight and state of every client.
+
+        Raises:
+            CannotForget: If a client's contribution cannot be told from its state.
+        """
+        total: dict[str, Tree] | None = None
+        num_clients = 0
+        for weight, client in clients:
+            part = tree.scale(weight, self.tracked(server, client))
+            total = part if total is None else tree.add(total, part)
+            num_clients += weight
+        if not total:
+            return server
+        if self.tracks_mean:
+            total = tree.scale(1 / num_clients, total)
+        return server._replace(**total)  # type: ignore[attr-defined]
+
+    @property
+    def uses_stale_model(self) -> bool:
+        """Whether a client works on the model it was sent the last time it was there,
+        as in an asynchronous run; else on the newest."""
+        return False
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether clients work entry by entry: no engine may turn their axes then."""
+        return False
+
+
+def has_after_update(algorithm: Algorithm) -> bool:
+    """Whether the server's answer may change what participants remember."""
+    return algorithm.has_after_update

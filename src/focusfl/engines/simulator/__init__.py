@@ -1,1 +1,0 @@
-"""The fast engine: jax, cohorts as a batch axis, rounds compiled in chunks."""

@@ -1,0 +1,197 @@
+"""From a torch module to a program, by torch.export. Imports torch, and no jax."""
+
+import contextlib
+import io
+import logging
+import operator
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from focusfl.problems.torch.program import Program, Ref, Step
+
+# Operators that would fall apart into others, and are better as they are: some because
+# their parts overflow where they do not, some because their parts are many.
+WHOLE = (
+    "binary_cross_entropy", "celu", "detach", "einsum", "elu", "gru.input",
+    "hardsigmoid", "hardswish", "linear", "log_sigmoid_forward", "lstm.input",
+    "matmul", "mish", "rms_norm", "rnn_relu.input", "rnn_tanh.input",
+    "scaled_dot_product_attention", "silu", "softplus", "upsample_bicubic2d.vec",
+)  # fmt: skip
+# What says of what type and where a result is: that is known of every result.
+UNUSED = {
+    "device", "dtype", "generator", "layout", "memory_format", "non_blocking",
+    "pin_memory",
+}  # fmt: skip
+
+
+class Untranslatable(Exception):
+    """Why a module cannot run in jax; it can run in torch."""
+
+
+def exported(module: Any, args: tuple) -> Any:
+    """What torch.export sees of a module, in the mode that it is in."""
+    import torch
+
+    with _quiet():
+        try:
+            return torch.export.export(module, args, strict=False)
+        except Exception as error:  # whatever the user's code leads to
+            raise Untranslatable(_reason(error)) from error
+
+
+def program(found: Any, trained: Mapping[str, str], dtype: str) -> Program:
+    """Write down what was exported.
+
+    Args:
+        found: what `exported` gave.
+        trained: name of a parameter -> the one it goes by, as parameters can be tied.
+        dtype: of the module's parameters.
+
+    Raises:
+        Untranslatable: If an operator is not known.
+        ValueError: If the module changes its own buffers.
+    """
+    from torch.export.graph_signature import InputKind, OutputKind
+
+    # Taking apart takes a quarter of a second, whatever there is.
+    if _unknown(found) or any(map(_falls_apart, found.graph.nodes)):
+        with _quiet():
+            try:
+                found = found.run_decompositions(_decompositions())
+            except Exception as error:
+                raise Untranslatable(_reason(error)) from error
+    for spec in found.graph_signature.output_specs:
+        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
+            raise ValueError(
+                "the module must not change anything while it is called; it changes "
+                f"{spec.target or 'its input'}, which would not travel."
+            )
+    if missing := _unknown(found):
+        raise Untranslatable(f"no translation of {', '.join(missing)}")
+    kept = {**found.state_dict, **found.constants}
+    params, constants, inputs = {}, {}, []
+    for spec in found.graph_signature.input_specs:
+        name = getattr(spec.arg, "name", "")
+        if spec.kind == InputKind.USER_INPUT:
+            inputs.append(name)
+        elif spec.target in trained:
+            params[name] = trained[spec.target]
+        else:
+            constants[name] = _array(kept[spec.target])
+    nodes = [node for node in found.graph.nodes if _counts(node)]
+    (ends,) = next(node for node in found.graph.nodes if node.op == "output").args
+    return Program(dtype, params, constants, tuple(inputs), tuple(_steps(nodes)), _plain(ends))
+
+
+def _falls_apart(node: Any) -> bool:
+    """Whether an operator is made of others that would take its place."""
+    import torch
+
+    if not _counts(node) or node.target is operator.getitem or node.target in _whole():
+        return False
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    return node.target in _decompositions() or (node.target.has_kernel_for_dispatch_key(implicit))
+
+
+def _unknown(found: Any) -> list[str]:
+    """The operators without a translation, as all that change a tensor in place."""
+    from focusfl.problems.torch.operators import known
+
+    names = {_name(node) for node in found.graph.nodes if _counts(node)}
+    return sorted(name for name in names if not known(name))
+
+
+def _steps(nodes: list[Any]) -> Iterator[Step]:
+    from focusfl.problems.torch.operators import known
+
+    for node in nodes:
+        kwargs = {k: _plain(v) for k, v in node.kwargs.items() if k not in UNUSED}
+        value = node.meta.get("val")
+        values = value if isinstance(value, list | tuple) else [value]
+        dtypes = tuple(_dtype(getattr(one, "dtype", None)) for one in values)
+        entry = known(_name(node)) or ""
+        yield Step(node.name, entry, _plain(node.args), kwargs, dtypes)
+
+
+def _counts(node: Any) -> bool:
+    """Whether a node computes something; some only assert."""
+    asserts = ("_assert", "sym_constrain")
+    return node.op == "call_function" and not _name(node).startswith(asserts)
+
+
+def _name(node: Any) -> str:
+    if node.target is operator.getitem:
+        return "getitem"
+    text = str(node.target)
+    return text.removeprefix("aten.").removesuffix(".default")
+
+
+def _plain(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, torch.fx.Node):
+        return Ref(value.name)
+    if isinstance(value, list | tuple):  # of fx's own kinds
+        kind = tuple if isinstance(value, tuple) else list
+        return kind(_plain(part) for part in value)
+    return _dtype(value) if isinstance(value, torch.dtype) else value
+
+
+def _dtype(dtype: Any) -> str | None:
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def _array(tensor: Any) -> np.ndarray:
+    return tensor.detach().cpu().numpy().copy()
+
+
+@cache
+def _decompositions() -> Any:
+    import torch
+
+    table = torch.export.default_decompositions()
+    for each in _whole():
+        with contextlib.suppress(KeyError):  # not in there: not taken apart
+            table.pop(each)
+    return table
+
+
+@cache
+def _whole() -> frozenset:
+    """What WHOLE names, in all its overloads if it names none."""
+    import torch
+
+    found = []
+    for name, _, overload in (entry.partition(".") for entry in WHOLE):
+        packet = getattr(torch.ops.aten, name)
+        overloads = [overload] if overload else packet.overloads()
+        found += [getattr(packet, each) for each in overloads]
+    return frozenset(found)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let torch.export keep to itself what it thinks of on the way."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _reason(error: Exception) -> str:
+    if "DataDependent" in type(error).__name__:
+        return "it branches on the values of tensors"
+    line = (str(error).strip().splitlines() or [""])[0].rstrip(".")[:200]
+    return f"torch.export says {type(error).__name__}: {line}"

@@ -1,0 +1,124 @@
+"""Torch modules and tensors as a user gives them. Imports torch, and no jax."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from focusfl.core.tree import Tree
+from focusfl.core.validation import shown
+from focusfl.problems.given import check_no_loader
+
+FLOATS = ("float32", "float64")
+
+
+def check_module(module: Any, freeze_statistics: bool) -> str:
+    """Raise unless a module can be trained; give the type of its parameters."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise ValueError(f"module must be a torch.nn.Module; got {shown(module)}.")
+    for name, part in module.named_modules():
+        if isinstance(part, torch.nn.modules.lazy.LazyModuleMixin):
+            raise ValueError(
+                f"{name or 'the module'} is lazy: its parameters have no shape yet. "
+                "Call the module once on a batch."
+            )
+        if _keeps_statistics(part) and not freeze_statistics:
+            raise ValueError(
+                f"{name or 'the module'} ({type(part).__name__}) keeps running "
+                "statistics, which do not travel. Use GroupNorm, or "
+                "freeze_statistics=True to normalise by those it has."
+            )
+    found = {name: str(p.dtype)[6:] for name, p in module.named_parameters()}
+    for name, dtype in found.items():
+        if dtype not in FLOATS:
+            raise ValueError(f"parameter {name} must be of {' or '.join(FLOATS)}; got {dtype}.")
+    if len(set(found.values())) > 1:
+        raise ValueError(
+            "parameters must be of one type; got both float32 and float64. Use "
+            "module.float() or module.double()."
+        )
+    if not trained(module):
+        raise ValueError("module must have a parameter with requires_grad; got none.")
+    return next(iter(found.values()))
+
+
+def set_mode(module: Any, training: bool) -> None:
+    """Switch dropout and its like on or off; statistics stay as they are."""
+    module.train(training)
+    for part in module.modules():
+        if _keeps_statistics(part):
+            part.eval()
+
+
+def _keeps_statistics(part: Any) -> bool:
+    from torch.nn.modules.batchnorm import _NormBase
+
+    return isinstance(part, _NormBase) and part.running_mean is not None
+
+
+def trained(module: Any) -> dict[str, Any]:
+    """The parameters to train, by name; one that has several goes by its first."""
+    return {n: p for n, p in module.named_parameters() if p.requires_grad}
+
+
+def aliases(module: Any) -> dict[str, str]:
+    """Every name of a parameter to train -> the one it goes by."""
+    first = {id(p): name for name, p in trained(module).items()}
+    every = module.named_parameters(remove_duplicate=False)
+    return {name: first[id(p)] for name, p in every if id(p) in first}
+
+
+def pair_of(who: str, given: Any) -> tuple[Any, Any]:
+    """Inputs and targets of samples: a pair of them, or a dict of x and y."""
+    check_no_loader(who, given)
+    if isinstance(given, Mapping) and set(given) == {"x", "y"}:
+        return given["x"], given["y"]
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        got = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
+        raise ValueError(f"{who} must be (inputs, targets), or a dict of x and y; got {got}.")
+    return given[0], given[1]
+
+
+def samples_of(who: str, given: Any, dtype: str) -> Tree:
+    """Give samples as arrays x and y; floats get the type of the module."""
+    x, y = (_arrays(part, dtype) for part in pair_of(who, given))
+    return {"x": x, "y": y}
+
+
+def _arrays(part: Any, dtype: str) -> Tree:
+    if isinstance(part, tuple):  # several inputs
+        return {str(i): _arrays(one, dtype) for i, one in enumerate(part)}
+    if hasattr(part, "detach"):
+        part = part.detach().cpu().numpy()
+    array = np.asarray(part)
+    return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+def several(part: Tree) -> list[Any]:
+    """The arrays of inputs or of targets, in their order."""
+    return [part[str(i)] for i in range(len(part))] if isinstance(part, dict) else [part]
+
+
+def tensors(part: Tree) -> Any:
+    """The tensors of inputs or of targets: one, or a tuple of them."""
+    import torch
+
+    found = tuple(torch.tensor(np.asarray(a)) for a in several(part))
+    return found if isinstance(part, dict) else found[0]
+
+
+def state_dict(module: Any, x: Mapping[str, Any]) -> dict[str, Any]:
+    """What module.load_state_dict takes, with the parameters of x."""
+    import torch
+
+    known = trained(module)
+    if not isinstance(x, Mapping) or set(x) != set(known):
+        raise ValueError(
+            f"x must have the module's parameters, {', '.join(list(known)[:4])}, ...; "
+            f"got {', '.join(list(x)[:4]) if isinstance(x, Mapping) else shown(x)}."
+        )
+    new = {name: torch.tensor(np.asarray(x[name])) for name in known}
+    out = {name: leaf.detach().clone() for name, leaf in module.state_dict().items()}
+    return out | {name: new[own] for name, own in aliases(module).items()}

@@ -1,0 +1,211 @@
+"""`from_torch`: a torch module as a problem like any other."""
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_flag, shown
+from focusfl.problems import given
+from focusfl.problems.adapters import needed
+from focusfl.problems.loss import LossProblem, from_loss
+from focusfl.problems.torch import build
+from focusfl.problems.torch.eager import Eager, EagerLoss
+from focusfl.problems.torch.export import Untranslatable
+from focusfl.problems.torch.module import (
+    check_module,
+    samples_of,
+    state_dict,
+    trained,
+)
+from focusfl.problems.weights import Weights
+
+if TYPE_CHECKING:
+    import torch
+
+Loss = Callable[[Any, Any], Any]  # (outputs, targets) -> mean, or the loss of each
+TorchMetrics = Callable[[Any, Any], Mapping[str, Any]]  # (outputs, targets) -> numbers
+# By benchmarks/torch_models.py, of a bare PyTorch loop: ff.loop itself adds to it.
+SLOWER = "where eager PyTorch took 15 to 20 times as long for a small MLP and a GRU"
+
+
+class NotTranslated(UserWarning):
+    """A torch module that runs in `ff.loop` alone, and why."""
+
+
+@dataclass(frozen=True, eq=False)
+class TorchProblem(LossProblem):
+    """What `from_torch` makes."""
+
+    module: Any = None
+    why_not: str = ""  # it has no translation, if it has none
+
+    def to_torch(self, x: Tree) -> "dict[str, torch.Tensor]":
+        """Give a model as a state_dict: all that module.load_state_dict asks for."""
+        return state_dict(self.module, x)
+
+    def specialize(self, local_steps: int) -> tuple[Any, Tree]:
+        """For the simulator, which needs jax."""
+        if self.why_not:
+            raise ValueError(f"{self.why_not}; use ff.loop, which runs it in PyTorch.")
+        return super().specialize(local_steps)
+
+
+def from_torch(
+    module: "torch.nn.Module",
+    loss: Loss,
+    client_data: Sequence[Any],
+    *,
+    batch_size: int | None = None,
+    eval_data: Any = None,
+    client_eval_data: Sequence[Any] | None = None,
+    metrics: TorchMetrics | None = None,
+    stream: str = "epochs",
+    freeze_statistics: bool = False,
+    augment: Any = None,
+    compute_dtype: str | None = None,
+    weights: Weights = None,
+) -> TorchProblem:
+    """Make a problem of a module and a loss of PyTorch.
+
+    The module is translated to jax once, and compared with PyTorch's own outputs and
+    gradients on a batch. What cannot be translated warns of it, and runs in `ff.loop`
+    alone, by PyTorch. Parameters go by the names of `named_parameters()`; those without
+    requires_grad and all buffers stay as they are. Dropout draws by the run's own seed.
+
+    Args:
+        module: the model to start from; it is copied.
+        loss: (outputs, targets) -> the mean over a batch, as those of torch.nn by
+            default, or the loss of each sample.
+        client_data: for each client (inputs, targets), tensors or arrays with samples
+            along the first axis, or a dict of x and y. A tuple of inputs is given to
+            the module as several arguments.
+        batch_size: samples of a gradient; a client with fewer takes all that it has.
+            None: everybody takes all.
+        eval_data: samples to evaluate on, likewise; everybody's if None.
+        client_eval_data: for per_client=True, samples to evaluate on for each
+            client, likewise; those of client_data if None.
+        metrics: (outputs, targets) -> a dict of tensors of one number each, beside the
+            loss. If None, the accuracy where targets are classes.
+        stream: how a client walks its data: epochs, fixed_order or with_replacement.
+        freeze_statistics: let batch normalisation use the running statistics it has.
+        augment: (key, samples) -> samples, in jax, changed at random before a gradient.
+        compute_dtype: that the model is computed in, such as bfloat16.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If samples do not fit the module, if it has state that does not
+            travel, or if it computes something else in jax.
+    """
+    needed("torch")
+    check_flag("freeze_statistics", freeze_statistics)
+    dtype = check_module(module, freeze_statistics)
+    given.check_options(batch_size, stream, dtype, compute_dtype)
+    for name, function in {"loss": loss, "metrics": metrics}.items():
+        given.check_called(name, function)
+        if not callable(function) and (function is not None or name == "loss"):
+            raise ValueError(f"{name} must be a function; got {shown(function)}.")
+    clients, pooled, held = _everybody(client_data, eval_data, dtype)
+    x0 = {n: p.detach().cpu().numpy().copy() for n, p in trained(module).items()}
+    own = copy.deepcopy(module).cpu()
+    try:
+        eager = build.tried(Eager(own, loss, metrics), x0, pooled)
+    except build.LossFails as error:
+        raise ValueError(f"{error}{_label_range(clients)}.") from error
+    if client_eval_data is not None:
+        client_eval_data = _sets(client_eval_data, clients, dtype)
+    options = {
+        "batch_size": batch_size, "eval_data": held, "stream": stream,
+        "client_eval_data": client_eval_data,
+        "augment": augment, "compute_dtype": compute_dtype, "dtype": dtype,
+        "weights": weights,
+    }  # fmt: skip
+    if batch_size is None:
+        batch_size = max(len(_first(samples["y"])) for samples in clients)
+    try:
+        loss_fn, metrics_fn = build.translation(eager, x0, pooled, held, batch_size)
+    except Untranslatable as error:
+        return _in_torch(eager, x0, clients, options, str(error))
+    base = from_loss(loss_fn, x0, clients, metrics_fn=metrics_fn, **options)
+    return TorchProblem(**vars(base), module=own)
+
+
+def _in_torch(
+    eager: Eager, x0: Tree, clients: list[Tree], options: dict[str, Any], why: str
+) -> TorchProblem:
+    """The same problem for the reference engine."""
+    name = type(eager.module).__name__
+    why = f"{name} cannot be translated to jax: {why}"
+    warnings.warn(
+        f"{why}. It runs in ff.loop alone, by PyTorch: one client after the other, {SLOWER}.",
+        NotTranslated,
+        stacklevel=3,
+    )
+    for option in ("augment", "compute_dtype"):
+        if options[option] is not None:
+            raise ValueError(f"{why}; {option} needs jax.")
+    base = from_loss(_nothing, x0, clients, **options)  # checks samples all the same
+    mean = base.mean_loss
+    loss = EagerLoss(eager, None, mean.batch_size, mean.stream, draws=True)
+    parts = {**vars(base), "mean_loss": loss}
+    return TorchProblem(**parts, module=eager.module, why_not=why)
+
+
+def _nothing(params: Tree, samples: Tree) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.zeros(len(_first(samples["y"])))
+
+
+def _everybody(client_data: Any, eval_data: Any, dtype: str) -> tuple[list[Tree], Tree, Tree]:
+    """Clients' samples, all of them in one, and those to evaluate on."""
+    import jax
+
+    given.check_no_loader("client_data", client_data)
+    if not isinstance(client_data, list | tuple) or not len(client_data):
+        raise ValueError(
+            "client_data must be a list with (inputs, targets) of each client; got "
+            f"{shown(client_data)}."
+        )
+    clients = given.everybody(
+        [samples_of(f"client {i}", one, dtype) for i, one in enumerate(client_data)]
+    )
+    pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *clients)
+    if eval_data is None:
+        return clients, pooled, pooled
+    held = given.arrays("eval_data", samples_of("eval_data", eval_data, dtype))
+    asked, got = (jax.tree.map(lambda a: a.shape[1:], samples) for samples in (pooled, held))
+    if asked != got:
+        raise ValueError(f"eval_data must have samples as clients have, {asked}; got {got}.")
+    return clients, pooled, held
+
+
+def _label_range(clients: list[Tree]) -> str:
+    """Say who has the smallest and the largest label, if targets are labels."""
+    y = [samples["y"] for samples in clients]
+    if isinstance(y[0], dict) or y[0].dtype.kind not in "iu":
+        return ""
+    least = min(range(len(y)), key=lambda i: y[i].min())
+    most = max(range(len(y)), key=lambda i: y[i].max())
+    return (
+        f"; labels are from {y[least].min()}, of client {least}, to {y[most].max()}, "
+        f"of client {most}"
+    )
+
+
+def _sets(client_eval_data: Any, clients: list[Tree], dtype: str) -> list[Tree]:
+    """What each client is evaluated on, as arrays."""
+    if isinstance(client_eval_data, list | tuple):
+        client_eval_data = [
+            samples_of(f"client {i} of client_eval_data", one, dtype)
+            for i, one in enumerate(client_eval_data)
+        ]
+    return given.eval_sets(client_eval_data, clients)
+
+
+def _first(part: Tree) -> Any:
+    return part["0"] if isinstance(part, dict) else part

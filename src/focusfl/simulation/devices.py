@@ -1,0 +1,156 @@
+"""Clients dealt to several devices as cards are: client i lives on device i mod n.
+
+A device has the memory and the data of its own clients, in row i // n, and runs those
+of them who take part. The server is on every device. What crosses between devices is,
+once in a round, the sum of what participants push.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Int
+
+from focusfl.core.tree import Tree
+from focusfl.core.validation import check_count
+from focusfl.participation.model import Ids
+from focusfl.simulation.layout import Plan
+from focusfl.simulation.spec import ClientState
+
+AXIS = "clients"
+REPLICATED, SHARDED = P(), P(AXIS)  # on every device; cut along the first axis
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Who lives where. A value, as the StaticConfig it is a part of."""
+
+    num_clients: int
+    mesh: Mesh | None = None  # with none, everybody is on the one default device
+
+    @property
+    def count(self) -> int:
+        return 1 if self.mesh is None else self.mesh.size
+
+    @property
+    def clients_per_device(self) -> int:
+        """Rows on each device; the last of them may be nobody's."""
+        return -(-self.num_clients // self.count)
+
+    def each(self, run: Callable, takes: Any, gives: Any) -> Callable:
+        """Make a function run on every device, on its part of what it takes."""
+        if self.mesh is None:
+            return run
+        # Checked, a gradient by what all devices share would be summed over them.
+        return jax.shard_map(run, mesh=self.mesh, in_specs=takes, out_specs=gives, check_vma=False)
+
+    def client_ids(self, rows: Int[Array, " slots"]) -> Int[Array, " slots"]:
+        """Who has these rows of the device this runs on; N and above: nobody."""
+        if self.mesh is None:
+            return rows
+        return rows * self.count + jax.lax.axis_index(AXIS)
+
+    def total(self, own: Tree) -> Tree:
+        """Sum over devices, in one message."""
+        if self.mesh is None:
+            return own
+        flat, back = ravel_pytree(own)
+        return back(jax.lax.psum(flat, AXIS))
+
+    def shard(self, drawn: Sequence[Sequence[Ids]]) -> Sequence[Sequence[Ids]]:
+        """Give the rows of every device's participants, for all schedules in turn."""
+        if self.mesh is None:
+            return drawn
+        dealt: list[list[Ids]] = []
+        for own in drawn:
+            rounds, who = len(own), np.concatenate([np.zeros(0, int), *own])
+            number = np.repeat(np.arange(rounds), [len(ids) for ids in own])
+            hand = who % self.count * rounds + number
+            ends = np.cumsum(np.bincount(hand, minlength=self.count * rounds))
+            order = np.argsort(hand, kind="stable")
+            hands = np.split(who[order] // self.count, ends[:-1])
+            dealt += [hands[i : i + rounds] for i in range(0, len(hands), rounds)]
+        return dealt
+
+    def merge(self, dealt: Plan) -> Plan:
+        """Lay the slots of all devices side by side, in a plan of what was dealt."""
+        if self.mesh is None:
+            return dealt
+        rows, slots = dealt.ids.shape[1:]
+        active = dealt.active.reshape(-1, self.count, rows).sum(1, dtype=np.int32)
+        hands = dealt.ids.reshape(-1, self.count, rows, slots).swapaxes(1, 2)
+        ids = hands.reshape(-1, rows, self.count * slots)
+        if len(ids) == 1:
+            active, ids = active[0], ids[0]
+        return dealt._replace(active=active, ids=ids)
+
+    def put(self, data: Tree, eval_data: Tree) -> tuple[Tree, Tree]:
+        """Bring clients' data to where they live, what all look at to everywhere."""
+        if self.mesh is None:
+            return jax.device_put((data, eval_data))
+        theirs, everywhere = (NamedSharding(self.mesh, cut) for cut in (SHARDED, REPLICATED))
+
+        def deal(a):
+            a = np.asarray(a)
+            shape = self.count * self.clients_per_device, *a.shape[1:]
+            return jax.make_array_from_callback(shape, theirs, partial(self._hand, a))
+
+        def repeat(a):
+            a = np.asarray(a)
+            return jax.make_array_from_callback(a.shape, everywhere, lambda _: a)
+
+        return jax.tree.map(deal, data), jax.tree.map(repeat, eval_data)
+
+    def fetch(self, rows: Array) -> np.ndarray:
+        """Collect everybody's rows, client by client, in every process."""
+        if self.mesh is None:
+            return np.asarray(rows)
+        if not rows.is_fully_addressable:
+            from jax.experimental.multihost_utils import process_allgather
+
+            rows = process_allgather(rows, tiled=True)
+        hands = np.asarray(rows).reshape(self.count, self.clients_per_device, *rows.shape[1:])
+        return hands.swapaxes(0, 1).reshape(rows.shape)[: self.num_clients]
+
+    def _hand(self, a: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
+        """The rows of one device: of its clients, and any other to fill it up."""
+        own = a[(index[0].start or 0) // self.clients_per_device :: self.count]
+        return np.concatenate([own, a[: self.clients_per_device - len(own)]])
+
+
+def devices_for(
+    asked: int | None,
+    num_clients: int,
+    client_state: ClientState,
+    checkpoint: str | Path | None,
+) -> Devices:
+    """Choose the devices of a run; raise if it cannot have those asked for."""
+    if asked is not None:
+        check_count("devices", asked)
+    alone = jax.process_count() == 1
+    if asked is None or asked == 1 and alone:
+        return Devices(num_clients)
+    there = jax.devices()
+    if asked > len(there):
+        raise ValueError(
+            f"devices must be at most {len(there)}, as many as there are; got {asked}. "
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={asked} makes so many "
+            "of a CPU."
+        )
+    if asked < len(there) and not alone:
+        raise ValueError(f"devices must be {len(there)}, all that the processes have; got {asked}.")
+    if client_state not in ("auto", "device"):
+        raise ValueError(
+            'client_state must be "device" on several devices; '
+            f"got {client_state!r} and devices = {asked}."
+        )
+    if checkpoint is not None and not alone:
+        raise ValueError("a run of several processes cannot keep a checkpoint; leave it out.")
+    return Devices(num_clients, Mesh(np.array(there[:asked]), (AXIS,)))

@@ -1,0 +1,124 @@
+"""When a run is not worth going on from, and how that is said."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from focusfl.simulation.result import Result
+
+BLOWN_UP = 1e8  # past this, times what it was at first, a distance or norm has diverged
+
+FIRST_GUESS = 0.1  # a step to try where nothing is known
+SPIKE, LEARNED = 2.0, 0.9  # shares of the first loss: a rise, and hardly a fall
+PATIENCE = 20  # rounds after which the loss should be below the first one
+
+
+class Diverged(ArithmeticError):
+    """Raised instead of a result when a run diverges and on_divergence="raise"."""
+
+
+class DivergenceWarning(UserWarning):
+    """Warns that a run diverged and its result ends early, where on_divergence="warn"."""
+
+
+class StepWarning(UserWarning):
+    """Warns that a network did not learn at its step: the loss rose or did not fall."""
+
+
+def sane(metrics: Mapping[str, Any], limit: Any) -> Any:
+    """Whether a model with these metrics is still worth going on from."""
+    ok = True
+    for value in metrics.values():
+        ok = ok & (value - value == 0)  # finite, in any array library
+    if "distance" in metrics:
+        ok = ok & (metrics["distance"] <= limit)
+    return ok
+
+
+def number(name: str, value: Any) -> float:
+    """A metric as a number; raise if it is more than one."""
+    if np.ndim(value):
+        raise ValueError(f"a metric must be one number; {name} has shape {tuple(np.shape(value))}.")
+    return float(value)
+
+
+def limit_of(first: Mapping[str, Any]) -> float:
+    """The distance past which a run that began with these metrics has diverged.
+
+    Raise if it cannot begin: metrics that are not finite at x0 say nothing later.
+    """
+    for name, value in first.items():
+        if not np.isfinite(found := number(name, value)):
+            raise ValueError(
+                f"{name} is {found} at x0; look for NaN, infinity or very large "
+                "numbers in the data, or start from another x0."
+            )
+    return BLOWN_UP * max(1.0, float(first.get("distance", 0.0)))
+
+
+def finish(results: Sequence[Result], on_divergence: str) -> None:
+    """Raise or warn if runs diverged; call it from what a user calls.
+
+    With None nothing is said: that is for who says it otherwise.
+    """
+    broken = [result for result in results if result.diverged_at is not None]
+    worse = [result for result in results if _got_worse(result)]
+    if on_divergence == "ignore":
+        return
+    if broken:
+        words = _advice(broken, len(results))
+        if on_divergence == "raise":
+            raise Diverged(words)
+        warnings.warn(words, DivergenceWarning, stacklevel=3)
+    if worse:
+        warnings.warn(_too_large(worse), StepWarning, stacklevel=3)
+
+
+def _got_worse(result: Result) -> bool:
+    """Whether a network did not learn: the loss doubled and ended near or above the
+    first one; or, of a classifier, it is no less after PATIENCE rounds."""
+    loss = result.metrics.get("loss")
+    if loss is None or "distance" in result.metrics or result.diverged_at is not None:
+        return False
+    if not result.metrics["gradients"].any():
+        return False
+    rose = np.nanmax(loss) > SPIKE * loss[0] and loss[-1] > LEARNED * loss[0]
+    stuck = len(loss) > PATIENCE and loss[-1] >= loss[0]
+    return bool(rose or stuck and "accuracy" in result.metrics)
+
+
+def _too_large(worse: Sequence[Result]) -> str:
+    found = ", ".join(
+        f"from {run.metrics['loss'][0]:.3g} to {np.nanmax(run.metrics['loss']):.3g} at "
+        f"lr = {run.lr:.3g}"
+        for run in worse[:4]
+    )
+    smaller = min(FIRST_GUESS, min(run.lr for run in worse) / 4)
+    return (
+        f"the loss went {found} and ended no better than it began: the step does not "
+        f'suit this algorithm. Try lr = {smaller:.2g}, or lr="auto", which tries some.'
+    )
+
+
+def _smaller(lr: float, rounds: int) -> float:
+    """A step to try after one that lasted for so many rounds.
+
+    Who passed BLOWN_UP after r rounds grew by at most its r-th root in each, and growth
+    is in proportion to the step. A step above 100 tells nothing: .1 is a first guess.
+    """
+    smaller = lr / max(4.0, BLOWN_UP ** (1 / max(rounds, 1)))
+    return min(smaller, FIRST_GUESS) if lr > 100 else smaller
+
+
+def _advice(broken: Sequence[Result], runs: int) -> str:
+    where = [f"in round {run.diverged_at} at lr = {run.lr:.3g}" for run in broken[:4]]
+    more = f" and {len(broken) - 4} more" if len(broken) > 4 else ""
+    what = "the run" if runs == 1 else f"{len(broken)} of {runs} runs"
+    words = f"{what} diverged {', '.join(where)}{more}"
+    smaller = min(_smaller(run.lr, run.diverged_at or 0) for run in broken)
+    words += f". A result ends before that round. Try lr = {smaller:.2g} or below"
+    if any(run.diverged_at == 0 for run in broken):
+        words += "; if round 0 breaks at any lr, look for NaN or infinity in the data"
+    return words + "."

@@ -1,0 +1,238 @@
+"""The reference engine: one round after the other, one client after the other.
+
+Slow and plain, on any array library. What `simulate` does must equal this.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from focusfl.core import Algorithm, C, Round, S, tree
+from focusfl.core.tree import Tree
+from focusfl.participation import Participation, schedule
+from focusfl.problems import Problem
+from focusfl.simulation import evaluation
+from focusfl.simulation.client_round import (
+    batch_stream,
+    batches_of,
+    client_round,
+    grad_fn,
+)
+from focusfl.simulation.divergence import finish, limit_of, number, sane
+from focusfl.simulation.private import accounted, warn_of_budget
+from focusfl.simulation.rest import warn
+from focusfl.simulation.result import Result, costs
+from focusfl.simulation.spec import (
+    LearningRate,
+    OnDivergence,
+    OnEmpty,
+    Progress,
+    RunSpec,
+    check_on_divergence,
+    check_progress,
+    choose_lr,
+)
+from focusfl.simulation.step_sizes import in_words, step_of, used
+from focusfl.simulation.stop import BudgetSpent, Stop
+
+Row = dict[str, float]  # the metrics of a round
+
+
+class State(NamedTuple):
+    server: Any
+    clients: list
+    steps: list[int]  # gradients each client has computed so far
+
+
+def loop(
+    algorithm: Algorithm[S, C, Any],
+    problem: Problem,
+    participation: Participation,
+    *,
+    rounds: int,
+    lr: LearningRate,
+    local_steps: int = 1,
+    x0: Tree | None = None,
+    seed: int = 0,
+    on_empty: OnEmpty = "skip",
+    record_models: bool = False,
+    eval_every: int = 1,
+    per_client: bool = False,
+    on_divergence: OnDivergence = "warn",
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+    array: Callable[[np.ndarray], Any] = np.asarray,
+) -> Result[S, C]:
+    """Run one algorithm in plain Python; `array` makes the leaves.
+
+    All else is as in `simulate`.
+
+    Args:
+        array: makes a leaf of a numpy array, such as torch.asarray.
+    """
+    began = time.monotonic()
+    check_on_divergence(on_divergence)
+    lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
+    check_progress(progress)
+    spec = RunSpec(
+        algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
+        on_empty, record_models, eval_every, stop, per_client,
+    ).validated()  # fmt: skip
+    stop = spec.stop or Stop()
+    _check_array(array)
+    coming = states(spec, array)
+    objective = problem.objective
+    eval_data = tree.map(array, evaluation.eval_data_of(problem, per_client))
+
+    def evaluate(x: Tree) -> Row:
+        with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
+            found = evaluation.evaluate(objective, per_client, x, eval_data)
+            return {name: number(name, value) for name, value in found.items()}
+
+    def due(done: int) -> bool:
+        return done % eval_every == 0 or done == rounds
+
+    budget_spent = stop.budget(algorithm, problem.num_clients, spec.x0)
+    watch = stop.watch(progress, began)
+    state, kept = _followed(coming, evaluate, due, stop, budget_spent, watch, record_models)
+    counts, own = np.array(kept.counts, int), {}
+    if per_client:
+        own = evaluation.evaluate_clients(objective, state.server.x, eval_data)
+    result = Result(
+        x=tree.map(np.asarray, state.server.x),
+        metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
+        | costs(algorithm, problem.num_clients, counts, local_steps, spec.x0)
+        | spec.time(len(counts), seed),
+        trajectory=_stack(kept.models) if record_models else None,
+        diverged_at=kept.diverged_at,
+        lr=used(spec.lrs[0], len(counts), kept.diverged_at),
+        why_lr=why,
+        server=tree.map(np.asarray, state.server),
+        clients=_stack(state.clients) if kept.diverged_at is None else None,
+        schedule=in_words(spec.lrs[0]),
+        weights=problem.weights,
+        clients_metrics=tree.map(np.asarray, own),
+    )
+    result = accounted(spec, result, seed)
+    warn_of_budget(problem, result)
+    warn(algorithm, problem, result, local_steps)
+    finish([result], on_divergence)
+    return result
+
+
+def _check_array(array: Any) -> None:
+    if not callable(array) or not hasattr(array(np.zeros(1)), "shape"):
+        raise ValueError(
+            f"array must make an array of one of numpy's, as torch.from_numpy does; got {array!r}."
+        )
+
+
+class Kept(NamedTuple):
+    """What is kept of a run's rounds."""
+
+    rows: list[Row]
+    counts: list[int]
+    models: list[Tree]
+    diverged_at: int | None
+
+
+def _followed(
+    coming: Iterator[tuple[State, int | None]],
+    evaluate: Callable[[Tree], Row],
+    due: Callable[[int], bool],
+    stop: Stop,
+    budget_spent: BudgetSpent | None,
+    watch: Progress | None,
+    record_models: bool,
+) -> tuple[State, Kept]:
+    """Follow a run to its end: all rounds, enough of them, or divergence."""
+    rows: list[Row] = []
+    kept = Kept(rows, [], [], None)
+    for now, active in coming:
+        fresh = due(len(rows))
+        if fresh:
+            row = evaluate(now.server.x)
+        if not rows:
+            limit, targets = limit_of(row), stop.targets(row)
+        if not (sane(row, limit) and _finite(now.server.x)):
+            kept = kept._replace(diverged_at=len(kept.counts))
+            break
+        state = now
+        rows.append(row if fresh else dict.fromkeys(row, np.nan))
+        if record_models:
+            kept.models.append(tree.map(np.asarray, state.server.x))
+        enough = bool(targets.met(row))
+        if active is not None:
+            kept.counts.append(active)
+            enough |= bool(watch and watch(len(kept.counts), row))
+        if enough or budget_spent and budget_spent(sum(kept.counts)):
+            break
+    rows[-1] = evaluate(state.server.x)  # wherever it ended
+    return state, kept
+
+
+def states(
+    spec: RunSpec, array: Callable[[np.ndarray], Any] = np.asarray
+) -> Iterator[tuple[State, int | None]]:
+    """Yield the state before round 0 and after each round, with the round's |S|.
+
+    Of one run, at the first of the step sizes and seeds.
+    """
+    algorithm, problem = spec.algorithm, spec.problem
+    num_clients, objective = problem.num_clients, problem.objective
+    everybody, weights = problem.total_weight, problem.weights
+    each = None if weights is None else np.asarray(weights, float).tolist()
+    lr, seed = spec.lrs[0], spec.seeds[0]
+    key = batch_stream(objective, seed)
+    grads = [
+        grad_fn(objective, tree.map(lambda leaf, i=i: array(leaf[i]), problem.data))
+        for i in range(num_clients)
+    ]
+
+    def play(state: State, ids, rd: Round) -> State:
+        server, clients, steps = state.server, list(state.clients), list(state.steps)
+        down = algorithm.broadcast(server)
+        # A participant that took no step shows the shape of a message.
+        no_steps = algorithm.push(clients[0], down, algorithm.pull(clients[0], down), rd)
+        total = tree.zeros(no_steps[1])
+        for i in ids:
+            numbers = range(steps[i], steps[i] + rd.local_steps)
+            batches = map(batches_of(objective, key, i), numbers)
+            clients[i], up = client_round(algorithm, clients[i], down, grads[i], batches, rd)
+            steps[i] += rd.local_steps
+            up = up if each is None else tree.scale(each[i], up)
+            total = tree.add(total, up)
+        if len(ids) or spec.on_empty == "step":
+            server = algorithm.update(server, total, rd)
+        answer = algorithm.broadcast(server)
+        for i in ids:
+            clients[i] = algorithm.after_update(clients[i], answer, rd)
+        return State(server, clients, steps)
+
+    server, client = algorithm.init(tree.map(array, spec.x0))
+    state = State(server, [client] * num_clients, [0] * num_clients)
+    if algorithm.starts_warm:
+        warm = Round(-1, 0.0, 1, everybody, everybody)
+        state = play(state, range(num_clients), warm)
+    yield state, None
+    rounds = schedule(spec.participation, num_clients, spec.rounds, seed)
+    for index, drawn in enumerate(rounds):
+        with np.errstate(all="ignore"):
+            ids = drawn.tolist()
+            active = math.fsum(each[i] for i in ids) if each else len(ids)
+            rd = Round(index, step_of(lr, index), spec.local_steps, everybody, active)
+            state = play(state, ids, rd)
+        yield state, len(ids)
+
+
+def _finite(x: Tree) -> bool:
+    found: list[bool] = []
+    tree.map(lambda a: found.append(bool(np.isfinite(np.asarray(a)).all())), x)
+    return all(found)
+
+
+def _stack(trees: list[Tree]) -> Tree:
+    return tree.map(lambda *leaves: np.stack([np.asarray(a) for a in leaves]), *trees)

@@ -1,0 +1,258 @@
+"""What a run is: one frozen value that every engine, study and deployment shares."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from focusfl.algorithms import Stale
+from focusfl.core import Algorithm, tree
+from focusfl.core.tree import Tree
+from focusfl.core.validation import (
+    check_count,
+    check_flag,
+    check_is,
+    check_one_of,
+    check_seed,
+    shown,
+)
+from focusfl.participation import Participation
+from focusfl.problems import Problem
+from focusfl.problems.weights import check_weights
+from focusfl.simulation.evaluation import check_served
+from focusfl.simulation.private import within_budget
+from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, tabled
+from focusfl.simulation.stop import Progress as Progress
+from focusfl.simulation.stop import Stop
+
+OnEmpty = Literal["skip", "step"]
+OnDivergence = Literal["warn", "raise", "ignore"]
+ClientState = Literal["auto", "device", "host", "disk"]  # where clients' memory is
+StepSize = float | int | Literal["auto"]
+LearningRate = StepSize | Schedule
+
+STEPS = 2**31  # gradients of one client are counted in 32 bits
+
+
+@dataclass(frozen=True, eq=False)
+class RunSpec:
+    """What numbers follow from: runs of one algorithm that differ in step and seed.
+
+    Make it with what a user has said, then ask for `validated()`.
+    """
+
+    algorithm: Algorithm
+    problem: Problem
+    participation: Participation
+    rounds: int
+    lrs: Sequence[Any]  # step sizes, or functions of the round; a run for each
+    local_steps: int = 1  # gradients per participant and round
+    x0: Tree | None = None  # the model to start from; problem.x0 if None
+    seeds: Sequence[int] = (0,)  # a run at every step for each
+    on_empty: OnEmpty = "skip"  # what a round of nobody does
+    record_models: bool = False  # keep the model of every round, too
+    eval_every: int = 1  # rounds from one evaluation to the next
+    stop: Stop | None = field(default_factory=Stop)
+    per_client: bool = False  # evaluate on every client's own data, too
+
+    @property
+    def num_clients(self) -> int:
+        return self.problem.num_clients
+
+    @property
+    def num_runs(self) -> int:
+        return len(self.lrs) * len(self.seeds)
+
+    def time(self, rounds: int, seed: int) -> dict[str, np.ndarray]:
+        """Simulated seconds of so many rounds; nothing where there is no clock."""
+        return self.participation.spent(self.algorithm, self.num_clients, rounds, int(seed))
+
+    def validated(self) -> "RunSpec":
+        """Give this as it will run; raise ValueError on what cannot.
+
+        Blanks are filled in. Where replies come late the algorithm is one that takes
+        them (`as_stale`); the law of who takes part knows how long they take, and
+        leaves out who has spent a privacy budget.
+        """
+        check_is("algorithm", self.algorithm, Algorithm)
+        check_is("problem", self.problem, Problem)
+        check_is("participation", self.participation, Participation)
+        for name in ("rounds", "local_steps", "eval_every"):
+            check_count(name, getattr(self, name))
+        if self.rounds * self.local_steps >= STEPS:
+            raise ValueError(
+                f"rounds times local_steps must be below 2^31; got {self.rounds} and "
+                f"{self.local_steps}."
+            )
+        lrs = [_steps(lr, self.rounds) for lr in self.lrs]
+        for seed in self.seeds:
+            check_seed("seed", seed)
+        check_one_of("on_empty", self.on_empty, get_args(OnEmpty))
+        for name in ("record_models", "per_client"):
+            check_flag(name, getattr(self, name))
+        if self.per_client:
+            check_served(self.problem)
+        stop = Stop() if self.stop is None else self.stop
+        check_is("stop", stop, Stop)
+        self.participation.check(self.num_clients)
+        if self.problem.weights is not None:
+            check_weights(self.problem.weights, self.num_clients)
+        x0 = _start(self.problem, self.x0)
+        algorithm = self.algorithm
+        if self.participation.asynchronous:
+            algorithm = as_stale(algorithm, x0)
+        law = self.participation.fitted(algorithm, x0, self.local_steps)
+        whole = replace(self, algorithm=algorithm, participation=law, lrs=lrs, x0=x0, stop=stop)
+        return replace(whole, participation=within_budget(whole))
+
+
+def as_stale(algorithm: Algorithm, params: Tree) -> Algorithm:
+    """An algorithm as it is in an asynchronous run; raise if it cannot be in one."""
+    if algorithm.uses_stale_model:
+        return algorithm
+    if not algorithm.accepts_stale_model:
+        raise ValueError(
+            f"{algorithm!r} does not support asynchronous participation: its server "
+            "infers a client's update from the current server state."
+        )
+    return Stale(algorithm)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How runs are carried out; the numbers are the same but for rounding."""
+
+    progress: Progress | None = None
+    checkpoint: str | Path | None = None
+    checkpoint_every: float | int = 60
+    client_state: ClientState = "auto"
+    state_dir: str | Path | None = None
+    devices: int | None = None
+
+
+def check_progress(progress: Any) -> None:
+    """Raise unless this can be told how far a run has come."""
+    if progress is not None and not _takes(progress, 0, {}):
+        raise ValueError(
+            "progress must be a function of the rounds done and the metrics; "
+            f"got {shown(progress)}."
+        )
+
+
+def check_on_divergence(on_divergence: Any) -> None:
+    """Raise unless this says what to do about divergence."""
+    check_one_of("on_divergence", on_divergence, get_args(OnDivergence))
+
+
+def choose_lr(
+    lr: LearningRate,
+    algorithm: Algorithm,
+    problem: Problem,
+    participation: Participation,
+    local_steps: int,
+) -> tuple[Any, str | None]:
+    """Give the step size or schedule and, where "auto" has chosen it, how."""
+    if isinstance(lr, str) and lr == "auto":
+        from focusfl.theory.auto import auto_lr
+
+        check_is("algorithm", algorithm, Algorithm)
+        check_is("problem", problem, Problem)
+        check_is("participation", participation, Participation)
+        participation = participation.fitted(algorithm, problem.x0, local_steps)
+        return auto_lr(algorithm, problem, participation, local_steps)
+    several = " Use sweep() for several." if _several(lr) else ""
+    if callable(lr):
+        return lr, None
+    if several or not _is_number(lr):
+        raise ValueError(
+            f'lr must be one number, "auto" or a function of the round; got {shown(lr)}.{several}'
+        )
+    return float(lr), None
+
+
+def rates_of(lrs: Sequence[float | Schedule]) -> list[float | Schedule]:
+    """The step sizes of runs side by side, numbers and functions of the round."""
+    rates: list[Any] = list(lrs) if _several(lrs) else [lrs]
+    if not all(callable(rate) or _is_number(rate) for rate in rates):
+        raise ValueError(
+            f"lrs must be a list of numbers or functions of the round; got {shown(lrs)}."
+        )
+    if not rates:
+        raise ValueError("lrs must hold at least one number; got [].")
+    return [rate if callable(rate) else float(rate) for rate in rates]
+
+
+def _steps(lr: Any, rounds: int) -> StepSizes:
+    """One run's step sizes, checked."""
+    if callable(lr):
+        return tabled(lr, rounds)
+    if isinstance(lr, Table):
+        return lr
+    if not 0 < lr < np.inf:
+        raise ValueError(f"lr must be positive and finite; got {lr}.")
+    return float(lr)
+
+
+def seeds_of(seed: int | Sequence[int]) -> list[int]:
+    """The seeds of runs side by side."""
+    if not _several(seed):
+        return [seed]  # type: ignore[list-item]
+    if not len(seed):  # type: ignore[arg-type]
+        raise ValueError("seed must be one or a list of at least one; got [].")
+    return list(seed)  # type: ignore[arg-type]
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, list | tuple | range) or getattr(value, "ndim", 0) > 0
+
+
+def _takes(function: Any, *arguments: Any) -> bool:
+    """Whether something can be called with these, as far as one can tell."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say
+        pass
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str | bytes | bool | np.bool_) or _several(value):
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _start(problem: Problem, x0: Tree | None) -> Tree:
+    if x0 is None:
+        return problem.x0
+
+    def leaf(like, asked):
+        try:
+            given = np.asarray(asked)
+            if given.dtype.kind not in "biufV":  # V: bfloat16
+                raise ValueError
+            given = given.astype(problem.dtype)
+        except ValueError:
+            raise ValueError(f"x0 must be real numbers; got {shown(asked)}.") from None
+        if given.shape != np.shape(like):
+            raise ValueError(f"x0 must have shape {np.shape(like)}; got {given.shape}.")
+        if not np.all(np.isfinite(given)):
+            raise ValueError("x0 must be finite; it holds NaN or infinity.")
+        return given
+
+    try:
+        return tree.map(leaf, problem.x0, x0)
+    except (KeyError, TypeError, IndexError):
+        raise ValueError(
+            "x0 must be a model of this problem: nested dicts with the same names."
+        ) from None

@@ -1,0 +1,71 @@
+"""FLamby's published tables: what each method came to, and at which steps."""
+
+import csv
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from focusfl.core.validation import check_count
+from focusfl.data.places import Place, find
+from focusfl.studies.flamby.federations import Federation
+
+SEEDS = (42, 43, 44, 45, 46)
+POOLED = "Pooled Test"
+COLUMNS = ("Method", "Test", "Metric", "learning_rate", "server_learning_rate", "mu")
+
+
+class Row(NamedTuple):
+    """One method with one seed."""
+
+    method: str
+    lr: float
+    server_lr: float | None
+    mu: float | None
+    values: Mapping[str, float]  # by test set: accuracy, or concordance
+
+
+def published(federation: Federation, seed: int, data_dir: Place = None) -> list[Row]:
+    """Read a table: a row for every method, in FLamby's order.
+
+    Raises:
+        ValueError: If the file is not there, or is no table of this federation.
+    """
+    check_count("seed", seed, least=0)
+    name = f"flamby_results/{federation.name}_seed{seed}.csv"
+    [file] = find("flamby_results", data_dir, only=name)
+    with open(file, newline="") as text:
+        table = csv.DictReader(text)
+        lacking = [c for c in COLUMNS if c not in (table.fieldnames or [])]
+        if lacking:
+            raise ValueError(f"{file} must have a column {lacking[0]}; it has none.")
+        rows: dict[str, Row] = {}
+        for number, line in enumerate(table, 2):
+            try:
+                _add(rows, line)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{file}, line {number}: must have a method, a test set, a number "
+                    f"as metric and one as learning_rate; got {dict(line)}."
+                ) from None
+    wanted = set(tests(federation))
+    for row in rows.values():
+        if set(row.values) != wanted:
+            raise ValueError(
+                f"{file} must have {', '.join(sorted(wanted))} for {row.method}; got "
+                f"{', '.join(sorted(row.values))}."
+            )
+    return list(rows.values())
+
+
+def tests(federation: Federation) -> list[str]:
+    """What models are judged by: every hospital's patients, then all of them."""
+    return [f"client_test_{i}" for i in range(len(federation.test))] + [POOLED]
+
+
+def _add(rows: dict[str, Row], line: Mapping[str, str]) -> None:
+    server_lr, mu = (
+        float(line[name]) if line[name] else None for name in ("server_learning_rate", "mu")
+    )
+    method = line["Method"].removesuffix("100")  # local updates
+    new = Row(method, float(line["learning_rate"]), server_lr, mu, {})
+    row = rows.setdefault(method, new)
+    rows[method] = row._replace(values={**row.values, line["Test"]: float(line["Metric"])})

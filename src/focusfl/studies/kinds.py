@@ -1,0 +1,120 @@
+"""What a kind in a study names: one of focusfl's own, or somebody's `module:name`.
+
+A module is looked for beside the study file, as module.py, and then among installed
+packages; a plain name also among their entry points, of the groups below. Nowhere else.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points, packages_distributions
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from focusfl.core.validation import unknown
+
+GROUPS = {
+    "problem": "focusfl.problems",
+    "participation": "focusfl.participation",
+    "algorithms": "focusfl.algorithms",
+    "schedule": "focusfl.core.schedules",
+    "compressor": "focusfl.compression",
+}
+
+
+class Part(NamedTuple):
+    """A file of a user's that a study needs: code that it runs, or data."""
+
+    file: str  # its path; beside the study, relative to it
+    sha256: str
+    beside: bool  # whether it lies beside the study
+
+
+class Found(NamedTuple):
+    """What makes a part of a study."""
+
+    made_by: Callable[..., Any]
+    part: Part | None  # None: focusfl's own
+
+
+def find(section: str, kind: str, ours: Mapping[str, Callable], folder: Path | None) -> Found:
+    """What a kind names; ValueError says what is missing."""
+    if kind in ours:
+        return Found(ours[kind], None)
+    module, colon, name = kind.partition(":")
+    if not colon:
+        for entry in entry_points(group=GROUPS[section], name=kind):
+            return _found(_ran(kind, entry.load), kind, None)
+        raise ValueError(
+            unknown("kind", kind, ours) + ' Your own is "module:name", with module.py '
+            "beside the study."
+        )
+    loaded = _module(module, kind, folder)
+    if not name.isidentifier() or not callable(getattr(loaded, name, None)):
+        known = [n for n, one in vars(loaded).items() if _own(one, loaded)]
+        raise ValueError(
+            f"{kind!r}: {module} has no class or function {name!r}; it has "
+            f"{', '.join(known) or 'none'}."
+        )
+    return _found(getattr(loaded, name), kind, folder)
+
+
+def _own(one: Any, module: ModuleType) -> bool:
+    return callable(one) and getattr(one, "__module__", None) == module.__name__
+
+
+def _found(made_by: Callable, kind: str, folder: Path | None) -> Found:
+    """With the file it comes from, and a hash of that."""
+    try:
+        file = Path(inspect.getfile(inspect.unwrap(made_by)))
+        return Found(made_by, part_of(file, folder))
+    except (TypeError, OSError):
+        raise ValueError(f"{kind!r} has no source file that could be kept.") from None
+
+
+def part_of(file: Path, folder: Path | None) -> Part:
+    """A file as a part of a study in a folder."""
+    file = file.resolve()
+    beside = folder is not None and file.is_relative_to(folder.resolve())
+    path = file.relative_to(folder.resolve()) if beside and folder else file
+    return Part(str(path), hashlib.sha256(file.read_bytes()).hexdigest(), beside)
+
+
+def _module(name: str, kind: str, folder: Path | None) -> ModuleType:
+    words = name.split(".")
+    if not all(word.isidentifier() for word in words):
+        raise ValueError(f"{kind!r} must be like my_module:make_problem.")
+    file = folder and Path(folder, *words).with_suffix(".py").resolve()
+    if not file or not file.is_file():
+        if words[0] not in packages_distributions():
+            where = f"there is no {file}" if file else "it lies beside no study"
+            raise ValueError(
+                f"{kind!r}: cannot find {name}: {where}, and no installed package has it."
+            )
+        return _ran(kind, lambda: importlib.import_module(name))
+    # Under a name of its own: two studies may both have a models.py.
+    own = f"focusfl_study_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}.{name}"
+    spec = importlib.util.spec_from_file_location(own, file)
+    assert spec and spec.loader
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    sys.modules[own] = module  # dataclasses look their module up
+    sys.path.insert(0, str(folder))  # what lies beside it may be imported by it
+    try:
+        _ran(kind, lambda: loader.exec_module(module))
+    except ValueError:
+        del sys.modules[own]
+        raise
+    finally:
+        sys.path.remove(str(folder))
+    return module
+
+
+def _ran(kind: str, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except Exception as error:
+        raise ValueError(f"{kind!r} cannot be imported: {type(error).__name__}: {error}") from error

@@ -1,0 +1,181 @@
+"""Folders of one study, which differ in their seeds alone, as one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from focusfl.core import files
+from focusfl.core.validation import shown
+from focusfl.studies import results
+from focusfl.studies.cache import RUNS, file_name
+from focusfl.studies.folder import alone
+from focusfl.studies.results import IDENTITY, MANIFEST, Results, Run
+
+# Settings that runs do not follow from, with their seeds.
+BESIDE = ("name", "seed", "seeds", "client_state", "devices", "checkpoint_every")
+ROUNDING = 1e-4  # of a curve's largest value: runs side by side round in another order
+FEW = 4  # differences that a message names
+
+
+def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a study one by one, in the words that --set takes."""
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from settings(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def pool(studies: Sequence[Results]) -> Results:
+    """Put folders of one study together, as if all seeds had been run in the first.
+
+    Args:
+        studies: what `results.read` gives of each folder. A run that several folders
+            have counts once.
+
+    Raises:
+        ValueError: If there are none, if they are of different studies, or if a run is
+            in two of them with different curves.
+    """
+    if not studies:
+        raise ValueError("pooling needs at least one folder of a study; got none.")
+    first, kept = studies[0], dict[tuple, tuple[Run, Results]]()
+    if len(studies) == 1:
+        return first
+    for found in studies:
+        _check_same_study(first, found)
+        for run in found.runs:
+            own = tuple(run.row[name] for name in IDENTITY)
+            if own in kept:
+                _check_same_run(*kept[own], run, found)
+            kept.setdefault(own, (run, found))
+    runs = [run for run, _ in kept.values()]
+    seeds = list(dict.fromkeys(run.row["seed"] for run in runs))
+    groups = list(dict.fromkeys(map(_group, runs)))
+    runs.sort(key=lambda run: (groups.index(_group(run)), seeds.index(run.row["seed"])))
+    abouts = [found.manifest for found in studies]
+    names = list(dict.fromkeys(about["name"] for about in abouts))
+    study = {k: v for k, v in first.manifest["study"].items() if k != "seed"}
+    about = first.manifest | {
+        "name": names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
+        "study": study | {"seeds": seeds},
+        "started": min(about["started"] for about in abouts),
+        "finished": max(about["finished"] for about in abouts),
+        "seconds": round(sum(about["seconds"] for about in abouts), 3),
+        "compile_seconds": round(sum(about["compile_seconds"] for about in abouts), 3),
+        "merged": [str(found.folder) for found in studies],
+    }
+    return Results(first.folder, about, runs, first.participants)
+
+
+def by_study(studies: Sequence[Results]) -> list[list[Results]]:
+    """Put those together that can be pooled."""
+    groups: list[list[Results]] = []
+    for found in studies:
+        for own in groups:
+            try:
+                pool([*own, found])
+            except ValueError:
+                continue
+            own.append(found)
+            break
+        else:
+            groups.append([found])
+    return groups
+
+
+def merge(folders: Sequence[Path], out: Path) -> Results:
+    """Write folders of one study as one; what the folder `out` has stays in it.
+
+    Args:
+        folders: of the studies.
+        out: a new folder, an empty one, or one of the same study, whose runs are kept.
+
+    Raises:
+        ValueError: As of `pool`, or if `out` holds something else. Nothing is written.
+    """
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
+        raise ValueError(f"{out} is not empty and holds no study; name a new folder with --out.")
+    there = [results.read(out)] if (out / MANIFEST).is_file() else []
+    studies = [*there, *map(results.read, folders)]
+    found = pool(studies)
+    about = {k: v for k, v in found.manifest.items() if k != "format"}
+    if len({one.manifest["name"] for one in studies}) > 1:
+        about["name"] = out.resolve().name
+    models = dict(_models(studies))
+    new = [run for run in found.runs if run.row.get("key") is not None]
+    with alone(out):
+        for name, path in models.items():
+            if not (out / name).is_file():
+                files.write(out / name, files.read(path)[0])
+        if new:  # then `focusfl run` finds them
+            keys = [run.row["key"] for run in new]
+            results.write_runs(out / RUNS / file_name(keys), new)
+        results.save(out, about, found.runs, found.participants)
+    return results.read(out)
+
+
+def _models(studies: Sequence[Results]) -> Iterator[tuple[str, Path]]:
+    """The models of runs, by their names in a folder, and where each is."""
+    for found in reversed(studies):  # of doubles, the first counts
+        for run in found.runs:
+            if name := run.row.get("model"):
+                path = found.folder / name
+                results.check_model(path, found.manifest["seals"].get(name))
+                yield name, path
+
+
+def _group(run: Run) -> tuple:
+    return tuple(run.row[k] for k in ("participation", "algorithm", "local_steps"))
+
+
+def _facts(found: Results) -> dict[str, Any]:
+    """What the runs of a study follow from, beside their seeds."""
+    about = found.manifest
+    own = {k: v for k, v in settings(about["study"]) if k not in BESIDE}
+    parts = {f"sha256 of {k}": p["sha256"] for k, p in about.get("parts", {}).items()}
+    size = {name: about["problem"].get(name) for name in ("num_clients", "size")}
+    version = {"version of focusfl": about["environment"].get("focusfl")}
+    return own | parts | {f"problem's {k}": v for k, v in size.items()} | version
+
+
+def _check_same_study(a: Results, b: Results) -> None:
+    """Raise unless two folders differ in their seeds alone."""
+    one, other = _facts(a), _facts(b)
+    differ = [
+        f"{name}: {_said(one, name)} and {_said(other, name)}"
+        for name in {**one, **other}
+        if one.get(name) != other.get(name)
+    ]
+    if differ:
+        more = f"; and {len(differ) - FEW} more" if len(differ) > FEW else ""
+        raise ValueError(
+            f"{a.folder} and {b.folder} are not one study, which may differ in seeds "
+            f"alone. They differ in {'; '.join(differ[:FEW])}{more}."
+        )
+
+
+def _said(facts: Mapping[str, Any], name: str) -> str:
+    value = facts.get(name, "nothing")
+    return value if isinstance(value, str) else shown(value)
+
+
+def _check_same_run(run: Run, a: Results, other: Run, b: Results) -> None:
+    """Raise unless a run is the same, to rounding, in two folders."""
+    names = [n for n in {**run.curves, **other.curves} if n != "seconds"]
+    differ = [n for n in names if not _same(run.curves.get(n), other.curves.get(n))]
+    if differ:
+        name = ", ".join(f"{key} {run.row[key]}" for key in IDENTITY)
+        raise ValueError(
+            f"{a.folder} and {b.folder} both have the run {name}, with other values of "
+            f"{', '.join(differ)}. Leave one of the folders out."
+        )
+
+
+def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    if a is None or b is None or len(a) != len(b):
+        return False
+    room = ROUNDING * np.max(np.abs(a), initial=0, where=np.isfinite(a))
+    return bool(np.allclose(a, b, rtol=0, atol=room, equal_nan=True))

@@ -1,0 +1,139 @@
+"""Two studies side by side: what got better or worse, beyond the spread over seeds."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from focusfl.studies.merge import settings
+from focusfl.studies.report.groups import Group, grouped
+from focusfl.studies.report.numbers import PER_ROUND, Spread, number
+from focusfl.studies.results import Results
+from focusfl.studies.verdict import EXACT
+
+MEASURES = (
+    "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
+    "vectors_to_target", "bytes_to_target", PER_ROUND,
+)  # fmt: skip
+JITTER = 0.1  # of the seconds: that much they differ from one time to the next
+ROUNDING = 1e-3  # of all else: another machine adds in another order
+HEADERS = ("participation", "algorithm", "", "A", "B", "B / A", "")
+
+
+class Change(NamedTuple):
+    """One number of one group of runs, before and after."""
+
+    participation: str
+    algorithm: str
+    label: str  # the same for people, with its step size where there are several
+    what: str  # one of MEASURES
+    before: Spread
+    after: Spread
+    word: str  # better, worse or same
+
+    @property
+    def ratio(self) -> float | None:
+        """After to before; None where one of them is nothing or was never reached."""
+        a, b = self.before.mid, self.after.mid
+        return b / a if 0 < a < float("inf") and b < float("inf") else None
+
+
+class Comparison(NamedTuple):
+    """What can be told of two studies."""
+
+    changes: list[Change]
+    settings: dict[str, tuple[Any, Any]]  # that differ: before and after
+    alone: tuple[list[str], list[str]]  # groups that only one of them has
+
+
+def compare(before: Results, after: Results) -> Comparison:
+    """Match the groups of two studies and say how each number moved."""
+    a, b = ({_key(one): one for one in grouped(found)} for found in (before, after))
+    both = [key for key in a if key in b]
+    if not both:
+        raise ValueError(
+            f"{before.folder} and {after.folder} have no run in common: compare needs "
+            "the same participation, algorithm, lr and local_steps in both."
+        )
+    changes = [change for key in both for change in _changes(a[key], b[key])]
+    alone = (
+        [_name(one) for key, one in a.items() if key not in b],
+        [_name(one) for key, one in b.items() if key not in a],
+    )
+    return Comparison(changes, _settings(before, after), alone)
+
+
+def lines(changes: list[Change]) -> list[tuple[str, ...]]:
+    """Rows of a table, in the order of HEADERS."""
+    return [
+        (
+            change.participation,
+            change.label,
+            number(change.what).title,
+            _text(change.what, change.before),
+            _text(change.what, change.after),
+            "–" if change.ratio is None else f"{change.ratio:.3g}",
+            change.word if change.word != "same" else "same within the spread",
+        )
+        for change in changes
+    ]
+
+
+def as_dict(found: Comparison) -> dict[str, Any]:
+    """For machines: what was never reached is null."""
+
+    def known(spread: Spread) -> dict[str, float | None]:
+        return {
+            name: value if abs(value) < float("inf") else None
+            for name, value in zip(("q1", "median", "q3"), spread, strict=True)
+        }
+
+    return {
+        "changes": [
+            change._asdict() | {
+                "before": known(change.before), "after": known(change.after),
+                "ratio": change.ratio,
+            }
+            for change in found.changes
+        ],
+        "settings": {key: list(pair) for key, pair in found.settings.items()},
+        "only_before": found.alone[0], "only_after": found.alone[1],
+    }  # fmt: skip
+
+
+def _key(one: Group) -> tuple:
+    # An error to the optimum and one of the gradient are not the same number.
+    return one.scenario, one.algorithm, one.lr, one.local_steps, one.row["measure"]
+
+
+def _name(one: Group) -> str:
+    return f"{one.scenario} · {one.label}"
+
+
+def _changes(before: Group, after: Group) -> Iterator[Change]:
+    for what in MEASURES:
+        a, b = before.spread(what), after.spread(what)
+        if a is not None and b is not None:
+            word = _word(what, a, b)
+            yield Change(before.scenario, before.algorithm, before.label, what, a, b, word)
+
+
+def _word(what: str, a: Spread, b: Spread) -> str:
+    """Better or worse only where the quartiles do not overlap."""
+    if what == "error":  # below this, rounding differs and nothing else
+        a, b = (Spread(*(max(value, EXACT) for value in s)) for s in (a, b))
+    slack = 1 + (JITTER if what == PER_ROUND else ROUNDING)
+    if b.high * slack < a.low:
+        return "worse" if number(what).rising else "better"
+    if b.low > a.high * slack:
+        return "better" if number(what).rising else "worse"
+    return "same"
+
+
+def _text(what: str, spread: Spread) -> str:
+    low, mid, high = (number(what).text(value) for value in spread)
+    return mid if low == high else f"{mid} ({low}–{high})"
+
+
+def _settings(before: Results, after: Results) -> dict[str, tuple[Any, Any]]:
+    a, b = (dict(settings(found.manifest["study"])) for found in (before, after))
+    names = [name for name in {**a, **b} if name not in ("name", "seed")]
+    return {n: (a.get(n), b.get(n)) for n in names if a.get(n) != b.get(n)}

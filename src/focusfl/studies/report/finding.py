@@ -1,0 +1,108 @@
+"""What a study found, a sentence for every scenario: who is fastest, by how much."""
+
+import numpy as np
+
+from focusfl.studies.report.groups import Group, bests, by_scenario
+from focusfl.studies.report.numbers import GOAL, NUMBERS, short
+from focusfl.studies.results import LOSS
+
+FEW = 3  # that are named one by one
+
+
+def findings(groups: list[Group]) -> list[tuple[str, str]]:
+    """Each scenario, and a sentence about it."""
+    return [(scenario, _sentence(own)) for scenario, own in by_scenario(bests(groups)).items()]
+
+
+def condition(groups: list[Group]) -> str:
+    """What the sentences hold for."""
+    seeds = max(len(one.runs) for one in groups)
+    many = f"medians over {seeds} seeds" if seeds > 1 else "one seed"
+    if any(not one.best for one in groups):
+        return f"Each at the best step of its grid, {many}."
+    return f"{many}.".capitalize()
+
+
+def _sentence(groups: list[Group]) -> str:
+    first, *others = sorted(groups, key=lambda one: one.score)
+    if first.diverged:
+        return "every run has diverged."
+    what = "accuracy" if first.judged_by == "accuracy" else "rounds_to_target"
+    if not np.isfinite(first.mid(what)):
+        what = "error"
+    near = [o for o in others if not o.diverged and np.isfinite(o.mid(what))][:1]
+    told = _compared(first, near[0], what) if near else _alone(first, what)
+    if what == "error" and first.row["measure"] != LOSS:
+        told = f"nobody reaches a {first.row['measure']} of {GOAL}; {told}"
+    behind = [
+        o for o in others if o.diverged or not np.isfinite(o.mid(what))
+    ]  # fmt: skip
+    return "; ".join([told, *_behind(behind)]) + "."
+
+
+def _alone(one: Group, what: str) -> str:
+    number = NUMBERS[what].text(one.mid(what))
+    if what == "rounds_to_target":
+        goal = f"a {one.row['measure']} of {GOAL}"
+        return f"{one.name} reaches {goal} in {number} rounds ({_step(one)})"
+    loss = "a loss of " * (one.row["measure"] == LOSS and what == "error")
+    return f"{one.name} ends at {loss}{_number(one, what)}"
+
+
+def _compared(first: Group, second: Group, what: str) -> str:
+    """The best and the next; where the quartiles overlap they are about the same."""
+    names = [one.name for one in (first, second)]
+    goal = f"a {first.row['measure']} of {GOAL}"
+    word, same, reached = {
+        "rounds_to_target": ("fastest", "as fast", f" to {goal}"),
+        "error": ("closest", "as close", ""),
+        "accuracy": ("most accurate", "as accurate", ""),
+    }[what]
+    loss = what == "error" and first.row["measure"] == LOSS
+    if loss:
+        word, same = "lowest in loss", "as low in loss"
+    ends = [_number(one, what) for one in (first, second)]
+    if not _apart(first, second, what):
+        return f"{' and '.join(names)} are about {same}{reached}: {' and '.join(ends)}"
+    a, b = first.mid(what), second.mid(what)
+    ahead = f"{_ratio(b, a)} times {same} as"
+    if what == "accuracy":
+        ahead = f"{100 * (a - b):.1f} points above"
+    if loss:  # which may have any sign
+        ahead = f"{short(b - a)} below"
+    return f"{names[0]} is {word}{reached}: {ends[0]}, {ahead} {names[1]}: {ends[1]}"
+
+
+def _apart(first: Group, second: Group, what: str) -> bool:
+    a, b = first.spread(what), second.spread(what)
+    assert a is not None and b is not None  # both have a median
+    if min(len(first.runs), len(second.runs)) == 1:
+        return a.mid != b.mid
+    return a.low > b.high if NUMBERS[what].rising else a.high < b.low
+
+
+def _behind(groups: list[Group]) -> list[str]:
+    """Those who do not get where the first does."""
+    if len(groups) > FEW:
+        return [f"{len(groups)} others never do"]
+    return [
+        f"{one.name} " + ("diverges" if one.diverged else f"ends at {_number(one, 'error')}")
+        for one in groups
+    ]
+
+
+def _number(one: Group, what: str) -> str:
+    """A number with the step it was got at, and what it must not be taken for."""
+    text = NUMBERS[what].text(one.mid(what))
+    unit = " rounds" if what == "rounds_to_target" else ""
+    falling = what == "error" and one.verdict() in ("falling", "unfinished")
+    return f"{text}{unit} ({_step(one)}{', still falling' * falling})"
+
+
+def _step(one: Group) -> str:
+    return f"lr {short(one.mid('lr'))}"
+
+
+def _ratio(large: float, small: float) -> str:
+    ratio = large / small if small else np.inf
+    return f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"

@@ -1,0 +1,211 @@
+"""Runs that differ in their seed alone, and what they say together."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from focusfl.studies.report import verdict_words
+from focusfl.studies.report.names import label, looks, markers
+from focusfl.studies.report.numbers import Spread, number, quartiles, short
+from focusfl.studies.results import Results, Run
+
+LINES = (
+    "-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.5)),
+    (0, (9, 2, 1.5, 2, 1.5, 2)), (0, (4, 4)),
+)  # fmt: skip
+GAP = "suboptimality"  # of the loss above that of the optimum
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The runs of one algorithm in one scenario, with one step size, over all seeds."""
+
+    scenario: str
+    algorithm: str
+    lr: float | None  # None: each run has chosen its own
+    local_steps: int
+    name: str  # for people, with its local steps where they vary
+    label: str  # with its step size, where that varies; the same in every scenario
+    runs: list[Run]
+    best: bool = True  # of its algorithm and local steps, in its scenario
+    short: str = ""  # its label where only the best steps are shown
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What the first run says of itself."""
+        return self.runs[0].row
+
+    def numbers(self, what: str) -> np.ndarray:
+        """One of NUMBERS, or of clients' metrics, for every run."""
+        return np.array([number(what).of(run) for run in self.runs], float)
+
+    def spread(self, what: str) -> Spread | None:
+        """Quartiles of one of NUMBERS; None where no run knows it."""
+        values = self.numbers(what)
+        known = values[~np.isnan(values)]
+        return Spread(*quartiles(known).tolist()) if len(known) else None
+
+    @property
+    def diverged(self) -> bool:
+        """Whether half of the runs have, or more."""
+        return bool(np.median(np.isinf(self.numbers("error"))) > 0)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What every run says of itself."""
+        return [run.row for run in self.runs]
+
+    def verdict(self) -> str:
+        """What became of the runs, in a few words."""
+        return verdict_words.verdict(self.rows)
+
+    def reason(self) -> str:
+        """Why that is the verdict, in a sentence."""
+        return verdict_words.reason(self.rows)
+
+    @property
+    def judged_by(self) -> str:
+        """What tells a good run: the distance to x*, or what comes closest to it."""
+        known = self.row["measure"] == "relative error"
+        return "error" if known or self.spread("accuracy") is None else "accuracy"
+
+    @property
+    def score(self) -> tuple[float, ...]:
+        """Less is better: rounds to the target, then the error; or the accuracy."""
+        if self.judged_by == "accuracy":
+            return float(self.diverged), -self.mid("accuracy")
+        lost = float(self.diverged)
+        return lost, self.mid("rounds_to_target"), self.mid("error")
+
+    def mid(self, what: str) -> float:
+        """The median of one of NUMBERS; infinite where no run knows it."""
+        spread = self.spread(what)
+        return np.inf if spread is None else spread.mid
+
+
+def grouped(found: Results) -> list[Group]:
+    """Put together what differs in its seed alone, in the order of the study."""
+    lowest = found.manifest["problem"].get("optimal_loss")
+    return group_runs([_with_gap(run, lowest) for run in found.runs])
+
+
+def group_runs(runs: list[Run]) -> list[Group]:
+    """Put together what differs in its seed alone; find the best of each grid."""
+    by_key: dict[tuple, list[Run]] = {}
+    for scenario in dict.fromkeys(run.row["participation"] for run in runs):
+        for run in runs:
+            if run.row["participation"] == scenario:
+                by_key.setdefault(_key(run.row), []).append(run)
+    # A label says what varies within a scenario: between scenarios the panels do.
+    steps, counts = _varying(by_key, 2), _varying(by_key, 3)
+    groups = []
+    for (scenario, name, lr, local_steps), own in by_key.items():
+        count = [f"{local_steps} step{'s' * (local_steps != 1)}"] * (name in counts)
+        both = [_lr(lr)] * (name in steps) + count
+        labels = _called(name, count), _called(name, both)
+        groups.append(Group(scenario, name, lr, local_steps, *labels, own))
+    return _with_best(groups)
+
+
+def _with_best(groups: list[Group]) -> list[Group]:
+    """Mark the best step of every grid; name it where all scenarios have the same."""
+    grids: dict[tuple, dict[str, list[Group]]] = {}
+    for one in groups:
+        scenarios = grids.setdefault((one.algorithm, one.local_steps), {})
+        scenarios.setdefault(one.scenario, []).append(one)
+    found = {}
+    for scenarios in grids.values():
+        best = [min(own, key=lambda one: one.score) for own in scenarios.values()]
+        many = max(map(len, scenarios.values()))
+        called = best[0].label  # which names the step, if there are several
+        if many > 1 and len({one.lr for one in best}) > 1:
+            called = f"{best[0].name}, best of {many} lr"
+        for one in (one for own in scenarios.values() for one in own):
+            found[id(one)] = replace(one, best=one in best, short=called)
+    return [found[id(one)] for one in groups]
+
+
+def _called(name: str, told: list[str]) -> str:
+    return f"{label(name)} ({', '.join(told)})" if told else label(name)
+
+
+def _lr(lr: float | None) -> str:
+    return "lr auto" if lr is None else f"lr {short(lr)}"
+
+
+def _with_gap(run: Run, lowest: float | None) -> Run:
+    """Add F - F*, where F* is known."""
+    if lowest is None or "loss" not in run.curves:
+        return run
+    # Closer than the last digit of F* no difference can be told, nor its sign.
+    gap = np.maximum(run.curves["loss"] - lowest, np.spacing(abs(lowest)))
+    return replace(run, curves={**run.curves, GAP: gap})
+
+
+def _key(row: Mapping[str, Any]) -> tuple:
+    lr = row["lr"] if row.get("why_lr") is None else None
+    return row["participation"], row["algorithm"], lr, row["local_steps"]
+
+
+def _varying(keys: Iterable[tuple], which: int) -> set[str]:
+    """The algorithms of which some scenario has several values in this place."""
+    seen: dict[tuple, set] = {}
+    for key in keys:
+        seen.setdefault(key[:2], set()).add(key[which])
+    return {name for (_, name), values in seen.items() if len(values) > 1}
+
+
+def study_names(studies: list[Results]) -> list[str]:
+    """What to call studies: their names, or folders where two have the same name."""
+    names = [str(found.manifest["name"]) for found in studies]
+    if len(set(names)) == len(names):
+        return names
+    return [str(found.folder) for found in studies]
+
+
+def by_scenario(groups: Iterable[Group]) -> dict[str, list[Group]]:
+    """The groups of every scenario."""
+    found: dict[str, list[Group]] = {}
+    for one in groups:
+        found.setdefault(one.scenario, []).append(one)
+    return found
+
+
+def bests(groups: Iterable[Group]) -> list[Group]:
+    """The best step of each algorithm and number of local steps, in each scenario."""
+    return [one for one in groups if one.best]
+
+
+def by_step(groups: Iterable[Group]) -> dict[str, list[Group]]:
+    """The groups of one scenario that form a grid of step sizes, each grid in order."""
+    found: dict[str, list[Group]] = {}
+    for one in groups:
+        if one.lr is not None:
+            found.setdefault(one.short, []).append(one)
+    return {
+        name: sorted(own, key=lambda one: one.row["lr"])
+        for name, own in found.items()
+        if len(own) > 1
+    }
+
+
+def group_looks(
+    groups: Iterable[Group], *, short: bool = False, among: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Colour, line and marker by label: a colour per algorithm, a line per variant.
+
+    `among` are the algorithms of everything that is shown with them.
+    """
+    labels = dict.fromkeys((one.short if short else one.label, one.algorithm) for one in groups)
+    algorithms = list(dict.fromkeys(name for _, name in labels))
+    everybody = list(dict.fromkeys([*among, *algorithms]))
+    own, marks, found = looks(everybody), markers(everybody), {}
+    for name in algorithms:
+        variants = [label for label, of in labels if of == name]
+        for turn, variant in enumerate(variants):
+            found[variant] = {**own[name], "marker": marks[name]}
+            if len(variants) > 1:
+                found[variant]["linestyle"] = LINES[turn % len(LINES)]
+    return found

@@ -1,0 +1,274 @@
+"""What a study may say: pydantic models, made from the signatures of what it names."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from focusfl.compression import Compressor
+from focusfl.core import Algorithm
+from focusfl.core.validation import unknown
+from focusfl.participation import LatencyModel, Participation, by_rarity
+from focusfl.problems import Private
+from focusfl.simulation.spec import ClientState
+from focusfl.studies.toml import Path_
+
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Several = Annotated[int, Field(ge=2, le=2**31 - 1)]
+Few = Annotated[int, Field(ge=1, le=100_000)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+StepSizes = Positive | list[Positive] | Literal["auto"]
+Counts = Count | list[Count]
+Models = Literal["last", "all", "none"]
+
+WORDS = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "text",
+    list: "a list", dict: "a table",
+}  # fmt: skip
+TABLES = (Algorithm, Compressor, Participation, LatencyModel)  # each is said as a table
+RARITY = Annotated[dict[str, Any], Field(description="chances that follow how unusual data is")]
+
+
+class Strict(BaseModel):
+    """No unknown key, no text for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def said(default: Any, description: str) -> Any:
+    return Field(default=default, description=description)
+
+
+class Stop(Strict):
+    """When a run has done enough, before its rounds are over."""
+
+    tolerance: Positive | None = said(None, "relative error to reach")
+    accuracy: Positive | None = said(None, "accuracy to reach, at most 1")
+    below: dict[str, Any] = said({}, "metrics, and what each is to fall to")
+    above: dict[str, Any] = said({}, "metrics, and what each is to rise to")
+    seconds: Positive | None = said(None, "time that runs side by side may take")
+    vectors: Positive | None = said(None, "vectors of the model's size, both ways")
+    bytes_up: Positive | None = said(None, "bytes that clients send, packed")
+
+
+class SecureSums(Strict):
+    """How many sites a sum has that the server of a deployment may learn."""
+
+    minimum: Several = said(3, "sites in a sum, at least")
+    threshold: Several | None = said(None, "sites that open one; None: two thirds")
+
+
+class Settings(Strict):
+    """Algorithms x participation models x step sizes x seeds on one problem."""
+
+    name: Annotated[str, Field(min_length=1)] = said("study", "names the folder")
+    rounds: Count
+    lr: StepSizes = Field(description="step size; several are a grid")
+    local_steps: Counts = said(1, "gradients per participant and round")
+    seed: Seed | None = said(None, "of participation and batches")
+    seeds: Few | list[Seed] | None = said(None, "how many, from 0, or which")
+    eval_every: Count = said(1, "rounds from one evaluation to the next")
+    per_client: bool = said(False, "evaluate on every client's own data, too")
+    on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
+    client_state: ClientState = said("auto", "where clients' memory is")
+    devices: Count | None = said(None, "how many to spread clients over")
+    models: Models = said("last", "which models are saved: the last, or of all rounds")
+    checkpoint_every: Positive | None = said(
+        None, "seconds between checkpoints, which runs that were killed go on from"
+    )
+    schedule: dict[str, Any] | None = said(None, "how steps follow the round")
+    stop: Stop = Field(default_factory=Stop)
+    latency: dict[str, Any] | None = said(None, "how long everybody takes")
+    privacy: dict[str, Any] | None = said(None, "what gradients may give away")
+    compressor: dict[str, Any] | None = said(None, "how clients' messages are sent")
+    secure: dict[str, Any] | None = said(None, "sums alone are learned, deployed")
+    problem: dict[str, Any]
+    participation: dict[str, dict[str, Any]] = Field(min_length=1)
+    algorithms: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
+class Wrong(ValueError):
+    """What is wrong with a study, and under which keys."""
+
+    def __init__(self, path: Path_, words: str):
+        super().__init__(words)
+        self.path, self.words = path, words
+
+
+def validate(model: type[BaseModel], table: Mapping[str, Any], path: Path_) -> Any:
+    """Check a table against a model; raise Wrong for the first thing amiss."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)
+        wrong.sort(key=lambda one: one["type"] != "extra_forbidden")
+        raise _wrong(model, wrong[0], path) from None
+
+
+def _wrong(model: type[BaseModel], error: Any, path: Path_) -> Wrong:
+    where = f"[{'.'.join(path)}]" if path else "the study"
+    key, *inner = error["loc"]
+    fields = model.model_fields
+    if error["type"] == "extra_forbidden" and not inner:
+        return Wrong((*path, key), unknown(f"key in {where}", key, fields))
+    if error["type"] == "missing":
+        return Wrong(path, f"{where} needs {key}.")
+    annotation = fields[key].annotation
+    if inner and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        deeper = {**error, "loc": tuple(inner)}
+        return _wrong(annotation, deeper, (*path, key))
+    full, got = (*path, key), error["input"]
+    dotted = ".".join(full)
+    if error["type"] == "too_short":
+        return Wrong(full, f"[{dotted}] must hold at least one table; it is empty.")
+    if dict in _plain(annotation) or get_origin(annotation) is dict:
+        sub = ".".join([*full, *map(str, inner)])
+        return Wrong((*full, *map(str, inner)), f"[{sub}] must be a table; got {got!r}.")
+    return Wrong(full, f"{dotted} must be {described(fields[key])}; got {got!r}.")
+
+
+def described(field: Any) -> str:
+    """The words for what a field takes."""
+    return " or ".join(dict.fromkeys(_words(field.annotation, field.metadata)))
+
+
+def _words(kind: Any, metadata: Any = ()) -> list[str]:
+    if get_origin(kind) is Annotated:
+        inner, *more = get_args(kind)
+        metadata = [m for f in more for m in getattr(f, "metadata", [f])]
+        return _words(inner, metadata)
+    if get_origin(kind) in (Union, UnionType):
+        return [w for part in get_args(kind) if part is not NoneType
+                for w in _words(part)]  # fmt: skip
+    if get_origin(kind) is Literal:
+        return [" or ".join(f'"{value}"' for value in get_args(kind))]
+    if get_origin(kind) is list:
+        return [f"a list of such {'numbers' if get_args(kind) else 'values'}"]
+    word = WORDS.get(get_origin(kind) or kind, "a value")
+    for bound in metadata:
+        if getattr(bound, "ge", None) is not None:
+            word += f" of at least {bound.ge}"
+        if getattr(bound, "le", None) is not None:
+            word += f" and {_most(bound.le)}"
+        if getattr(bound, "gt", None) is not None:
+            word = "positive and finite"
+    return [word]
+
+
+def _most(number: int) -> str:
+    """The largest of whole numbers, in few digits."""
+    bits = number.bit_length()
+    long = bits > 30 and number == 2**bits - 1
+    return f"below 2^{bits}" if long else f"at most {number:,}"
+
+
+def _plain(kind: Any) -> tuple[Any, ...]:
+    if get_origin(kind) in (Union, UnionType):
+        return tuple(get_origin(part) or part for part in get_args(kind))
+    return (get_origin(kind) or kind,)
+
+
+@cache
+def arguments(kind: str, made_by: Callable) -> type[Strict]:
+    """What a kind is made with, and nothing else."""
+    return _model(kind, made_by, {})
+
+
+@cache
+def scenario(kind: str, made_by: Callable) -> type[Strict]:
+    own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
+    return _model(kind, made_by, own, optional=("p", "w", "latency"))
+
+
+@cache
+def algorithm(kind: str, made_by: Callable) -> type[Strict]:
+    own = {
+        "lr": (StepSizes | None, None),
+        "local_steps": (Counts | None, None),
+        "schedule": (dict[str, Any] | None, None),
+        "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
+        "as_published": (bool, False),
+    }
+    return _model(kind, made_by, own)
+
+
+@cache
+def compressor(kind: str, made_by: Callable) -> type[Strict]:
+    whose = Field(None, description="those that send by it; all if not said")
+    return _model(kind, made_by, {"algorithms": (list[str] | None, whose)})
+
+
+@cache
+def privacy() -> type[Strict]:
+    return _model("privacy", Private, {}, without=("exact",))
+
+
+@cache
+def schedule(kind: str, made_by: Callable) -> type[Strict]:
+    return _model(kind, made_by, {}, without=("lr",), optional=("rounds",))
+
+
+@cache
+def rarity() -> type[Strict]:
+    return _model("by_rarity", by_rarity, {}, without=("scores",))
+
+
+def _model(
+    kind: str,
+    made_by: Callable,
+    own: Mapping[str, Any],
+    without: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+) -> type[Strict]:
+    """A model of what a constructor takes, and what else a section may say."""
+    fields: dict[str, Any] = {"kind": (Literal[kind], kind), **own}
+    for p in parameters(made_by).values():
+        if p.name not in without:
+            needed = p.default is p.empty and p.name not in optional
+            default = ... if needed else None if p.default is p.empty else p.default
+            if p.annotation in TABLES:
+                default = None
+            allowed = _allowed(p.annotation)
+            fields[p.name] = (
+                _or_none(allowed) if default is None else allowed,
+                default,
+            )
+    about = (inspect.getdoc(made_by) or "").split("\n")[0]
+    return create_model(kind, __base__=Strict, __doc__=about, **fields)
+
+
+def parameters(made_by: Callable) -> dict[str, inspect.Parameter]:
+    """What can be said by name; not *args and **kwargs."""
+    rest = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    found = inspect.signature(made_by).parameters
+    return {name: p for name, p in found.items() if p.kind not in rest}
+
+
+def _allowed(annotation: Any) -> Any:
+    """What TOML can say for a parameter."""
+    if annotation in (Any, inspect.Parameter.empty):
+        return Any
+    parts = get_args(annotation) if _is_union(annotation) else (annotation,)
+    found: list[Any] = []
+    for part in parts:
+        kind = part if part in (int, float, bool, str, list, dict, NoneType) else list
+        found.append(str if part is Path else dict if part in TABLES else kind)
+    if float in found:
+        found = [kind for kind in found if kind is not int]
+    whole: Any = found[0]
+    for kind in found[1:]:
+        whole = whole | kind
+    return whole
+
+
+def _or_none(allowed: Any) -> Any:
+    return allowed if allowed is Any else allowed | None
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, UnionType)

@@ -1,0 +1,122 @@
+"""Columns of runs as tables of Arrow, tidy: every row says whose it is.
+
+As files they are Parquet, sealed (see `files`) among the words about the whole.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from focusfl.core.files import BLANK, Damaged, check_seal, read, renamed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IDENTITY = ("participation", "algorithm", "lr", "local_steps", "seed")  # of a run
+
+_ABOUT, _SEAL = b"focusfl", b"focusfl.seal"  # among the words about a table
+Columns = Mapping[str, np.ndarray]
+
+
+class ReadTable(NamedTuple):
+    """A table from a file, the words about it, and its checksum if it has one."""
+
+    table: Any  # pa.Table
+    about: str | None
+    seal: str | None
+
+
+def tidy(parts: list[tuple[dict[str, Any], Columns]]) -> "pa.Table":
+    """Columns of several runs one below the other, with what tells runs apart."""
+    import pyarrow as pa
+
+    tables = []
+    for row, columns in parts:
+        whole = _table(columns)
+        for place, name in enumerate(IDENTITY):
+            whole = whole.add_column(place, name, repeated(row[name], len(whole)))
+        tables.append(whole)
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+
+
+def columns_of(table: "pa.Table") -> dict[str, np.ndarray]:
+    """The columns of a table, by name."""
+    return {name: _values(table[name].combine_chunks()) for name in table.column_names}
+
+
+def _values(found: "pa.Array") -> np.ndarray:
+    """What `column` was made of; numbers and words without pandas, as there."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(found.type) and not found.null_count:
+        words = np.array(found.dictionary.to_pylist(), object)
+        return words[_values(found.indices)]
+    number = pa.types.is_integer(found.type) or pa.types.is_floating(found.type)
+    if not number or found.null_count or not len(found):
+        return found.to_numpy(zero_copy_only=False)
+    kind = np.dtype(found.type.to_pandas_dtype())
+    start = found.offset * kind.itemsize
+    return np.frombuffer(found.buffers()[1], kind, len(found), start)
+
+
+def write_table(path: Path, table: "pa.Table", about: str = "") -> str:
+    """Write a table and words about it; give its checksum."""
+    import pyarrow.parquet as pq
+
+    words = {_ABOUT: about} if about else {}
+    table = table.replace_schema_metadata({**words, _SEAL: BLANK})
+    with renamed(path, sealed=True) as part:
+        pq.write_table(table, part, compression="zstd")
+    return str(read(path)[1])
+
+
+def read_table(path: Path, seal: str | None = None) -> ReadTable:
+    """Read what `write_table` wrote.
+
+    Raises:
+        Damaged: If it is no table, or not as it was written, or if it is not the one
+            with a checksum that is given.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content, found = read(path)
+    check_seal(path, found, seal)
+    try:
+        table = pq.ParquetFile(pa.BufferReader(content)).read()
+        about = (table.schema.metadata or {}).get(_ABOUT)
+        return ReadTable(table, about and about.decode(), found)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Damaged(f"{path} is damaged, or no table ({error})") from None
+
+
+def _table(columns: Columns) -> "pa.Table":
+    import pyarrow as pa
+
+    return pa.table({name: column(values) for name, values in columns.items()})
+
+
+def repeated(value: Any, times: int) -> "pa.Array":
+    """A column of one value; a word is written once."""
+    import pyarrow as pa
+
+    if not isinstance(value, str):
+        return column(np.full(times, value))
+    text = value.encode()
+    ends, letters = (pa.py_buffer(a) for a in (np.array([0, len(text)], "i4"), text))
+    word = pa.StringArray.from_buffers(1, ends, letters)
+    return pa.DictionaryArray.from_arrays(column(np.zeros(times, "i4")), word)
+
+
+def column(values: np.ndarray) -> "pa.Array":
+    """One column of a table. Numbers are taken as they are in memory: to look at them,
+    Arrow would import pandas, for a third of a second."""
+    import pyarrow as pa
+
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind not in "fiu":
+        return pa.array(values)
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])

@@ -1,0 +1,131 @@
+"""Whether the files in a folder are as they were written.
+
+Of a study, a deployment's server or site, the suite, or a checkpoint: what focusfl
+reads back is compared with its checksum, and files that belong together with what they
+say of each other. What nobody reads back, pages and figures, is unknown.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from focusfl.core import files
+from focusfl.models import read_model
+from focusfl.studies.cache import RUNS
+from focusfl.studies.kept import BESIDE, CURVES, read_runs
+from focusfl.studies.results import MANIFEST, read_manifest
+from focusfl.studies.tables import read_table
+
+State = Literal["ok", "damaged", "unknown"]
+RANK: tuple[State, ...] = ("unknown", "ok", "damaged")  # what is found last counts
+CHECKPOINT = "checkpoint.npz"
+DATABASE = "server.db"  # of a deployment's server
+
+
+class Finding(NamedTuple):
+    """What was found of one file."""
+
+    file: str
+    state: State
+    why: str = ""
+
+
+def verify(folder: Path) -> list[Finding]:
+    """Look at every file in a folder and in those inside it.
+
+    Raises:
+        ValueError: If there is no folder, or nothing in it that focusfl reads back.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; name one that focusfl wrote to.")
+    found: dict[Path, Finding] = {}
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    for path in sorted(paths, key=lambda path: (path.name == MANIFEST, path)):
+        for one, state, why in _look(path):
+            name = one.relative_to(folder).as_posix()
+            if one not in found or RANK.index(state) > RANK.index(found[one].state):
+                found[one] = Finding(name, state, why)
+    if all(one.state == "unknown" for one in found.values()):
+        raise ValueError(
+            f"{folder} holds nothing that can be verified; name the folder of a study, "
+            "a checkpoint, the suite, or a deployment's server or site."
+        )
+    return sorted(found.values())
+
+
+def _look(path: Path) -> Iterator[tuple[Path, State, str]]:
+    """What a file says of itself, and of others."""
+    try:
+        with open(path, "rb") as file:
+            sealed = path.stat().st_size and files.check(path, file)
+        state, why = _read(path, bool(sealed))
+        yield path, state, why
+        if path.name == MANIFEST and state == "ok":
+            yield from _named(path.parent, read_manifest(path.parent)["seals"])
+        if path.name == CHECKPOINT:
+            yield from _rows(path.parent)
+    except FileNotFoundError as error:
+        yield Path(error.filename), "damaged", "it is missing"
+    except OSError as error:
+        yield path, "unknown", f"it cannot be read: {error.strerror}"
+    except ValueError as error:  # Refused and Damaged are such
+        yield path, "damaged", str(error)
+
+
+def _read(path: Path, sealed: bool) -> tuple[State, str]:
+    """Read a file as whoever uses it does; raise if it is damaged."""
+    if path.name.startswith(".part-"):
+        return "unknown", "a writer that was killed left it"
+    if path.name == DATABASE:
+        from focusfl.flower.protocol.store import check
+
+        check(path)
+        return "ok", ""
+    if path.name == CHECKPOINT:
+        from focusfl.simulation.checkpoint import read_arrays
+
+        read_arrays(path)
+    elif path.name == MANIFEST:
+        read_manifest(path.parent)
+    elif path.name == CURVES:
+        read_runs(path)
+    elif path.suffix == ".parquet" and path.parent.name == RUNS:
+        for run in read_runs(path):
+            if run.row["model"]:
+                (path.parents[1] / run.row["model"]).stat()
+    elif path.suffix in (".parquet", BESIDE):
+        read_table(path)
+    elif path.suffix == ".safetensors":
+        read_model(path)
+    elif not sealed:
+        return "unknown", "" if path.suffix != ".json" else _json(path)
+    return ("ok", "") if sealed else ("unknown", "it " + files.UNSEALED)
+
+
+def _json(path: Path) -> str:
+    if b'"seal"' in path.read_bytes():
+        raise files.Damaged(f"{path} is damaged: its checksum is gone")
+    return "it has no checksum"
+
+
+def _named(folder: Path, seals: dict[str, str]) -> Iterator[tuple[Path, State, str]]:
+    """Files that a manifest goes with."""
+    for name, wanted in seals.items():
+        path = folder / name
+        try:
+            with open(path, "rb") as file:
+                files.check_seal(path, files.check(path, file), wanted)
+        except FileNotFoundError:
+            yield path, "damaged", "it is missing"
+        except files.Damaged as error:
+            yield path, "damaged", str(error)
+
+
+def _rows(folder: Path) -> Iterator[tuple[Path, State, str]]:
+    """Clients' rows that a checkpoint goes with."""
+    from focusfl.simulation.checkpoint import read_arrays
+    from focusfl.simulation.rows import check_rows
+
+    arrays: dict[str, Any] = read_arrays(folder / CHECKPOINT)
+    for path, why in check_rows(folder, arrays):
+        yield path, "damaged" if why else "ok", why
