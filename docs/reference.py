@@ -26,7 +26,7 @@ from focusfl.studies import schema
 MARK = re.compile(r"<!-- reference: (\w+) -->")
 # Those that have tables of their own.
 TABLES = {
-    "problem", "participation", "algorithms", "schedule", "stop", "privacy", "compressor",
+    "problem", "participation", "algorithms", "schedule", "stop", "privacy", "compression",
     "secure",
 }  # fmt: skip
 # Keys that sections have beside what their constructors take.

@@ -52,9 +52,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([children, *read]))
 LONG = tuple(
     f"tests/{name}"
     for name in (
-        "test_types.py", "deploy/", "test_site.py", "test_docs.py", "experiment/",
-        "world/", "engines/test_devices.py", "flower/",
-        "report/test_terminal.py",
+        "test_types.py", "deploy/", "test_site.py", "test_docs.py", "studies/",
+        "world/", "simulation/test_devices.py", "flower/",
+        "studies/report/test_terminal.py",
     )
 )  # fmt: skip
 # Before anything of focusfl is imported: functions are wrapped as they are defined.

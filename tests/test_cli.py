@@ -213,7 +213,7 @@ def test_list_names_everything(process, focusfl):
     assert set(found["algorithms"]) == set(ff.ALGORITHMS)
     assert "weighted" in found["participation"] and "ridge" in found["problems"]
     assert set(found["schedules"]) == set(ff.schedules.SCHEDULES)
-    assert set(found["compressors"]) == set(ff.compressors.COMPRESSORS)
+    assert set(found["compressors"]) == set(ff.compression.COMPRESSORS)
     assert "lr" not in found["schedules"]["cosine"]["options"]  # each of the study's
     for kinds in found.values():  # no sentence is cut
         assert all(about["what"][-1:] in (".", "?") for about in kinds.values())

@@ -189,7 +189,7 @@ def test_a_codec_that_does_not_fit_the_model_is_refused(run, compressor, words):
         (lambda: Quantize(1), "bits must be a whole number from 2 to 8; got 1"),
         (lambda: Quantize(4, block=0), "block must be a whole number of at least 1"),
         (lambda: Quantize(4, block=True), "block must be a whole number of at least 1"),
-        (lambda: Chain(TopK(), Quantize(block=8)), "one scale .* no block; got Integ"),
+        (lambda: Chain(TopK(), Quantize(block=8)), "one scale .* no block; got Quant"),
         (lambda: FixedPoint(54), "bits must be a whole number from 2 to 53"),
         (lambda: FixedPoint(8, 65), "fraction must be a whole number from 0 to 64"),
         (lambda: Chain(Quantize(), TopK()), "first must be a TopK or a RandomK"),
@@ -239,14 +239,14 @@ def test_a_study_says_codecs_as_tables():
 )
 def test_a_study_with_a_wrong_codec_is_refused_by_its_place(compressor, words):
     told = {"compressed": {"compressor": compressor}}
-    with pytest.raises(ValueError, match=r"algorithms\.coded\.compressor") as refused:
+    with pytest.raises(ValueError, match=r"algorithms\.compressed\.compressor") as refused:
         config.parse({**STUDY, "algorithms": told}, "study")
     assert words in str(refused.value)
 
 
 def test_a_study_whose_model_a_codec_does_not_fit_is_refused_before_it_runs():
     told = {"compressed": {"compressor": {"kind": "top_k", "k": 50}}}
-    words = r"\[algorithms\.coded\]: k must not be above .* got k=50 for .* \(6,\)"
+    words = r"\[algorithms\.compressed\]: k must not be above .* got k=50 for .* \(6,\)"
     with pytest.raises(ValueError, match=words):
         config.parse({**STUDY, "algorithms": told}, "study")
 

@@ -101,7 +101,7 @@ def test_draws_are_uniform_and_differ_by_round_place_and_leaf():
 @every_codec
 def test_a_message_takes_the_bits_that_are_counted(compressor):
     """What a receiver must know: how many values there are, and of how many kinds."""
-    a, plain = heavy(1), ff.compressors.Load(99, 64)
+    a, plain = heavy(1), ff.compression.Load(99, 64)
     load = compressor.load(SHAPE, plain)
     assert load.bits < plain.bits
     for read in draws(compressor, a, 5):
@@ -115,7 +115,7 @@ def test_a_message_takes_the_bits_that_are_counted(compressor):
 
 
 def test_bits_are_those_of_the_books():
-    plain = ff.compressors.Load(1000, 32)
+    plain = ff.compression.Load(1000, 32)
     assert Quantize(4).load((1000,), plain).bits == 4 * 1000 + 32
     assert Quantize(4, block=64).load((1000,), plain).bits == 4 * 1000 + 16 * 32
     assert TopK(10).load((1000,), plain).bits == 10 * (32 + 10)
@@ -131,7 +131,7 @@ def test_bits_are_those_of_the_books():
 def test_bytes_are_read_as_what_was_sent_and_are_as_many_as_counted(compressor, dtype):
     """To the bit: what a site keeps as sent is what its server adds."""
     width = 8 * np.dtype(dtype).itemsize
-    bits = compressor.load(SHAPE, ff.compressors.Load(99, width)).bits
+    bits = compressor.load(SHAPE, ff.compression.Load(99, width)).bits
     for seed, index in [(0, 0), (1, -1), (2, 70_000)]:
         a = heavy(seed, dtype)
         blob = compressor.encode(a, index, 7)

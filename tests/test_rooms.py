@@ -13,17 +13,17 @@ FLOORS = [
     {"compressors", "models", "data"},
     {"algorithms", "mixing", "participation", "problems"},
     {"theory"},
-    {"engines"},
+    {"simulation"},
     {"flower"},
-    {"experiment"},
-    {"conformance", "report", "track"},
+    {"studies"},
+    {"conformance"},
     {"suite"},
     {"deploy", "cli"},
 ]
 # Looks upwards that are known, each inside a function and for a reason.
 KNOWN = {
-    ("theory.auto", "engines"): "tries steps on a network by short runs",
-    ("theory.lyapunov", "engines"): "follows a proof along a run of the reference",
+    ("theory.auto", "simulation"): "tries steps on a network by short runs",
+    ("theory.lyapunov", "simulation"): "follows a proof along a run of the reference",
     ("flower.ending", "deploy"): "a server app leaves what a study leaves",
 }
 

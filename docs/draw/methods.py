@@ -53,7 +53,7 @@ LAWS = {
     "fedadagrad": "FedAvg whose moves Adagrad takes",
     "server_opt": "rests where the inner one does, but for ProxSkip",
     "compressed": "what the server was sent: Σ (memory − e), e being unsent",
-    "late": "that of the inner one; clients work on what they were last told",
+    "stale": "that of the inner one; clients work on what they were last told",
     "client_opt": "prox leaves an exact one exact; decay and clipping do not",
 }
 

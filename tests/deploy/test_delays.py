@@ -40,7 +40,7 @@ def timed(folder, text=TIMED, *changes):
 
 @pytest.mark.parametrize("jitter", [0.0, 0.1])
 def test_a_reply_leaves_when_it_is_as_old_as_the_clock_says(tmp_path, monkeypatch, jitter):
-    this = timed(tmp_path, TIMED, f"clock.jitter={jitter}")
+    this = timed(tmp_path, TIMED, f"latency.jitter={jitter}")
     apps.write_study(this, tmp_path / "app", {"chaos": ""})
     app = study_client(tmp_path / "app" / apps.PACKAGE)
     slept = []
@@ -71,9 +71,9 @@ def test_a_reply_leaves_when_it_is_as_old_as_the_clock_says(tmp_path, monkeypatc
 def test_what_the_simulator_says_of_it_is_what_a_run_by_that_clock_takes(tmp_path):
     import focusfl as ff
 
-    this = timed(tmp_path, TIMED, "clock.jitter=0.0")
+    this = timed(tmp_path, TIMED, "latency.jitter=0.0")
     who, laws = ff.participation, {}
-    laws[None], laws[1] = who.Sync(this.latency), who.Async(this.clock)
+    laws[None], laws[1] = who.Sync(this.latency), who.Async(this.latency)
     for target, law in laws.items():
         run = ff.simulate(ff.Focus(), this.problem, law, rounds=12, lr=1e-3, local_steps=3)
         assert timed_by.seconds_by_latency(this, target) == run.metrics["seconds"].sum() > 12
@@ -84,7 +84,7 @@ def test_what_the_simulator_says_of_it_is_what_a_run_by_that_clock_takes(tmp_pat
 @pytest.mark.parametrize("target", [None, 1])
 def test_a_real_fleet_takes_as_long_as_a_simulated_one(tmp_path, target):
     """On a quiet machine: what a message takes by itself is not in this clock."""
-    this = timed(tmp_path, TIMED, "clock.latency=12.0")
+    this = timed(tmp_path, TIMED, "latency.latency=12.0")
     told = {} if target is None else {"target": target}
     done = local_study(
         this, tmp_path / "run", lambda event: None, chaos=chaos.parse(""), warm=True,

@@ -137,7 +137,7 @@ def test_a_large_answer_is_refused_piece_by_piece(folder):
 def test_who_sends_too_often_is_told_to_come_later(folder, monkeypatch):
     monkeypatch.setattr(doors, "OFTEN", 40)
     clock = [0.0]
-    door = closed(folder, largest=MIB, latency=lambda: clock[0])
+    door = closed(folder, largest=MIB, clock=lambda: clock[0])
     said = headers(private_key(folder, "rome"))
     begin = scope("/v1/fleet/push-messages", said, MIB)
     found = [status(door, begin) for _ in range(20)]
@@ -170,7 +170,7 @@ def test_a_site_that_is_added_is_let_in_and_a_broken_key_changes_nothing(
 def test_a_refusal_is_said_once_a_second_and_cannot_leave_its_line(folder):
     clock, lines, sent = [0.0], [], []
     app = Counted()
-    door = Doors(app, Keys(folder), TOKEN, say=lines.append, latency=lambda: clock[0])
+    door = Doors(app, Keys(folder), TOKEN, say=lines.append, clock=lambda: clock[0])
 
     async def send(message):
         sent.append(message)

@@ -55,7 +55,7 @@ def test_y_is_the_sum_of_memories_however_it_is_coded_noised_and_masked(folder, 
     assert not run(Loopback(private_nodes(folder, algorithm, secure)), this)
     with this.open_protocol() as protocol:
         assert (secure_gap(folder, protocol) if secure else gap_of(protocol)) < 1e-12
-        assert ff.tree.dot(protocol.server.y, protocol.server.y) > 1  # noise is in it
+        assert ff.core.tree.dot(protocol.server.y, protocol.server.y) > 1  # noise is in it
     said = events(folder, "round")
     for count, event in enumerate(said, 1):
         spent = ff.privacy.epsilon(50.0, count, accountant="rdp")

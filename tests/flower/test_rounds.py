@@ -142,7 +142,7 @@ def test_a_superlink_that_fails_loses_messages_and_nothing_else(tmp_path):
 def test_a_superlink_that_stays_away_ends_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("focusfl.flower.link.OUTAGE", 0.3)
     with pytest.raises(ConnectionError, match="expired"):
-        run(Failing(nodes(tmp_path), eval_every=1), job(tmp_path))
+        run(Failing(nodes(tmp_path), every=1), job(tmp_path))
 
 
 def test_a_killed_server_app_goes_on_where_it_was(tmp_path):
@@ -327,10 +327,10 @@ def test_settings_of_the_app_change_the_job(tmp_path):
         ({"on-empty": 1}, "on-empty .* must be 'skip' or 'step'; got 1"),
         ({"on_empty": "step"}, "unknown setting .* Did you mean 'on-empty'"),
         ({"roundz": 3}, "unknown setting .*'roundz'. Did you mean 'rounds'"),
-        ({"evaluate-evry": 3}, "Did you mean 'evaluate-every'"),
-        ({"evaluate-every": -1}, "eval_every must be .* at least 0; got -1"),
+        ({"eval-evry": 3}, "Did you mean 'eval-every'"),
+        ({"eval-every": -1}, "eval_every must be .* at least 0; got -1"),
         ({"wrap": "x"}, "unknown setting"),
-        ({"metrics": "each"}, "metrics .* must be 'mean' or 'per_client'"),
+        ({"per-client": "each"}, "per_client .* must be true or false"),
         ({"sites": ""}, "sites must be different names"),
         ({"job": "a/b"}, "job must be a name"),
     ],

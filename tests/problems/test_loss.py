@@ -64,7 +64,7 @@ def test_a_client_with_less_than_a_batch_takes_all_that_it_has(stream):
     """Its gradient is the mean over its samples, in both engines."""
     problem = blobs(batch_size=32, stream=stream)  # the clients have 20 to 40 samples
     whole = blobs(batch_size=None)
-    batch = Batch(ff.keys.stream(0), 0)
+    batch = Batch(ff.core.random.stream(0), 0)
     for client, all_of_them in [(0, True), (5, False)]:
         data = jax.tree.map(lambda leaf, i=client: leaf[i], problem.data)
         one, other = (p.objective.grad(p.x0, data, batch) for p in (problem, whole))

@@ -24,7 +24,14 @@ def rings(num_clients=4, seed=0):
 def train(problem, rounds=600):
     law = who.Bernoulli([0.9, 0.9, 0.2, 0.9])
     return ff.simulate(
-        ff.Focus(), problem, law, rounds=rounds, lr=0.05, local_steps=3, eval_every=50
+        ff.Focus(),
+        problem,
+        law,
+        rounds=rounds,
+        lr=0.05,
+        local_steps=3,
+        eval_every=50,
+        on_divergence="ignore",  # a line cannot part rings: its loss rises
     ).metrics
 
 

@@ -74,7 +74,7 @@ def test_every_digit_is_with_one_client_or_held_out_and_its_gradient_is_downhill
 
 
 def test_the_papers_cnn_has_the_weights_it_had():
-    rng, params = ff.keys.rng(3, "cnn"), vision.cnn_params(3)
+    rng, params = ff.core.random.rng(3, "cnn"), vision.cnn_params(3)
     shapes = [(3, 3, 3, 16), (3, 3, 16, 32), (3, 3, 32, 64), (1024, 500), (500, 10)]
     for name, shape in zip(params, shapes, strict=True):
         bound = 1 / np.sqrt(np.prod(shape[:-1]))

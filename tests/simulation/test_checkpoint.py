@@ -195,7 +195,7 @@ def test_a_run_that_has_ended_gives_its_result_at_once(ended):
         (CASE, {"local_steps": 4}, r": local_steps was 3, is 4\."),
         (CASE, {"seed": 1}, r": seed was 0, is 1\."),
         (CASE, {"on_empty": "step"}, r": on_empty was skip, is step\."),
-        (CASE, {"record_models": False}, r": record was model, is metrics\."),
+        (CASE, {"record_models": False}, r": record_models was True, is False\."),
         (CASE, {"eval_every": 2}, r": every was 1, is 2\."),
         (CASE, {"x0": np.ones(5)}, r": x0 was #\w+, is #\w+\."),
         (CASE, {"participation": Full()}, r": participation was #\w+, is #\w+\."),

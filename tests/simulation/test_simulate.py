@@ -150,7 +150,7 @@ def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
         ({"x0": np.zeros(4)}, r"x0 must have shape \(5,\); got \(4,\)"),
         ({"x0": np.full(5, np.nan)}, "x0 must be finite"),
         ({"on_empty": "stop"}, "on_empty must be one of"),
-        ({"record": "all"}, "record must be one of"),
+        ({"record_models": "all"}, "record_models must be true or false"),
         ({"participation": Replay(np.ones((5, 4), bool))}, "got 4 for 6 clients"),
         ({"participation": Replay(np.ones((2, 6), bool))}, "masks hold 2 rounds"),
         ({"participation": Uniform(7)}, "got m = 7 of 6"),
@@ -199,8 +199,8 @@ def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
         ({"eval_every": 0}, "every must be a whole number of at least 1; got 0"),
         ({"progress": 5}, "progress must be a function of the rounds done"),
         ({"progress": lambda: None}, "progress must be a function of the rounds done"),
-        ({"throw": "yes"}, "throw must be True, False or None; got 'yes'"),
-        ({"record": ["model"]}, "record must be one of"),
+        ({"on_divergence": "yes"}, "on_divergence must be one of .*; got .yes"),
+        ({"record_models": ["model"]}, "record_models must be true or false"),
         ({"on_empty": np.array(["skip", "step"])}, "on_empty must be one of"),
         ({"stop": 100}, "stop must be a Stop; got 100"),
         ({"stop": ff.Stop}, "stop must be a Stop.*; call it"),
@@ -248,7 +248,7 @@ def test_bad_input_is_refused_with_a_reason(as_a_user, run, change, message):
         ({"checkpoint_every": None}, "checkpoint_every must be a number of seconds"),
         ({"client_state": "gpu"}, "client_state must be one of"),
         ({"client_state": "disk", "state_dir": 5}, "state_dir must be the path of"),
-        ({"throw": 2}, "throw must be True, False or None; got 2"),
+        ({"on_divergence": 2}, "on_divergence must be one of .*; got 2"),
     ],
 )
 def test_a_sweep_refuses_with_a_reason_too(as_a_user, change, message):

@@ -102,7 +102,7 @@ def test_chances_are_those_of_the_paper(tiny):
     study = config.load(reproduce.path("cifar10"))
     coins, chain = (study.participation[k].participation for k in study.participation)
     p = np.asarray(coins.p)
-    rng = ff.keys.rng(66, "cifar10", "chances")
+    rng = ff.core.random.rng(66, "cifar10", "chances")
     often = rng.uniform(0.1, 0.9, 4)
     assert p == pytest.approx([*rng.uniform(0.1, 0.3, 28), *often], abs=0)
     assert chain.marginals(32).p == pytest.approx(p)

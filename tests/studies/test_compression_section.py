@@ -59,7 +59,7 @@ def test_a_codec_is_everybodys_who_has_none_or_of_those_it_names():
 
 def test_a_coded_study_runs_what_simulate_does_under_other_keys(as_a_user, tmp_path):
     said = STUDY | {"algorithms": {"focus": {}}}
-    plain, coded = (config.parse(said | more, "study") for more in ({}, {"compressor": CODEC}))
+    plain, coded = (config.parse(said | more, "study") for more in ({}, {"compression": CODEC}))
     (found,) = run(coded)
     law = ff.participation.Uniform(2)
     algorithm = ff.Compressed(ff.Focus(), ff.Quantize(4))
@@ -108,16 +108,16 @@ def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(as_a_user, tmp_p
 )
 def test_a_codec_that_makes_no_sense_is_refused_in_one_line(compressor, words):
     with pytest.raises(ValueError, match=words) as refused:
-        config.parse(STUDY | {"compressor": compressor}, "study")
+        config.parse(STUDY | {"compression": compressor}, "study")
     assert "\n" not in str(refused.value)
 
 
 def test_a_codec_of_nobody_and_a_step_that_nobody_can_choose_are_refused():
     own = {"algorithms": {"own": STUDY["algorithms"]["own"]}}
     with pytest.raises(ValueError, match="codes nothing"):
-        config.parse(STUDY | own | {"compressor": CODEC}, "study")
+        config.parse(STUDY | own | {"compression": CODEC}, "study")
     with pytest.raises(ValueError, match="knows of no compressor; .algorithms.focus."):
-        config.parse(STUDY | {"compressor": CODEC, "lr": "auto"}, "study")
+        config.parse(STUDY | {"compression": CODEC, "lr": "auto"}, "study")
 
 
 def test_who_is_left_out_of_a_study_is_left_out_of_its_codec(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from corrupt import STUDY
 
 import focusfl as ff
-from focusfl.studies import clock, config, folder, results
+from focusfl.studies import config, folder, results, stopwatch
 
 
 def complete(study, out, *changes):
@@ -120,10 +120,10 @@ def test_a_folder_from_before_there_were_checksums_is_read_and_said(served, tmp_
 
 
 def test_seconds_that_are_damaged_are_counted_anew_and_said(tmp_path, capsys):
-    tell = clock.LatencyModel(tmp_path).heard(None)
+    tell = stopwatch.Stopwatch(tmp_path).heard(None)
     tell(1, {})
     tell(2, {})  # too soon to wait for the disk again
     whole = (tmp_path / "seconds").read_text()
     (tmp_path / "seconds").write_text("9" + whole)
-    assert clock.LatencyModel(tmp_path).seconds() < 1
+    assert stopwatch.Stopwatch(tmp_path).seconds() < 1
     assert "seconds is damaged" in capsys.readouterr().err

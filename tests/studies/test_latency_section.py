@@ -47,7 +47,7 @@ def test_seconds_of_a_study_with_a_clock_are_simulated(as_a_user):
         (
             {"latency": None, "participation": {
                 "full": {}, "sync": {"latency": {"compute": 1.0}}}},
-            r"\[participation.full\] has no clock and others have",
+            r"\[participation.full\] has no latency and others have",
         ),
     ],
 )  # fmt: skip

@@ -45,7 +45,7 @@ def test_a_study_has_a_chance_for_every_client(name, monkeypatch):
         "fedadam",
     ]
     assert study.algorithms["scaffold"].algorithm.option == 2
-    assert study.metrics == "per_client" and len(study.seeds) == 3
+    assert study.per_client and len(study.seeds) == 3
 
 
 def test_the_tables_are_those_of_the_runs(script):

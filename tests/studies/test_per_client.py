@@ -81,7 +81,7 @@ def test_a_study_that_does_not_ask_shares_nothing_with_one_that_does(file, tmp_p
     out, small = tmp_path / "out", ["lr=1e-3", "seeds=1"]
     folder.run_in_folder(config.load(file, small), out)
     ran: list = []
-    plain = config.load(file, [*small, "metrics=mean"])
+    plain = config.load(file, [*small, "per_client=false"])
     found = folder.run_in_folder(plain, out, finished=ran.extend)
     assert len(ran) == 1 and not found.runs[0].clients
     assert "loss/worst" not in found.runs[0].curves
@@ -104,7 +104,7 @@ def test_a_word_or_a_target_that_is_not_known_is_one_line(file, tmp_path, capsys
         (line,) = capsys.readouterr().err.splitlines()
         return line
 
-    assert 'metrics must be "mean" or "per_client"; got' in refused("metrics=each")
+    assert "per_client must be true or false; got" in refused("per_client=each")
     (file.parent / "mine.py").write_text(UNHEARD)
     words = refused("problem={ kind = 'mine:make' }")
     assert "line 7: " in words and "whether more of 'gini' is better" in words

@@ -28,7 +28,7 @@ from focusfl.studies.sections import (
 )
 from focusfl.studies.toml import Source
 
-STUDIES = Path(__file__).parent / "studies"  # those that come with the package
+STUDIES = Path(__file__).parent / "shipped"  # those that come with the package
 LONGEST = 100  # letters of a name
 
 
@@ -197,7 +197,7 @@ def _parsed(source: Source, name: str, folder: Path | None, known: bool = False)
             key: sections.scenario(("participation", key), own, problem, said.latency)
             for key, own in said.participation.items()
         },
-        algorithms=coded(sections, said.compressor, algorithms, problem),
+        algorithms=coded(sections, said.compression, algorithms, problem),
         secure=secure,
         source=table,
         folder=folder,

@@ -16,19 +16,19 @@ from focusfl.theory.constants import exact
 if TYPE_CHECKING:
     from focusfl.studies.config import Study
 
-CODEC = ("compressor",)
+SECTION = ("compression",)
 
 
 def keep_codec(table: dict[str, Any], names: Collection[str]) -> None:
     """Let [compression] speak of these algorithms alone, where it names some; the others
     have been left out of the study."""
-    compressor = table.get("compressor")
+    compressor = table.get("compression")
     wanted = compressor.get("algorithms") if isinstance(compressor, dict) else None
     if isinstance(compressor, dict) and isinstance(wanted, list):
         left = [name for name in wanted if name in names]
-        table["compressor"] = {**compressor, "algorithms": left}
+        table["compression"] = {**compressor, "algorithms": left}
         if not left:
-            del table["compressor"]
+            del table["compression"]
 
 
 def coded(
@@ -42,9 +42,9 @@ def coded(
     found = dict(algorithms)
     if table is None:
         return found
-    compressor, wanted = sections.compressor(CODEC, table)
+    compressor, wanted = sections.compressor(SECTION, table)
     for name in wanted or ():
-        at = (*CODEC, "algorithms")
+        at = (*SECTION, "algorithms")
         if name not in found:
             raise Wrong(at, unknown("algorithm in [compression]", name, found))
         if coded_in(found[name].algorithm):
@@ -53,13 +53,13 @@ def coded(
     plain = [name for name in found if not coded_in(found[name].algorithm)]
     if not plain:
         words = "every algorithm of this study has one of its own"
-        raise Wrong(CODEC, f"[compression] codes nothing: {words}. Leave it out.")
+        raise Wrong(SECTION, f"[compression] codes nothing: {words}. Leave it out.")
     for name in wanted or plain:
         try:
             whole = Compressed(found[name].algorithm, compressor)
             whole.init(problem.x0)
         except ValueError as error:
-            raise Wrong(CODEC, f"[compression], for [algorithms.{name}]: {error}") from None
+            raise Wrong(SECTION, f"[compression], for [algorithms.{name}]: {error}") from None
         found[name] = replace(found[name], algorithm=whole)
     return found
 

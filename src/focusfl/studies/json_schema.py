@@ -45,7 +45,7 @@ def json_schema() -> dict[str, Any]:
     kinds = named("schedule", [schedule(*one) for one in SCHEDULES.items()])
     schema["properties"]["problem"] = {"anyOf": [*problems, YOUR_OWN]}
     compressors = named("compressor", [compressor(*one) for one in COMPRESSORS.items()])
-    schema["properties"]["compressor"] = {"anyOf": [*compressors, YOUR_OWN]}
+    schema["properties"]["compression"] = {"anyOf": [*compressors, YOUR_OWN]}
     schema["properties"]["privacy"] = named("study", [privacy()])[0]
     schema["properties"]["secure"] = named("study", [SecureSums])[0]
     schema["properties"]["schedule"] = {"anyOf": [*kinds, YOUR_OWN]}

@@ -3,7 +3,7 @@
 manifest.json            the study, the machine, and a row for every run
 results.parquet          every curve, tidy: a row per run and evaluated round
 participation.parquet    who took part: a row per scenario, round and client
-clients.parquet          with metrics = "per_client", what the last model of every run
+clients.parquet          with per_client = true, what the last model of every run
                          is to each client: a row per run and client
 runs/HASH.parquet        runs that were finished together, by their content
 models/RUN.safetensors   its last model, or those of all rounds

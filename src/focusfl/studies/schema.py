@@ -85,7 +85,7 @@ class Settings(Strict):
     stop: Stop = Field(default_factory=Stop)
     latency: dict[str, Any] | None = said(None, "how long everybody takes")
     privacy: dict[str, Any] | None = said(None, "what gradients may give away")
-    compressor: dict[str, Any] | None = said(None, "how clients' messages are sent")
+    compression: dict[str, Any] | None = said(None, "how clients' messages are sent")
     secure: dict[str, Any] | None = said(None, "sums alone are learned, deployed")
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)

@@ -93,7 +93,7 @@ class Sections(NamedTuple):
         said, made_by = self._said(path, table, COMPRESSORS, schema.compressor)
         made = made_of(path, made_by, said, self._inner(path, made_by, said))
         if said.algorithms == []:
-            words = "compressor.algorithms must name one at least, or be left out; got []."
+            words = "compression.algorithms must name one at least, or be left out; got []."
             raise Wrong((*path, "algorithms"), words)
         return self._checked(path, made, Compressor), said.algorithms
 
@@ -193,7 +193,7 @@ class Sections(NamedTuple):
         ]
         if without and len(without) < len(scenarios):
             path = ("participation", without[0])
-            words = "has no clock and others have; say [latency] for the whole study."
+            words = "has no latency and others have; say [latency] for the whole study."
             raise Wrong(path, f"{named(path)} {words}")
 
     def _said(

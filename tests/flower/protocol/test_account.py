@@ -98,7 +98,7 @@ def test_noise_is_as_large_as_it_must_be_and_new_in_every_answer(begun):
     most = 0.5 / 20  # what a row can change, clipped, of a mean over 20 rows
     data = tree.map(lambda leaf: leaf[0], LOGISTIC.data)
     objective = private(noise=0.0).objective
-    exact = objective.grad(LOGISTIC.x0, data, Batch(ff.keys.stream(0), 0))
+    exact = objective.grad(LOGISTIC.x0, data, Batch(ff.core.random.stream(0), 0))
     found = []
     for _ in range(100):  # asked again and again, and nothing is ever counted
         reply = job.answer(0, job.protocol.request("site-0"))

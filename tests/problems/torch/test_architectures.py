@@ -28,9 +28,9 @@ def test_it_has_the_gradients_of_pytorch_and_learns(name):
     made = problem(case)
     model, eager = made.mean_loss.loss_fn, Eager(made.module, case.loss)
     batch = {"x": made.samples["x"], "y": made.samples["y"]}
-    one = ff.tree.map(lambda leaf: leaf[2][:6], batch)
+    one = ff.core.tree.map(lambda leaf: leaf[2][:6], batch)
     wide = Eager(made.module.double(), case.loss)
-    params = ff.tree.map(lambda leaf: leaf.astype(float), made.x0)
+    params = ff.core.tree.map(lambda leaf: leaf.astype(float), made.x0)
     apart = check.compared(model.training, model, wide, params, check._wide(one), True)
     assert max(apart) < check.tolerance(model.training, "float64"), "no rounding to see"
     made.module.float()

@@ -79,7 +79,7 @@ def test_without_a_batch_size_a_gradient_is_of_all_data_of_clients_of_any_length
 def test_a_loss_of_each_sample_is_as_good_as_a_mean(problem):
     each = make(loss=nn.CrossEntropyLoss(reduction="none"))
     batch = ff.core.Batch(jax.random.key(0), 0)
-    data = ff.tree.map(lambda leaf: leaf[1], problem.data)
+    data = ff.core.tree.map(lambda leaf: leaf[1], problem.data)
     grads = [p.objective.grad(p.x0, data, batch) for p in (problem, each)]
     assert gap(*grads) < 1e-6
 
@@ -114,8 +114,8 @@ def test_metrics_of_a_user_are_evaluated_beside_the_loss():
 
 def test_dropout_draws_by_the_seed_of_the_run_and_not_in_evaluation():
     made = make(mlp(nn.Dropout(0.5)))
-    loss, data = made.mean_loss.loss_fn, ff.tree.map(lambda a: a[0], made.data)
-    samples = ff.tree.map(lambda a: a[:4], data["samples"])
+    loss, data = made.mean_loss.loss_fn, ff.core.tree.map(lambda a: a[0], made.data)
+    samples = ff.core.tree.map(lambda a: a[:4], data["samples"])
 
     def given(number):
         return loss(made.x0, samples, jax.random.key(number))
@@ -221,7 +221,7 @@ def test_half_precision_is_computed_in_and_the_model_kept_as_it_is():
     done = ff.simulate(ff.Focus(), made, WHO, **RUN)
     assert done.x["0.weight"].dtype == np.float32
     loss = made.mean_loss.loss_fn
-    lower = ff.tree.map(lambda a: a.astype("bfloat16"), made.x0)
+    lower = ff.core.tree.map(lambda a: a.astype("bfloat16"), made.x0)
     assert loss.outputs(lower, EVAL_DATA[0].numpy())[0].dtype == "bfloat16"
 
 
@@ -281,7 +281,7 @@ def test_pytorch_itself_gives_the_gradients_of_the_translation(problem):
 
     mean = problem.mean_loss
     eager = EagerLoss(Eager(mlp(), ENTROPY), None, mean.batch_size, mean.stream)
-    data = ff.tree.map(lambda leaf: leaf[1], problem.data)
+    data = ff.core.tree.map(lambda leaf: leaf[1], problem.data)
     for number in range(3):
         batch = ff.core.Batch(jax.random.key(0), number)
         ours = mean.grad(problem.x0, data, batch)

@@ -27,7 +27,7 @@ ORDER = (
     "server_opt", "fedadam", "fedavgm", "fedyogi", "fedadagrad",
     "fedprox", "client_opt", "feddyn", "fedlt", "fedadmm",  # dashed
     "amplified_scaffold", "fednova", "tamuna", "fedbuff",  # dashed and dotted
-    "t_focus", "t_scaffold", "anchored_focus", "compressed", "fedasync", "late",
+    "t_focus", "t_scaffold", "anchored_focus", "compressed", "fedasync", "stale",
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours

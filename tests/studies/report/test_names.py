@@ -14,7 +14,7 @@ AS_WRITTEN = {
     "fedavgm": "FedAvgM", "fedadam": "FedAdam", "fedyogi": "FedYogi",
     "fedadagrad": "FedAdagrad", "server_opt": "ServerOpt",
     "client_opt": "ClientOpt", "fedprox": "FedProx",
-    "fedbuff": "FedBuff", "fedasync": "FedAsync", "late": "Late",
+    "fedbuff": "FedBuff", "fedasync": "FedAsync", "stale": "Stale",
     "tamuna": "TAMUNA",
     "fednova": "FedNova",
     "amplified_scaffold": "Amplified SCAFFOLD",
