@@ -17,7 +17,9 @@ import numpy as np
 
 import focusfl as ff
 from focusfl import privacy
-from focusfl.problems import Logistic, Private, heart_disease
+from focusfl.privacy import Private
+from focusfl.privacy.clipping import clipped_gradient
+from focusfl.problems import Logistic, heart_disease
 
 SEEDS = [0, 1, 2]
 SPLITS = range(5)  # of patients into those trained on and those held out
@@ -71,7 +73,7 @@ def walked(kind, problem, p, lr, rounds, noise, clip, seed):
 
 def followed(problem, here, walk, lr, clip):
     """The models of FOCUS whose sum of clipped gradients is off by `walk`."""
-    cut = ff.problems.clipping.clipped
+    cut = clipped_gradient
 
     def one(state, row):
         x, memory = state

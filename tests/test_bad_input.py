@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl import data, participation, problems, schedules
+from focusfl import data, participation, privacy, problems, schedules
 from focusfl.problems import vision
 from focusfl.studies import config
 
@@ -205,7 +205,7 @@ MADE = {
         problems.Noisy, {"exact": SMALL, "scale": 1.0},
         {"exact": "problem", "scale": "not negative"}),
     "private": Made(
-        problems.Private, {"exact": SMALL, "clip": 1.0, "level": "client"},
+        privacy.Private, {"exact": SMALL, "clip": 1.0, "level": "client"},
         {"exact": "problem", "clip": "positive", "noise": "not negative",
          "level": "word", "budget": "maybe positive", "accountant": "word"}),
     "from_loss": Made(

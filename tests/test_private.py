@@ -11,9 +11,9 @@ import focusfl as ff
 from focusfl import privacy
 from focusfl.core import Batch
 from focusfl.participation import schedule
-from focusfl.problems import Private
-from focusfl.problems.clipping import clipped
-from focusfl.simulation.private import Limited, check_one_gradient
+from focusfl.privacy import Private
+from focusfl.privacy.budgets import Limited, check_one_gradient
+from focusfl.privacy.clipping import clipped_gradient
 from focusfl.studies import study as studies
 from focusfl.studies.config import parse
 
@@ -78,14 +78,14 @@ def test_engines_draw_the_same_noise(plain, level):
 def test_a_record_changes_a_gradient_by_no_more_than_is_said():
     row, x = {"A": A[0], "wb": B[0] / 9}, np.array([3.0, -2.0, 4.0])
     objective, clip = PLAIN.objective, 0.3
-    whole, most = clipped(objective, "record", clip, x, row, None)
+    whole, most = clipped_gradient(objective, "record", clip, x, row, None)
     assert most == pytest.approx(clip / 9)
     for i in range(9):
         without = {**row, "wb": np.where(np.arange(9) == i, 0.0, row["wb"])}
-        change = clipped(objective, "record", clip, x, without, None)[0] - whole
+        change = clipped_gradient(objective, "record", clip, x, without, None)[0] - whole
         assert np.linalg.norm(change) <= most * (1 + 1e-12)
     far = {**row, "A": 1e6 * row["A"]}
-    assert np.linalg.norm(clipped(objective, "record", clip, 0 * x, far, None)[0]) <= (
+    assert np.linalg.norm(clipped_gradient(objective, "record", clip, 0 * x, far, None)[0]) <= (
         clip * (1 + 1e-12)
     )
 
@@ -94,18 +94,18 @@ def test_rows_and_samples_are_clipped_alike():
     """The same loss by its formula and sample by sample, but for the penalty."""
     x, batch = np.array([1.0, -2.0, 0.5]), Batch(jax.random.key(0), 0)
     data = {"A": A[1], "wb": B[1] / 9}
-    one, most = clipped(PLAIN.objective, "record", 0.4, x, data, None)
+    one, most = clipped_gradient(PLAIN.objective, "record", 0.4, x, data, None)
     other = learned()
     row = {"samples": {"a": A[1], "b": B[1]}, "length": np.int32(9)}
-    by_sample, same = clipped(other.objective, "record", 0.4, {"w": x}, row, batch)
+    by_sample, same = clipped_gradient(other.objective, "record", 0.4, {"w": x}, row, batch)
     np.testing.assert_allclose(by_sample["w"], one - PLAIN.penalty * x, atol=1e-14)
     assert float(same) == pytest.approx(float(most))
-    free, _ = clipped(PLAIN.objective, "record", 1e6, x, data, None)
+    free, _ = clipped_gradient(PLAIN.objective, "record", 1e6, x, data, None)
     np.testing.assert_allclose(free, PLAIN.objective.grad(x, data, None), atol=1e-14)
 
 
 def test_a_gradient_that_is_not_finite_shows_nothing():
-    found, _ = clipped(
+    found, _ = clipped_gradient(
         quadratic().objective, "client", 1.0, np.ones(2),
         {"H": np.full((2, 2), np.inf), "h": np.ones(2)}, None,
     )  # fmt: skip

@@ -8,10 +8,10 @@ import focusfl
 SOURCE = Path(focusfl.__file__).parent
 # From the ground up; rooms of one floor may know each other.
 FLOORS = [
-    {"checks", "core", "deprecated", "extras", "files", "fingerprint", "keys"}
-    | {"privacy", "schedules", "tree"},
-    {"compressors", "models", "data"},
-    {"algorithms", "mixing", "participation", "problems"},
+    {"core", "deprecated"},
+    {"compression", "models", "data"},
+    {"algorithms", "participation", "problems"},
+    {"mixing", "privacy"},
     {"theory"},
     {"simulation"},
     {"flower"},

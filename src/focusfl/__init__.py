@@ -52,13 +52,13 @@ if TYPE_CHECKING:
         theory,
     )
     from focusfl.core import schedules
+    from focusfl.privacy import BudgetWarning
     from focusfl.simulation.api import simulate, sweep
     from focusfl.simulation.divergence import (
         Diverged,
         DivergenceWarning,
         StepWarning,
     )
-    from focusfl.simulation.private import BudgetWarning
     from focusfl.simulation.reference import loop
     from focusfl.simulation.rest import RestWarning
     from focusfl.simulation.result import Result, load_result
@@ -141,7 +141,7 @@ _MODULES = {
     )
 } | {"schedules": "focusfl.core.schedules"}  # fmt: skip
 _NAMES = {
-    "BudgetWarning": "simulation.private",
+    "BudgetWarning": "privacy.budgets",
     "DivergenceWarning": "simulation.divergence",
     "StepWarning": "simulation.divergence",
     "Diverged": "simulation.divergence",

@@ -18,9 +18,9 @@ from focusfl.flower.app import run
 from focusfl.flower.client import _of_problem
 from focusfl.flower.health import Health
 from focusfl.flower.identity import Identity
-from focusfl.flower.protocol.account import Terms
 from focusfl.flower.secure import Secure
-from focusfl.problems import Private
+from focusfl.privacy import Private
+from focusfl.privacy.account import Terms
 
 ROUNDS = 4
 TERMS = {"clip": 1.0, "noise": 50.0, "level": "client", "accountant": "rdp"}

@@ -22,15 +22,16 @@ LENGTH = 16  # hexadecimal digits
 # run names.
 ROOMS = (
     "algorithms",
-    "compressors",
+    "compression",
+    "core",
     "data",
-    "engines",
-    "experiment",
     "participation",
+    "privacy",
     "problems",
+    "simulation",
+    "studies",
     "theory",
 )
-FILES = ("core.py", "keys.py", "privacy.py", "tree.py")
 
 
 def fingerprint(*values: Any) -> str:
@@ -49,11 +50,9 @@ def stable_repr(value: Any) -> str:
 @cache
 def package() -> str:
     """Name the code of this package that numbers depend on, by its files."""
-    top = Path(__file__).parent
-    files = [top / name for name in FILES]
-    for room in ROOMS:
-        files += sorted((top / room).rglob("*.py"))
-    return fingerprint(*(file.read_bytes() for file in files if file.is_file()))
+    top = Path(__file__).parents[1]
+    files = [path for room in ROOMS for path in sorted((top / room).rglob("*.py"))]
+    return fingerprint(*(file.read_bytes() for file in files))
 
 
 def _add(update: Callable[[bytes], None], value: Any) -> None:

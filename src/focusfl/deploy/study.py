@@ -18,7 +18,8 @@ from focusfl.deploy import SCENARIO, timed_by
 from focusfl.flower.protocol.settings import check_name
 from focusfl.participation import Full
 from focusfl.participation.timed import Timed
-from focusfl.problems import PROBLEMS, Noisy, Private, Problem
+from focusfl.privacy import Private
+from focusfl.problems import PROBLEMS, Noisy, Problem
 from focusfl.simulation.evaluation import eval_data_of, evaluate
 from focusfl.simulation.spec import choose_lr
 from focusfl.simulation.step_sizes import in_words
@@ -243,7 +244,7 @@ def _deployed(study: config.Study) -> Deployed:
 
 def _check_private(problem: Private, algorithm: Algorithm) -> None:
     """Raise unless sites can keep account of what they give away."""
-    from focusfl.simulation.private import check_one_gradient
+    from focusfl.privacy.budgets import check_one_gradient
 
     check_one_gradient(algorithm, problem.x0)
     problem.epsilons(np.ones(1, int))  # needs an accountant

@@ -15,11 +15,11 @@ from focusfl.core.tree import Tree
 from focusfl.flower import evaluation
 from focusfl.flower.identity import Identity, identify
 from focusfl.flower.protocol import Site
-from focusfl.flower.protocol.account import Terms
 from focusfl.flower.records import from_records, to_records, with_privacy
 from focusfl.flower.secure import Secure, SecureSite
 
 if TYPE_CHECKING:
+    from focusfl.privacy.account import Terms
     from focusfl.problems import Objective, Problem
 
 
@@ -38,7 +38,7 @@ class Work:
     batch_of: Callable[[int], Any] | None = None  # gradients computed before -> batch
     evaluate: Callable[[Tree], Mapping[str, float]] | None = None
     gradient: Callable[[Tree], Tree] | None = None  # of all data, at a model
-    private: Terms | None = None  # by which its gradients are private, and no other is
+    private: "Terms | None" = None  # by which its gradients are private, and no other is
 
     @property
     def whole(self) -> Callable[[Tree], Tree] | None:
@@ -113,7 +113,7 @@ def _site(
     job: str,
     secure: Secure | None,
     context: Context,
-    private: Terms | None = None,
+    private: "Terms | None" = None,
 ) -> Site:
     options: dict[str, Any] = {"private": private, "folder": who.folder}
     if secure is not None:
@@ -149,7 +149,8 @@ def work_of(work: Any, context: Context, seed: int) -> Work:
 def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """One client's part of a problem, drawing the batches that simulate() draws."""
     from focusfl.core import tree
-    from focusfl.problems import Private
+    from focusfl.privacy.account import Terms
+    from focusfl.privacy.noise import Private
     from focusfl.simulation.client_round import batch_stream, batches_of, grad_fn
 
     if isinstance(problem, Private) and not find_spec("jax"):
@@ -178,7 +179,7 @@ def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
     from focusfl.core import random as keys
     from focusfl.core import tree
     from focusfl.problems.loss import MeanLoss
-    from focusfl.problems.noisy import NoisyObjective
+    from focusfl.problems.noise import NoisyObjective
 
     if isinstance(objective, NoisyObjective):
         return _whole(objective.exact, data)

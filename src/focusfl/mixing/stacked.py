@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.problems import Private, Problem
+from focusfl.privacy import Private
+from focusfl.problems import Problem
 
 Stacked = Float[np.ndarray, "nodes dim"]
 Gradients = Callable[[Stacked], Stacked]  # row i is the gradient of f_i at row i

@@ -22,8 +22,7 @@ from focusfl.problems.natural import (
     watch,
 )
 from focusfl.problems.networks import cnn, digits, mlp_on
-from focusfl.problems.noisy import Noisy
-from focusfl.problems.private import Private
+from focusfl.problems.noise import Noisy
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.quadratic import LeastSquares, Quadratic
 from focusfl.problems.robust import Robust, robust
@@ -76,7 +75,6 @@ __all__ = [
     "Noisy",
     "Objective",
     "PerSample",
-    "Private",
     "Problem",
     "Quadratic",
     "Robust",

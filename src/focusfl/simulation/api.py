@@ -15,9 +15,9 @@ from focusfl.core import Algorithm, C, S
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_seed
 from focusfl.participation import Participation
+from focusfl.privacy.budgets import warn_of_budget
 from focusfl.problems import Problem
 from focusfl.simulation.divergence import finish
-from focusfl.simulation.private import warn_of_budget
 from focusfl.simulation.rest import warn
 from focusfl.simulation.result import Result
 from focusfl.simulation.simulation import Simulation

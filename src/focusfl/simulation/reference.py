@@ -13,6 +13,7 @@ import numpy as np
 from focusfl.core import Algorithm, C, Round, S, tree
 from focusfl.core.tree import Tree
 from focusfl.participation import Participation, schedule
+from focusfl.privacy.budgets import warn_of_budget, with_epsilon
 from focusfl.problems import Problem
 from focusfl.simulation import evaluation
 from focusfl.simulation.client_round import (
@@ -22,7 +23,6 @@ from focusfl.simulation.client_round import (
     grad_fn,
 )
 from focusfl.simulation.divergence import finish, limit_of, number, sane
-from focusfl.simulation.private import accounted, warn_of_budget
 from focusfl.simulation.rest import warn
 from focusfl.simulation.result import Result, costs
 from focusfl.simulation.spec import (
@@ -116,7 +116,7 @@ def loop(
         weights=problem.weights,
         clients_metrics=tree.map(np.asarray, own),
     )
-    result = accounted(spec, result, seed)
+    result = with_epsilon(spec, result, seed)
     warn_of_budget(problem, result)
     warn(algorithm, problem, result, local_steps)
     finish([result], on_divergence)

@@ -12,6 +12,7 @@ import numpy as np
 
 from focusfl.core.fingerprint import fingerprint, stable_repr
 from focusfl.core.tree import size
+from focusfl.privacy.budgets import with_epsilon
 from focusfl.simulation import compiled, placement
 from focusfl.simulation.checkpoint import (
     CODE,
@@ -41,7 +42,6 @@ from focusfl.simulation.layout import (
     chunk_rows,
     cohort_sizes,
 )
-from focusfl.simulation.private import accounted
 from focusfl.simulation.result import Result
 from focusfl.simulation.spec import STEPS, Execution, RunSpec, check_progress
 from focusfl.simulation.start import (
@@ -219,7 +219,7 @@ class Simulation:
             )  # fmt: skip
             active = self.participants.active[s]
             found = result_of(spec, (k, s), one_of(which, log), active, ended)
-            results.append(accounted(spec, found, spec.seeds[s]))
+            results.append(with_epsilon(spec, found, spec.seeds[s]))
         return results
 
 

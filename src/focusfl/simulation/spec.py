@@ -20,10 +20,10 @@ from focusfl.core.validation import (
     shown,
 )
 from focusfl.participation import Participation
+from focusfl.privacy.budgets import within_budget
 from focusfl.problems import Problem
 from focusfl.problems.weights import check_weights
 from focusfl.simulation.evaluation import check_served
-from focusfl.simulation.private import within_budget
 from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, tabled
 from focusfl.simulation.stop import Progress as Progress
 from focusfl.simulation.stop import Stop

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from focusfl.algorithms import Compressed, Focus
 from focusfl.algorithms.compressed import coded_in
 from focusfl.core.validation import unknown
-from focusfl.problems import Private, Problem
+from focusfl.privacy import Private
+from focusfl.problems import Problem
 from focusfl.studies.schema import Wrong
 from focusfl.studies.sections import AlgorithmSpec, Grid, Sections, named
 from focusfl.theory.auto import has_trials

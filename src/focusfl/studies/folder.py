@@ -15,7 +15,7 @@ import numpy as np
 from focusfl.core import tree
 from focusfl.core.files import take_lock
 from focusfl.participation import Participation, schedule
-from focusfl.simulation.private import budgeted
+from focusfl.privacy.budgets import budgeted
 from focusfl.studies import results
 from focusfl.studies.cache import RUNS, UNFINISHED, ResultCache
 from focusfl.studies.config import Study

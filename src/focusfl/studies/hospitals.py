@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float
 from focusfl.core.files import write
 from focusfl.core.validation import check_count
 from focusfl.data.hospitals import CENTERS, REGIONS
-from focusfl.problems import Cox, Logistic, Private
+from focusfl.privacy import Private
+from focusfl.problems import Cox, Logistic
 from focusfl.studies.config import STUDIES, Study, load
 from focusfl.studies.environment import environment
 from focusfl.studies.results import Run

@@ -13,7 +13,7 @@ from focusfl.compression import Compressor
 from focusfl.core import Algorithm
 from focusfl.core.validation import unknown
 from focusfl.participation import LatencyModel, Participation, by_rarity
-from focusfl.problems import Private
+from focusfl.privacy import Private
 from focusfl.simulation.spec import ClientState
 from focusfl.studies.toml import Path_
 

@@ -17,7 +17,8 @@ from focusfl.core.schedules import SCHEDULES
 from focusfl.core.validation import shown, unknown
 from focusfl.participation import PARTICIPATION, Participation, Sync, by_rarity, rarity
 from focusfl.participation.timed import Timed
-from focusfl.problems import PROBLEMS, Private, Problem
+from focusfl.privacy import Private
+from focusfl.problems import PROBLEMS, Problem
 from focusfl.simulation.spec import StepSize
 from focusfl.simulation.step_sizes import Schedule, tabled
 from focusfl.studies import schema

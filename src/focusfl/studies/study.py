@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from focusfl.participation import Participation
+from focusfl.privacy.budgets import budget_spent
 from focusfl.problems import Noisy, Problem
-from focusfl.simulation.private import spent
 from focusfl.simulation.rest import tracker_norm
 from focusfl.simulation.result import COSTS, Result
 from focusfl.simulation.spec import Progress, StepSize, choose_lr
@@ -188,7 +188,7 @@ def run_group(
         result = replace(whole, lr=chosen[k][0], why_lr=chosen[k][1])
         ahead = expected(known[k], problem)._replace(slowed=slowed[k])
         summary = summarise(result, ahead, study.stop.tolerance, problem.total_weight)
-        if stopped := spent(problem, result):
+        if stopped := budget_spent(problem, result):
             why = "; ".join(filter(None, (summary.reason, stopped)))
             summary = summary._replace(reason=why)
         runs.append(make_run(name, result, summary, known[k], problem.total_weight, seconds))

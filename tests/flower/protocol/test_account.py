@@ -6,9 +6,9 @@ import pytest
 import focusfl as ff
 from focusfl.core import Batch, Drawn, tree
 from focusfl.flower.protocol import ProtocolServer, Site
-from focusfl.flower.protocol.account import Account, Terms, once_per_batch
 from focusfl.flower.protocol.messages import load_flat
-from focusfl.problems import Private
+from focusfl.privacy import Private
+from focusfl.privacy.account import Account, Terms, once_per_batch
 
 FOCUS = ff.Focus()
 N, DIM, STEPS = 3, 4, 2

@@ -5,19 +5,12 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from focusfl.core import Algorithm, Batch, Client, GradFn, tree
 from focusfl.core.tree import Tree
-from focusfl.flower.protocol.account import (
-    Account,
-    Spent,
-    Terms,
-    once_per_batch,
-    with_noise,
-)
 from focusfl.flower.protocol.messages import (
     Refused,
     Reply,
@@ -34,6 +27,9 @@ from focusfl.flower.protocol.messages import (
 from focusfl.flower.protocol.settings import check_name
 from focusfl.flower.protocol.uplink import with_recorder
 from focusfl.simulation.client_round import client_round
+
+if TYPE_CHECKING:
+    from focusfl.privacy.account import Account, Terms
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +54,7 @@ class Site:
     job: str
     site: str
     cache: MutableMapping[str, bytes] = field(default_factory=dict)
-    private: Terms | None = field(default=None, kw_only=True)
+    private: "Terms | None" = field(default=None, kw_only=True)
     folder: str | Path | None = field(default=None, kw_only=True)
     compresses: ClassVar[bool] = True  # pushes of a compressor travel as its bytes
 
@@ -69,10 +65,13 @@ class Site:
             raise ValueError("a private site needs a folder that lasts; got none.")
 
     @cached_property
-    def account(self) -> Account | None:
+    def account(self) -> "Account | None":
         """What it has given away, if its gradients are private."""
         if self.private is None or self.folder is None:
             return None
+        # Needs more packages than numpy, which is all that other sites have.
+        from focusfl.privacy.account import Account
+
         place = Path(self.folder).expanduser() / self.job
         return Account(place / f"{self.site}.privacy", self.private)
 
@@ -103,12 +102,14 @@ class Site:
         numbers = range(done, done + request.local_steps)
         batches: Any = map(batch_of or partial(Batch, None), numbers)
         if self.account:
+            from focusfl.privacy.account import BudgetExceeded, once_per_batch, with_secret_keys
+
             try:
                 self.account.spend(request.local_steps, done)
-            except Spent as why:
+            except BudgetExceeded as why:
                 log.warning("%s takes part no more: %s", self.site, why)
                 return self._reply(request, "spent")
-            grad_fn, batches = once_per_batch(grad_fn), with_noise(batches)
+            grad_fn, batches = once_per_batch(grad_fn), with_secret_keys(batches)
         algorithm, recorder = self.algorithm, None
         if self.compresses:
             algorithm, recorder = with_recorder(algorithm)

@@ -1,12 +1,13 @@
-"""What gradients with Gaussian noise give away: epsilon, by `dp-accounting`.
+"""What gradients with Gaussian noise give away: epsilon, computed by `dp-accounting`.
 
-A gradient in which a unit, a record or a client, changes a sum by at most s, and which
-carries noise of standard deviation `noise` * s in every entry, is one Gaussian
-mechanism. A client's gradients compose, one after the other and adaptively; what is
-made of them afterwards costs nothing more. No amplification by sampling is claimed.
+A gradient whose sum one unit, a record or a client, changes by at most s, and which carries
+noise of standard deviation `noise` * s in every entry, is one Gaussian mechanism. A client's
+gradients compose adaptively; what is computed from them afterwards costs nothing more. No
+amplification by sampling is claimed.
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,18 +25,19 @@ from focusfl.core.validation import (
 )
 
 ACCOUNTANTS = "pld", "rdp"
-GRID = 1e-3  # the step of a PLD's grid, as a share of epsilon: it errs upwards by that
-POINTS = 64  # numbers of gradients that an accountant is asked for at once
+# Step of a PLD's grid as a share of epsilon: epsilon is too large by at most that.
+RELATIVE_STEP = 1e-3
+MAX_POINTS = 64  # numbers of gradients for which `epsilons` asks the accountant
 
 
 def epsilon(noise: float, gradients: int, delta: float = 1e-5, accountant: str = "pld") -> float:
-    """The epsilon of so many gradients at this delta.
+    """Give the epsilon of this many gradients.
 
     Args:
         noise: standard deviation of the noise over the most that a unit can change.
-        gradients: how many, whoever asked for them; 0 give nothing away.
-        delta: the chance that epsilon does not bound.
-        accountant: "pld", tight, or "rdp", faster and some 8 % more.
+        gradients: how many were computed; 0 give nothing away.
+        delta: the probability that epsilon does not bound.
+        accountant: "pld", tight, or "rdp", faster and some 8 % larger.
 
     Raises:
         ValueError: If a number is out of its range, or dp-accounting is missing.
@@ -57,29 +59,27 @@ def epsilons(
     delta: float = 1e-5,
     accountant: str = "pld",
 ) -> Float[np.ndarray, "*any"]:
-    """The epsilon of each of many numbers of gradients.
+    """Give the epsilon of each of many numbers of gradients.
 
     Of more than 64 different numbers, all but the largest are rounded up to one of 64:
     their epsilon is then a bound that is a little too large, never too small.
     """
     values = np.unique(gradients)
-    if len(values) > POINTS:
-        asked = values[np.linspace(0, len(values) - 1, POINTS).astype(int)]
-    else:
-        asked = values
-    found = np.array([epsilon(noise, int(k), delta, accountant) for k in asked])
-    return found[np.searchsorted(asked, gradients)]
+    if len(values) > MAX_POINTS:
+        values = values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
+    known = np.array([epsilon(noise, int(k), delta, accountant) for k in values])
+    return known[np.searchsorted(values, gradients)]
 
 
 def gradients_within(
     budget: float, noise: float, delta: float = 1e-5, accountant: str = "pld"
 ) -> int:
-    """How many gradients a client may compute before it has spent more than a budget.
+    """Count the gradients that a client may compute within a budget.
 
     Args:
         budget: the largest epsilon.
         noise: standard deviation of the noise over the most that a unit can change.
-        delta: the chance that epsilon does not bound.
+        delta: the probability that epsilon does not bound.
         accountant: "pld" or "rdp".
 
     Raises:
@@ -88,23 +88,23 @@ def gradients_within(
     check_positive("budget", budget)
     check_positive("noise", noise)
 
-    def fits(count: int) -> bool:
-        return epsilon(noise, count, delta, accountant) <= budget
+    def fits(count: int, kind: str) -> bool:
+        return epsilon(noise, count, delta, kind) <= budget
 
-    # RDP is a bound and quick: it says where to look.
-    low = _last(lambda k: epsilon(noise, k, delta, "rdp") <= budget, 0)
-    return low if accountant == "rdp" else _last(fits, low)
+    # RDP is fast and never too small: what fits by it fits by PLD.
+    low = _largest(lambda count: fits(count, "rdp"), 0)
+    return low if accountant == "rdp" else _largest(lambda count: fits(count, accountant), low)
 
 
 def noise_for(
     epsilon: float, gradients: int, delta: float = 1e-5, accountant: str = "pld"
 ) -> float:
-    """The least noise, to a thousandth, with which so many gradients cost epsilon.
+    """Give the least noise, to a thousandth, with which this many gradients cost epsilon.
 
     Args:
         epsilon: what they may give away in all.
         gradients: how many a client computes in all.
-        delta: the chance that epsilon does not bound.
+        delta: the probability that epsilon does not bound.
         accountant: "pld" or "rdp".
 
     Raises:
@@ -112,31 +112,36 @@ def noise_for(
     """
     check_positive("epsilon", epsilon)
     check_count("gradients", gradients)
-    spent = globals()["epsilon"]
-    # k gradients with noise s are one with noise s / sqrt(k).
+    check_delta(delta)
+    check_one_of("accountant", accountant, ACCOUNTANTS)
+
+    def too_little(noise: float) -> bool:
+        return _epsilon(noise, 1, float(delta), accountant) > epsilon
+
+    # k gradients with noise s cost what one with noise s / sqrt(k) costs.
     high = 1.0
-    while spent(high, 1, delta, accountant) > epsilon:
+    while too_little(high):
         high *= 2
     low = high / 2
-    while spent(low, 1, delta, accountant) <= epsilon:
+    while not too_little(low):
         low, high = low / 2, low
     while high > 1.0005 * low:
         middle = math.sqrt(low * high)
-        if spent(middle, 1, delta, accountant) <= epsilon:
-            high = middle
-        else:
+        if too_little(middle):
             low = middle
+        else:
+            high = middle
     return high * math.sqrt(gradients) * (1 + 1e-9)
 
 
 def check_delta(delta: Any) -> None:
-    """Raise unless this is a chance that can be a delta."""
+    """Raise ValueError unless delta is a probability in (0, 1)."""
     if not is_number(delta) or not 0 < delta < 1:
         raise ValueError(f"delta must lie in (0, 1); got {shown(delta)}.")
 
 
-def _last(fits: Any, known: int) -> int:
-    """The last number that fits, from one on that does; all below it do too."""
+def _largest(fits: Callable[[int], bool], known: int) -> int:
+    """Find the largest number that fits, given one that does; all below it fit too."""
     step = 1
     while fits(known + step):
         known, step = known + step, 2 * step
@@ -154,12 +159,12 @@ def _epsilon(noise: float, gradients: int, delta: float, accountant: str) -> flo
         from dp_accounting import pld, rdp
     except ImportError:
         raise ValueError(missing("epsilon needs", "dp-accounting", "privacy")) from None
-    spent: Any = rdp.RdpAccountant()
     event = dp_accounting.GaussianDpEvent(noise)
-    spent.compose(event, gradients)
-    rough = float(spent.get_epsilon(delta))
+    accounts: Any = rdp.RdpAccountant()
+    accounts.compose(event, gradients)
+    by_rdp = float(accounts.get_epsilon(delta))
     if accountant == "rdp":
-        return rough
-    spent = pld.PLDAccountant(value_discretization_interval=GRID * rough)
-    spent.compose(event, gradients)
-    return float(spent.get_epsilon(delta))
+        return by_rdp
+    accounts = pld.PLDAccountant(value_discretization_interval=RELATIVE_STEP * by_rdp)
+    accounts.compose(event, gradients)
+    return float(accounts.get_epsilon(delta))

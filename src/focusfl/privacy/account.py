@@ -1,10 +1,11 @@
 """A site's privacy account: what it gives away is on its disk before it leaves.
 
-The account is the one thing a site must not lose, and it trusts nobody with it, its
-server least of all: the noise comes from the operating system, is new in every answer,
-and is forgotten.
+The account is the one thing that a site must not lose, and it trusts nobody with it, its
+server least of all: the noise comes from the operating system, is new in every reply, and
+is forgotten.
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -17,19 +18,19 @@ import numpy as np
 
 from focusfl.core import Batch, Drawn, GradFn
 from focusfl.core.files import make_folder, renamed, take_lock
-from focusfl.flower.protocol.messages import digest
+from focusfl.privacy.accounting import epsilons, gradients_within
 
-AT_ONCE = 16  # visits whose epsilon is computed together: the accountant starts slowly
+VISITS_AHEAD = 16  # visits whose epsilon is computed together: the accountant starts slowly
 
 log = logging.getLogger(__name__)
 
 
-class Spent(Exception):
+class BudgetExceeded(Exception):
     """The site may give nothing away any more."""
 
 
 class Terms(NamedTuple):
-    """By which rule a site's gradients are private: see `Private`."""
+    """How a site's gradients are made private: the fields of `Private`."""
 
     clip: float
     noise: float
@@ -40,7 +41,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, problem: Any) -> "Terms":
-        """Those of a `Private` problem."""
+        """Give the terms of a `Private` problem."""
         return cls(*(getattr(problem, name) for name in cls._fields))
 
 
@@ -48,7 +49,7 @@ class Balance(NamedTuple):
     """What the account of one site says on disk."""
 
     gradients: int  # computed, or about to be
-    within: int | None  # as many as the budget allows; None: there is none
+    within: int | None  # as many as the budget allows; None: there is no budget
     known: dict[str, float]  # epsilon by the number of gradients, as far as computed
     lost: bool  # the site was here before and does not know how often
 
@@ -57,23 +58,23 @@ class Balance(NamedTuple):
 class Account:
     """What one site has given away in one job: a file that must last.
 
-    Gradients are counted before they are computed: a crash can only make a site give
-    away less than it has written down.
+    Gradients are counted before they are computed: a crash can only make a site give away
+    less than it has written down.
     """
 
     path: Path
     terms: Terms
 
     def spend(self, count: int, seen: int) -> None:
-        """Write down that so many more gradients are computed.
+        """Write down that `count` more gradients are computed; all of them or none.
 
         Args:
-            count: how many; all of them or none.
-            seen: as many as the server knows of. If that is more than the account says,
-                the account was lost, or is an old backup.
+            count: how many.
+            seen: how many the server knows of. If that is more than the account says, the
+                account was lost, or is an old backup.
 
         Raises:
-            Spent: If that is more than the budget allows, or nobody knows.
+            BudgetExceeded: If that is more than the budget allows, or nobody knows.
         """
         make_folder(self.path.parent, private=True)
         with open(f"{self.path}.lock", "wb") as lock:
@@ -81,70 +82,70 @@ class Account:
             self._spend(count, seen)
 
     def _spend(self, count: int, seen: int) -> None:
-        balance = self._read() or Balance(0, self._within(), {}, False)
+        balance, terms = self._read() or Balance(0, self._within(), {}, False), self.terms
         if seen > balance.gradients and not balance.lost:
             balance = balance._replace(lost=True)
             self._write(balance)
         if balance.lost:
-            raise Spent("its account is lost, and with it what it has given away")
+            raise BudgetExceeded("its account is lost, and with it what it has given away")
         done = balance.gradients + count
         if balance.within is not None and done > balance.within:
-            raise Spent(
-                f"its privacy budget of epsilon {self.terms.budget:g} allows "
+            raise BudgetExceeded(
+                f"its privacy budget of epsilon {terms.budget:g} allows "
                 f"{balance.within} gradients, and {balance.gradients} are computed"
             )
-        known, terms = balance.known, self.terms
+        known = balance.known
         if str(done) not in known and terms.noise:
-            from focusfl.privacy import epsilons
-
-            ahead = done + count * np.arange(AT_ONCE)
-            found = epsilons(terms.noise, ahead, terms.delta, terms.accountant)
-            known = dict(zip(map(str, ahead.tolist()), found.tolist(), strict=True))
+            ahead = done + count * np.arange(VISITS_AHEAD)
+            spent = epsilons(terms.noise, ahead, terms.delta, terms.accountant)
+            known = dict(zip(map(str, ahead.tolist()), spent.tolist(), strict=True))
         self._write(balance._replace(gradients=done, known=known))
 
     @property
     def summary(self) -> dict[str, float]:
-        """What may be known of it: gradients, and their epsilon if it is finite."""
+        """What others may know: the number of gradients, and epsilon if it is finite."""
         balance = self._read()
         if balance is None or balance.lost:
             return {}
         epsilon = balance.known.get(str(balance.gradients))
-        found = {} if epsilon is None else {"epsilon": epsilon}
-        return {"gradients": float(balance.gradients), **found}
+        by_name = {} if epsilon is None else {"epsilon": epsilon}
+        return {"gradients": float(balance.gradients), **by_name}
 
     def _within(self) -> int | None:
         terms = self.terms
         if terms.budget is None:
             return None
-        from focusfl.privacy import gradients_within
-
         return gradients_within(terms.budget, terms.noise, terms.delta, terms.accountant)
 
     def _read(self) -> Balance | None:
-        """What is on disk; None if there is none. What is damaged counts as lost."""
+        """Read the balance; None if there is no file. A damaged one counts as lost."""
         try:
-            name, _, body = self.path.read_bytes().partition(b"\n")
+            checksum, _, body = self.path.read_bytes().partition(b"\n")
         except FileNotFoundError:
             return None
-        if name != digest(body).encode():
+        if checksum != _checksum(body):
             log.warning("%s is damaged. It counts as lost.", self.path)
             return Balance(0, self._within(), {}, True)
         terms, balance = json.loads(body)
         if terms != list(self.terms):
             raise ValueError(
-                f"{self.path} was opened with {terms}; this site has "
-                f"{list(self.terms)}. Give the job another name."
+                f"{self.path} was opened with {terms}; this site has {list(self.terms)}. "
+                "Give the job another name."
             )
         return Balance(*balance)
 
     def _write(self, balance: Balance) -> None:
         body = json.dumps([self.terms, balance]).encode()
         with renamed(self.path, private=True) as part:
-            part.write_bytes(digest(body).encode() + b"\n" + body)
+            part.write_bytes(_checksum(body) + b"\n" + body)
 
 
-def with_noise(batches: Iterator[Any]) -> Iterator[Drawn]:
-    """Batches with a key for their noise: 64 bits of the operating system's."""
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
+
+
+def with_secret_keys(batches: Iterator[Any]) -> Iterator[Drawn]:
+    """Pair batches with a key for their noise: 64 bits from the operating system."""
     import jax
 
     seed = jax.numpy.asarray(np.frombuffer(os.urandom(8), np.uint32))
@@ -153,7 +154,7 @@ def with_noise(batches: Iterator[Any]) -> Iterator[Drawn]:
 
 
 def once_per_batch(grad_fn: GradFn) -> Callable[[Any, Drawn], Any]:
-    """Refuse a second gradient with the same noise: the difference would have none."""
+    """Refuse a second gradient with the same noise: their difference would have none."""
     used: set[int] = set()
 
     def gradient(x: Any, batch: Drawn) -> Any:
