@@ -8,8 +8,6 @@ import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from unittest import mock
 
-from typechecks import unchecked
-
 from focusfl.cli import main
 
 ENDED = re.compile(r": [^,\n]+, error [^,\n]+, [\d.]+ s$", re.M)  # the line of a group
@@ -23,7 +21,6 @@ def in_process(*arguments, cwd=".", **environment):
     with (
         chdir(cwd),
         mock.patch.dict(os.environ, environment),
-        unchecked(),
         redirect_stdout(io.StringIO()) as out,
         redirect_stderr(io.StringIO()) as err,
     ):

@@ -58,8 +58,7 @@ def area(tree):
 
 def run(tree, *arguments):
     """Run Python with the library that has AREA; give what it prints."""
-    before = os.environ["PYTHONPATH"]
-    ours = {"PYTHONPATH": os.pathsep.join([str(tree / "src"), before])}
+    ours = {"PYTHONPATH": str(tree / "src")}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=tree, env=os.environ | ours, text=True,
         capture_output=True,

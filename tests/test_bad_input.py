@@ -500,7 +500,7 @@ def said_in_toml(kind: str, name: str) -> list[Any]:
     "name, value",
     [(n, v) for n, kind in SETTINGS.items() for v in said_in_toml(kind, n)],
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_name(as_a_user, name, value):
+def test_a_setting_that_makes_no_sense_is_refused_by_name(name, value):
     with pytest.raises(ValueError) as refused:
         config.parse({**STUDY, name: value}, "study")
     assert clear(str(refused.value), name), refused.value
@@ -508,7 +508,7 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(as_a_user, name, value
 
 @pytest.mark.parametrize("kind", participation.PARTICIPATION)
 @pytest.mark.parametrize("value", BAD["count"])
-def test_no_number_of_clients_no_law(as_a_user, kind, value):
+def test_no_number_of_clients_no_law(kind, value):
     law = ff.participation.PARTICIPATION[kind](**LAWS[kind])
     for ask in (law.check, law.marginals):
         with pytest.raises(ValueError, match="num_clients"):
@@ -530,7 +530,7 @@ def answer(made: Made, name: str, value: Any) -> str | None:
 
 
 @pytest.mark.parametrize("made", MADE.values(), ids=list(MADE))
-def test_values_that_make_no_sense_are_refused_by_name(as_a_user, made):
+def test_values_that_make_no_sense_are_refused_by_name(made):
     wrong = [
         (name, value, said)
         for name, kind in made.kinds.items()
@@ -552,6 +552,6 @@ def test_values_that_make_no_sense_are_refused_by_name(as_a_user, made):
         lambda: participation.masks(participation.Full(), 10**9, 10**6, seed=0),
     ],
 )
-def test_what_no_memory_can_hold_is_said_before_any_is_taken(as_a_user, make):
+def test_what_no_memory_can_hold_is_said_before_any_is_taken(make):
     with pytest.raises(ValueError, match=r"would take [\d,]+ GiB; this machine has"):
         make()

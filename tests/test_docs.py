@@ -32,11 +32,8 @@ PAGES = [
 ONE_AFTER_THE_OTHER = (
     "add-a-problem.md", "add-a-participation.md", "my-pytorch-model.md",
 )  # fmt: skip
-# A child finds this Python first, and the compiler hurries.
-ENV = os.environ | {
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-}
+# A child finds this Python first.
+ENV = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -58,10 +55,8 @@ def promised(code: str) -> str:
 
 
 @every_page
-def test_every_python_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, request):
+def test_every_python_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if page.name == "theory.md":  # tens of thousands of rounds
-        request.getfixturevalue("as_users_compile")
     names = {"__name__": "__main__"}
     if "focusfl.flower" in page.read_text():
         with quiet():

@@ -217,7 +217,7 @@ def test_the_shared_coin_is_the_same_in_every_kind_of_whole_number():
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, "a", 2**32])
-def test_a_seed_of_the_coin_that_is_none_is_refused(as_a_user, seed):
+def test_a_seed_of_the_coin_that_is_none_is_refused(seed):
     with pytest.raises(ValueError, match="seed must be a whole number from 0"):
         ff.ProxSkip(seed=seed)
 

@@ -168,14 +168,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize("lr, words", WRONG)
-def test_a_schedule_that_cannot_be_is_refused_by_its_round(lr, words, as_a_user):
+def test_a_schedule_that_cannot_be_is_refused_by_its_round(lr, words):
     for run in (ff.simulate, ff.loop):
         with pytest.raises(ValueError, match=words) as told:
             run(ff.Focus(), quadratic(), LAW, rounds=60, lr=lr)
         assert "\n" not in str(told.value)
 
 
-def test_theory_of_a_constant_step_refuses_a_schedule(as_a_user):
+def test_theory_of_a_constant_step_refuses_a_schedule():
     how = {"lr": COSINE, "local_steps": 2}
     for ask in (
         lambda: ff.theory.predict(ff.Focus(), quadratic(), LAW, **how),
@@ -195,6 +195,6 @@ def test_theory_of_a_constant_step_refuses_a_schedule(as_a_user):
         (lambda: schedules.Exponential(0.1, rate=2.0), "rate must lie in"),
     ],
 )
-def test_what_no_schedule_can_be_is_refused(wrong, words, as_a_user):
+def test_what_no_schedule_can_be_is_refused(wrong, words):
     with pytest.raises(ValueError, match=words):
         wrong()

@@ -133,7 +133,7 @@ FEDAVG = ff.FedAvg()
         (lambda: ff.FedAvgM(momentum="much"), r"momentum must lie in \[0, 1\)"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(wrong, words, as_a_user):
+def test_what_cannot_be_is_refused_in_one_line(wrong, words):
     with pytest.raises(ValueError, match=words) as told:
         wrong()
     assert "\n" not in str(told.value)

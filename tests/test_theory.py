@@ -235,7 +235,7 @@ def test_the_noise_floor_is_the_specifications():
         ),
     ],
 )
-def test_what_has_no_answer_is_refused(as_a_user, call, message):
+def test_what_has_no_answer_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

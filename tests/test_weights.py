@@ -233,13 +233,13 @@ def test_samples_are_those_that_are_there():
         (lambda: MAKE["logistic"]([np.nan, 2, 1]), "got nan for client 0"),
     ],
 )
-def test_impossible_weights_are_one_clear_line(as_a_user, make, words):
+def test_impossible_weights_are_one_clear_line(make, words):
     with pytest.raises(ValueError, match=words) as error:
         make()
     assert "\n" not in str(error.value) and str(error.value).startswith("weights must")
 
 
-def test_weights_of_a_problem_of_ones_own_are_checked_before_a_run(as_a_user):
+def test_weights_of_a_problem_of_ones_own_are_checked_before_a_run():
     class Wrong(Nested):
         weights = np.ones((5, 2))
 
@@ -330,7 +330,7 @@ def test_auto_lr_counts_weights():
         lambda p: ff.mixing.decentralized.gradients(p),
     ],
 )
-def test_theory_that_knows_no_weights_says_so(as_a_user, ask):
+def test_theory_that_knows_no_weights_says_so(ask):
     with pytest.raises(ValueError, match="weight") as error:
         ask(weighted(ODD))
     assert "\n" not in str(error.value)
@@ -341,7 +341,7 @@ def test_theory_that_knows_no_weights_says_so(as_a_user, ask):
 # What is kept.
 
 
-def test_a_checkpoint_of_other_weights_is_another_run(tmp_path, as_a_user):
+def test_a_checkpoint_of_other_weights_is_another_run(tmp_path):
     how = {"rounds": 6, "lr": 1e-3, "checkpoint": tmp_path}
     ff.simulate(ff.Focus(), weighted(ODD), Uniform(2), **how)
     for other in (ODD + 1e-9, None):

@@ -155,7 +155,7 @@ def test_stacking_pads_to_the_client_with_the_most():
         ),
     ],
 )
-def test_impossible_splits_are_refused(as_a_user, make, message):
+def test_impossible_splits_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

@@ -26,7 +26,7 @@ class Superlink:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch, as_a_user):
+def soon(monkeypatch):
     monkeypatch.setattr(fetching, "STALL", 0.2)
     monkeypatch.setattr(fetching, "PROMPT", 0.2)
 

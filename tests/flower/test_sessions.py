@@ -24,7 +24,7 @@ CODED = ff.Compressed(ff.Focus(), ff.FixedPoint(50, 44))
 
 
 @pytest.fixture
-def folder(as_a_user):
+def folder():
     with tempfile.TemporaryDirectory(dir=memory()) as name:
         yield Path(name)
 

@@ -195,7 +195,7 @@ def test_no_iterations_is_the_start():
         ("dgd", {"iterations": -1}, "must not be negative; got -1"),
     ],
 )
-def test_bad_input_is_refused_with_a_reason(method, changes, message, as_a_user):
+def test_bad_input_is_refused_with_a_reason(method, changes, message):
     given = {"grads": GRADS, "Z0": Z0, "lr": LR, "iterations": 1, "W": VECTOR["W"]}
     with pytest.raises(ValueError, match=message):
         run(method, **(given | changes))

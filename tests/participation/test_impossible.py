@@ -66,6 +66,6 @@ from focusfl.participation import (
         (lambda: Replay(np.full((2, 2), 0.5)), "true and false"),
     ],
 )
-def test_impossible_laws_are_refused(as_a_user, make, message):
+def test_impossible_laws_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -65,6 +65,6 @@ def test_rarity_is_the_mean_surprise_of_the_labels():
         (lambda: rarity([1, 2]), r"counts must have shape .* got \(2,\)"),
     ],
 )
-def test_impossible_scores_are_refused(as_a_user, make, message):
+def test_impossible_scores_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

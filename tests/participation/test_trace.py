@@ -82,7 +82,7 @@ def test_a_trace_is_read_from_a_file(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_impossible_traces_are_refused(as_a_user, make, message):
+def test_impossible_traces_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

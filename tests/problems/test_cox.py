@@ -106,7 +106,7 @@ def test_both_engines_agree():
 A, time, event, mask = made().A, np.abs(made().time), made().event, made().mask
 
 
-def test_a_negative_time_is_an_error_of_the_data_and_no_padding(as_a_user):
+def test_a_negative_time_is_an_error_of_the_data_and_no_padding():
     wrong = time.copy()
     wrong[2, 4] = -3
     with pytest.raises(ValueError, match="got -3 at client 2, row 4. Mark .* by mask"):
@@ -128,6 +128,6 @@ def test_a_negative_time_is_an_error_of_the_data_and_no_padding(as_a_user):
         (lambda: Cox(A, time, event, penalty=0.0), "penalty must be positive"),
     ],
 )
-def test_impossible_problems_are_refused(as_a_user, make, message):
+def test_impossible_problems_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

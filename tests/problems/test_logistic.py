@@ -94,7 +94,7 @@ def textbook(A, y, penalty) -> np.ndarray:
 @pytest.mark.parametrize(
     "labels", [b, (b + 1) / 2, ((b + 1) / 2).astype(int), b > 0, ((b + 1) / 2).tolist()]
 )
-def test_labels_0_and_1_are_those_of_minus_1_and_1(as_a_user, labels):
+def test_labels_0_and_1_are_those_of_minus_1_and_1(labels):
     """Rounding of two Newton methods: nothing else tells them apart."""
     expected = textbook(A.reshape(-1, 5), (b.ravel() + 1) / 2, 0.1)
     found = Logistic(A, labels, penalty=0.1)
@@ -102,7 +102,7 @@ def test_labels_0_and_1_are_those_of_minus_1_and_1(as_a_user, labels):
     assert np.abs(found.optimum - expected).max() < 1e-13
 
 
-def test_padding_is_marked_and_nothing_of_it_matters(as_a_user):
+def test_padding_is_marked_and_nothing_of_it_matters():
     whole = made()
     for filler in (-1.0, 0.0, 1.0, 7.0):
         other = Logistic(A, np.where(mask, b, filler), penalty=0.1, mask=mask)
@@ -129,6 +129,6 @@ def test_padding_is_marked_and_nothing_of_it_matters(as_a_user):
         (lambda: Logistic(A, b, penalty=0.0), "penalty must be positive"),
     ],
 )
-def test_impossible_problems_are_refused(as_a_user, make, message):
+def test_impossible_problems_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

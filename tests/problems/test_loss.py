@@ -163,7 +163,7 @@ def test_divergence_between_evaluations_is_noticed(run):
         ({"num_clients": 0}, "at least one client"),
     ],
 )
-def test_bad_input_is_refused(as_a_user, change, message):
+def test_bad_input_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         blobs(**change)
 
@@ -212,7 +212,7 @@ TWO = {"x": np.ones((9, 4)), "y": np.zeros(9, int)}
         ({"dtype": "int32"}, "dtype must be one of"),
     ],
 )
-def test_what_would_train_another_model_is_refused(as_a_user, change, message):
+def test_what_would_train_another_model_is_refused(change, message):
     """By shape alone: nothing is computed, and nothing of the result changes."""
     given = {
         "loss_fn": softmax_loss, "params": {"w": np.zeros((4, 3)), "b": np.zeros(3)},
@@ -222,7 +222,7 @@ def test_what_would_train_another_model_is_refused(as_a_user, change, message):
         ff.problems.from_loss(**given)
 
 
-def test_a_model_of_pytorch_is_told_where_it_belongs(as_a_user):
+def test_a_model_of_pytorch_is_told_where_it_belongs():
     torch = pytest.importorskip("torch")
     net = torch.nn.Linear(4, 3)
     for given in ((net, {"w": np.zeros(3)}), (softmax_loss, net)):

@@ -92,7 +92,7 @@ def change(i, **arrays):
         (change(3, x=np.zeros((0, 1, 2)), y=np.zeros(0, int)), {}, "client 3 has no"),
     ],
 )
-def test_bad_input_is_refused(as_a_user, data, options, message):
+def test_bad_input_is_refused(data, options, message):
     clients, eval_data = data
     with pytest.raises(ValueError, match=message):
         ff.problems.mlp(clients, eval_data=eval_data, **{"classes": 2, "batch_size": 10, **options})

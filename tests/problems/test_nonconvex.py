@@ -150,6 +150,6 @@ ONE = np.ones((2, 3))
         (lambda: robust(rows=0), "rows must be .* at least 1; got 0"),
     ],
 )
-def test_impossible_problems_are_refused(as_a_user, make, message):
+def test_impossible_problems_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

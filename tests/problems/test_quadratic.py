@@ -118,6 +118,6 @@ H, h = quadratic().H, quadratic().h
         (lambda: ridge(noise=-1.0), "noise must be .* at least 0; got -1"),
     ],
 )
-def test_impossible_problems_are_refused(as_a_user, make, message):
+def test_impossible_problems_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -8,7 +8,6 @@ from focusfl import participation as who
 from focusfl.problems.tabular import heart_disease, libsvm, tcga_brca
 
 real_data = pytest.mark.needs("data")
-pytestmark = pytest.mark.usefixtures("as_users_compile")  # thousands of rounds
 
 
 def ends(problem, law, lr, rounds, local_steps=5):
@@ -46,7 +45,7 @@ def test_fedavg_forgets_the_hospital_that_is_rarely_online():
 
 
 @real_data
-def test_splits_of_a_table_are_named(as_a_user):
+def test_splits_of_a_table_are_named():
     with pytest.raises(ValueError, match="split must be one of"):
         libsvm(split="label")
     with pytest.raises(ValueError, match="rows must lie between"):
@@ -85,7 +84,7 @@ def test_a_missing_data_set_says_what_where_and_how(tmp_path):
 
 
 @real_data
-def test_the_split_that_an_error_advises_is_one_that_can_be_asked_for(as_a_user):
+def test_the_split_that_an_error_advises_is_one_that_can_be_asked_for():
     with pytest.raises(ValueError, match="Use a larger alpha, dirichlet_balanced"):
         libsvm("mushrooms", num_clients=500, split="dirichlet", alpha=1e-3)
     problem = libsvm("mushrooms", num_clients=500, split="dirichlet_balanced")

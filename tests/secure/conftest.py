@@ -8,6 +8,6 @@ from world.world import memory
 
 
 @pytest.fixture
-def folder(as_a_user):
+def folder():
     with tempfile.TemporaryDirectory(dir=memory()) as name:
         yield Path(name)

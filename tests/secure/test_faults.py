@@ -7,8 +7,6 @@ from focusfl.flower.secure.session import Session
 from secure import life
 from secure.life import Violation, live
 
-pytestmark = pytest.mark.usefixtures("as_a_user")
-
 
 @pytest.mark.parametrize("seed", range(6))
 def test_secure_sums_live_through_faults(seed):

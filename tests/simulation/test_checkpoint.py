@@ -380,7 +380,7 @@ def test_a_time_that_is_none_is_refused(tmp_path, every):
         run(checkpoint=tmp_path, checkpoint_every=every)
 
 
-def test_numbers_of_numpy_are_numbers(tmp_path, as_a_user):
+def test_numbers_of_numpy_are_numbers(tmp_path):
     steps, seed = np.int64(3), np.int64(0)
     run(rounds=np.int64(ROUNDS), local_steps=steps, seed=seed, checkpoint=tmp_path)
     told, _ = told_of(CASE, checkpoint=tmp_path)

@@ -288,13 +288,13 @@ def test_a_stop_that_was_asked_for_stays_asked_for(tmp_path, monkeypatch):
         ({"above": {"loss": float("nan")}}, "above must name metrics and a number"),
     ],
 )
-def test_a_target_that_is_none_is_refused(as_a_user, stop, message):
+def test_a_target_that_is_none_is_refused(stop, message):
     with pytest.raises(ValueError, match=message):
         ff.Stop(**stop)
 
 
 @both
-def test_a_target_of_a_metric_that_is_not_there_is_refused(as_a_user, run):
+def test_a_target_of_a_metric_that_is_not_there_is_refused(run):
     for stop, message in [
         (ff.Stop(below={"los": 1.0}), "unknown metric: 'los'. Did you mean 'loss'?"),
         (ff.Stop(accuracy=0.9), "stop: unknown metric: 'accuracy'.*Known: distance"),

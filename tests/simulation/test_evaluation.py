@@ -248,7 +248,6 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("as_a_user")
 @pytest.mark.parametrize("words", WRONG)
 def test_sets_that_cannot_be_are_refused_before_anything_runs(words):
     rng = np.random.default_rng(0)
@@ -270,7 +269,6 @@ def test_labels_of_clients_sets_must_be_classes():
 
 
 @both
-@pytest.mark.usefixtures("as_a_user")
 def test_what_cannot_be_served_is_refused_in_a_line(run):
     def refused(problem, words, **how):
         with pytest.raises(ValueError, match=words):

@@ -164,7 +164,7 @@ def test_auto_leaves_the_device_when_it_is_too_small_and_says_so(monkeypatch, ca
         ({"client_state": "disk", "state_dir": "/proc/nowhere"}, "can be written to"),
     ],
 )
-def test_what_cannot_be_is_refused(as_a_user, monkeypatch, tmp_path, change, message):
+def test_what_cannot_be_is_refused(monkeypatch, tmp_path, change, message):
     monkeypatch.chdir(tmp_path)
     arguments = {
         "algorithm": ff.Focus(), "problem": quadratic(), "participation": Full(),
@@ -186,7 +186,7 @@ def test_a_disk_that_is_too_small_is_refused(monkeypatch, tmp_path):
         )  # fmt: skip
 
 
-def test_focus_is_exact_with_a_hundred_thousand_clients(as_users_compile):
+def test_focus_is_exact_with_a_hundred_thousand_clients():
     many, rng = 10**5, np.random.default_rng(0)
     A = rng.standard_normal((many, 2, 5))
     noise = 2 * rng.standard_normal((many, 2))

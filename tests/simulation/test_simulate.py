@@ -206,7 +206,7 @@ def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
         ({"stop": ff.Stop}, "stop must be a Stop.*; call it"),
     ],
 )
-def test_bad_input_is_refused_with_a_reason(as_a_user, run, change, message):
+def test_bad_input_is_refused_with_a_reason(run, change, message):
     arguments = {
         "algorithm": ff.Focus(), "problem": quadratic(), "participation": Full(),
         **GOOD, **change,
@@ -251,7 +251,7 @@ def test_bad_input_is_refused_with_a_reason(as_a_user, run, change, message):
         ({"on_divergence": 2}, "on_divergence must be one of .*; got 2"),
     ],
 )
-def test_a_sweep_refuses_with_a_reason_too(as_a_user, change, message):
+def test_a_sweep_refuses_with_a_reason_too(change, message):
     arguments = {"rounds": 5, "lrs": [0.05], **change}
     with pytest.raises(ValueError, match=message) as told:
         ff.sweep(ff.Focus(), quadratic(), Full(), **arguments)
@@ -259,7 +259,7 @@ def test_a_sweep_refuses_with_a_reason_too(as_a_user, change, message):
 
 
 @pytest.mark.parametrize("array", ["torch", None, list])
-def test_what_makes_no_arrays_is_refused(as_a_user, array):
+def test_what_makes_no_arrays_is_refused(array):
     with pytest.raises(ValueError, match="array must make an array of one of numpy's"):
         ff.loop(ff.Focus(), quadratic(), Full(), **GOOD, array=array)
 
@@ -299,7 +299,7 @@ def test_a_model_of_another_structure_is_refused():
         ff.simulate(ff.Focus(), Nested(), Full(), **GOOD, x0={"out": np.zeros(2)})
 
 
-def test_several_step_sizes_are_for_sweep(as_a_user):
+def test_several_step_sizes_are_for_sweep():
     with pytest.raises(ValueError, match="Use sweep"):
         ff.simulate(ff.Focus(), quadratic(), Full(), rounds=2, lr=[0.1, 0.2])
 
@@ -313,7 +313,7 @@ def test_auto_chooses_a_step_that_works_and_says_how(run):
         run(ff.FedAvg(), quadratic(), Full(), rounds=5, lr="auto")
 
 
-def test_an_unknown_word_for_lr_is_refused(as_a_user):
+def test_an_unknown_word_for_lr_is_refused():
     with pytest.raises(ValueError, match="function of the round; got 'fast'"):
         ff.simulate(ff.Focus(), quadratic(), Full(), rounds=5, lr="fast")
 

@@ -57,7 +57,7 @@ def test_a_codec_is_everybodys_who_has_none_or_of_those_it_names():
     }
 
 
-def test_a_coded_study_runs_what_simulate_does_under_other_keys(as_a_user, tmp_path):
+def test_a_coded_study_runs_what_simulate_does_under_other_keys(tmp_path):
     said = STUDY | {"algorithms": {"focus": {}}}
     plain, coded = (config.parse(said | more, "study") for more in ({}, {"compression": CODEC}))
     (found,) = run(coded)
@@ -74,7 +74,7 @@ def test_a_coded_study_runs_what_simulate_does_under_other_keys(as_a_user, tmp_p
     assert conditions(plain.source) == []
 
 
-def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(as_a_user, tmp_path):
+def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(tmp_path):
     own = {"algorithms": {"focus": {}, "own": STUDY["algorithms"]["own"]}}
     runs = list(run(config.parse(STUDY | own, "study")))
     write_runs(tmp_path / "runs.parquet", runs)

@@ -35,7 +35,7 @@ def served(outcome, scenario, name, hospital, what):
 
 
 @real_data
-def test_fedavg_serves_the_rare_hospital_as_if_it_did_not_exist(as_users_compile):
+def test_fedavg_serves_the_rare_hospital_as_if_it_did_not_exist():
     splits = hospitals.splits("hospitals", ["rounds=1200"], ["focus", "fedavg"], 3)
     outcome = hospitals.serve(splits)
 

@@ -171,7 +171,7 @@ def test_an_app_carries_it(study, tmp_path):
         ("mine:raises", r"KeyError: 'no such column' \(mine.py, line \d+\)"),
     ],
 )
-def test_what_is_wrong_is_one_line(study, kind, words, as_a_user):
+def test_what_is_wrong_is_one_line(study, kind, words):
     (study.parent / "broken.py").write_text("1 / 0")
     with pytest.raises(ValueError, match=words) as error:
         config.load(study, [f"problem={{kind='{kind}'}}"])

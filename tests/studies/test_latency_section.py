@@ -23,7 +23,7 @@ STUDY = {
 }
 
 
-def test_seconds_of_a_study_with_a_clock_are_simulated(as_a_user):
+def test_seconds_of_a_study_with_a_clock_are_simulated():
     study = config.parse(STUDY, "study")
     laws = [scenario.participation for scenario in study.participation.values()]
     assert [type(law) for law in laws] == [Sync, Sync, Async]
@@ -51,7 +51,7 @@ def test_seconds_of_a_study_with_a_clock_are_simulated(as_a_user):
         ),
     ],
 )  # fmt: skip
-def test_clocks_that_make_no_sense_are_refused_in_one_line(as_a_user, more, words):
+def test_clocks_that_make_no_sense_are_refused_in_one_line(more, words):
     said = {name: value for name, value in (STUDY | more).items() if value is not None}
     with pytest.raises(ValueError, match=words) as refused:
         config.parse(said, "study")

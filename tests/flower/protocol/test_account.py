@@ -62,7 +62,7 @@ class Job:
 
 
 @pytest.fixture
-def begun(folder, as_a_user):
+def begun(folder):
     jobs = []
 
     def begin(*args, **more):

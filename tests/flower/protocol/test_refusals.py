@@ -21,7 +21,7 @@ def grad(x, batch):
 
 
 @pytest.fixture(params=[ff.Focus(), ff.FedLT(), ff.Compressed(ff.Focus())], ids=repr)
-def job(request, folder, as_a_user):
+def job(request, folder):
     """A job in its fourth round: `a` is counted, `b` owes an answer, `c` is new."""
     algorithm = request.param
     sites = {name: Site(algorithm, "job", name) for name in NAMES}

@@ -231,7 +231,7 @@ UNKNOWN = {"no translation of _fft_r2c": FFT, "branches on the values": BRANCH}
 
 
 @pytest.mark.parametrize("why", UNKNOWN)
-def test_what_cannot_be_translated_runs_in_the_reference_engine(why, as_a_user):
+def test_what_cannot_be_translated_runs_in_the_reference_engine(why):
     with pytest.warns(ff.problems.NotTranslated, match=f"{why}.*ff.loop"):
         made = make(UNKNOWN[why])
     with pytest.raises(ValueError, match=f"{why}.*use ff.loop"):
@@ -288,7 +288,7 @@ def test_pytorch_itself_gives_the_gradients_of_the_translation(problem):
         assert gap(ours, eager.grad(problem.x0, data, batch)) < 1e-6
 
 
-def test_a_gradient_that_export_does_not_see_is_refused(as_a_user):
+def test_a_gradient_that_export_does_not_see_is_refused():
     def half(net, x):
         with torch.no_grad():
             first = net.layer(x)
@@ -298,7 +298,7 @@ def test_a_gradient_that_export_does_not_see_is_refused(as_a_user):
         make(Net(half))
 
 
-def test_a_wrong_translation_is_refused(monkeypatch, as_a_user):
+def test_a_wrong_translation_is_refused(monkeypatch):
     from focusfl.problems.torch.operators import OPERATORS
 
     monkeypatch.setitem(OPERATORS, "tanh", lambda x: 1.001 * np.tanh(1) * x)
@@ -306,7 +306,7 @@ def test_a_wrong_translation_is_refused(monkeypatch, as_a_user):
         make()
 
 
-def test_clients_with_different_classes_do_not_hide_a_weighted_mean(as_a_user):
+def test_clients_with_different_classes_do_not_hide_a_weighted_mean():
     weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 9.0]))
     alone = [(x[y == i], y[y == i]) for i, (x, y) in enumerate([draw(40, 0)] * 3)]
     with pytest.raises(ValueError, match="samples weigh the same"):
@@ -367,7 +367,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_bad_input_is_told_in_one_line(message, as_a_user):
+def test_bad_input_is_told_in_one_line(message):
     given = {"batch_size": 4, **BAD[message]}
     with pytest.raises(ValueError, match=message) as told:
         make(**given)
