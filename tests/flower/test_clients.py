@@ -132,17 +132,11 @@ def test_frozen_parameters_and_statistics_stay_as_they_are():
     assert net[1].num_batches_tracked == 0
 
 
-def test_data_may_come_as_a_pair_as_a_dict_as_everybodys_and_as_they_used_to():
+def test_data_may_come_as_a_pair_as_a_dict_and_as_everybodys():
     x, y = map(torch.from_numpy, tables()[1])
     everybody = [tuple(map(torch.from_numpy, one)) for one in tables()]
     options = {"batch_size": 3, "client": 1, "metrics": lambda out, y: {"one": 1}}
-    with pytest.warns(DeprecationWarning, match=r"client_data=\(inputs, targets\)"):
-        old = from_torch(linear(), squared, x, y, **options)
-    with pytest.warns(DeprecationWarning, match="eval_data="):
-        named = from_torch(
-            module=linear(), loss=squared, client_data=(x, y), test=(x, y), **options
-        )
-    works = [old, named] + [
+    works = [
         from_torch(linear(), squared, given, **options)
         for given in ((x, y), {"x": x.numpy(), "y": y.numpy()}, everybody)
     ]

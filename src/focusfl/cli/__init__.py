@@ -1,8 +1,6 @@
 """The command line: parse, call, print. Results to stdout, progress to stderr."""
 
 import argparse
-import atexit
-import gc
 import os
 import re
 import sys
@@ -32,9 +30,6 @@ EXIT_UNREAD = 141  # as of a program that a closed pipe ends
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; give its exit code."""
-    # Garbage would be looked for all the time while jax is imported, and again at exit.
-    gc.set_threshold(10_000, 20, 20)
-    atexit.register(gc.freeze)
     known = parser()
     completion.answer(known)
     options = known.parse_args(arguments)
@@ -56,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("focusfl: interrupted; no file was left unfinished", file=sys.stderr)
         sys.stderr.flush()
-        os._exit(EXIT_INTERRUPTED)  # at once: compilations cannot be stopped otherwise
+        # A thread that compiles cannot be stopped, and a normal exit would wait for it:
+        # the prompt would come back only minutes after Ctrl-C.
+        os._exit(EXIT_INTERRUPTED)
 
 
 def _left_alone() -> int:

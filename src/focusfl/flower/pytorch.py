@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusfl.deprecated import joined_arguments, renamed_argument
 from focusfl.flower.client import Work
 from focusfl.flower.evaluation import EXAMPLES
 
@@ -26,8 +25,6 @@ def params(module: "torch.nn.Module", *, freeze_statistics: bool = False) -> dic
     return {name: leaf.detach().cpu().numpy().copy() for name, leaf in trained(module).items()}
 
 
-@renamed_argument("test", "eval_data")
-@joined_arguments("client_data", ("inputs", "targets"), at=2)
 def from_torch(
     module: "torch.nn.Module",
     loss: Loss,

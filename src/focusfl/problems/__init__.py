@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from focusfl.deprecated import renamed_names
 from focusfl.problems.adapters import from_equinox, from_flax, rebuilt
 from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
@@ -33,8 +32,6 @@ from focusfl.problems.text import shakespeare
 from focusfl.problems.torch.problem import NotTranslated, TorchProblem, from_torch
 from focusfl.problems.vision import cifar10
 from focusfl.problems.wavy import Wavy, wavy
-
-__getattr__ = renamed_names(__name__, {"Learned": LossProblem})
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,

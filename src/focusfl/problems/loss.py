@@ -12,7 +12,6 @@ from focusfl import data as room
 from focusfl.core import random as keys
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_flag
-from focusfl.deprecated import renamed_argument
 from focusfl.problems import given, sets
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.shuffle import shuffled
@@ -220,7 +219,6 @@ class LossProblem(Problem):
         return self.params
 
 
-@renamed_argument("held", "eval_data")
 def from_loss(
     loss_fn: LossFn,
     params: Tree,

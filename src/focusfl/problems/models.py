@@ -11,13 +11,11 @@ import numpy as np
 from focusfl.core import random as keys
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, shown
-from focusfl.deprecated import renamed_argument
 from focusfl.problems import given
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.sets import PerSample
 
 
-@renamed_argument("held", "eval_data")
 def softmax(
     client_data: Sequence[Tree], *, classes: int, eval_data: Tree, **options: Any
 ) -> LossProblem:
@@ -35,7 +33,6 @@ def softmax(
     return mlp(client_data, classes=classes, eval_data=eval_data, hidden=(), **options)
 
 
-@renamed_argument("held", "eval_data")
 def mlp(
     client_data: Sequence[Tree],
     *,
