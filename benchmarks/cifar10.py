@@ -23,11 +23,11 @@ import numpy as np
 import focusfl as ff
 from focusfl.participation import schedule
 from focusfl.problems import vision
-from focusfl.studies.reproduce import path
+from focusfl.studies.config import STUDIES
 from focusfl.studies.summary import tracking_gap
 
 BATCH, CLASSES = 128, 10
-STUDY = tomllib.loads(path("cifar10").read_text())  # the paper's setting
+STUDY = tomllib.loads((STUDIES / "cifar10.toml").read_text())  # the paper's setting
 LR, LOCAL_STEPS, SEED = STUDY["lr"], STUDY["local_steps"], STUDY["seeds"][0]
 CHANCES = STUDY["participation"]["bernoulli"]["p"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.problems import models, vision
-from focusfl.simulation import served
+from focusfl.simulation import per_client
 
 RNG = np.random.default_rng(0)
 
@@ -70,10 +70,10 @@ def row(name: str, problem: ff.problems.Problem, repeats: int) -> None:
         x = jax.tree.map(lambda a: jnp.asarray(a, problem.dtype), problem.x0)
         calls, compiling = [], []
         for metrics in ("mean", "per_client"):
-            data = jax.device_put(served.eval_data_of(problem, metrics))
+            data = jax.device_put(per_client.eval_data_of(problem, metrics))
 
             def evaluate(x, data, metrics=metrics):
-                return served.evaluate(problem.objective, metrics, x, data)
+                return per_client.evaluate(problem.objective, metrics, x, data)
 
             start = time.process_time()
             ready = jax.jit(evaluate).lower(x, data).compile()

@@ -35,7 +35,6 @@ COMMON = {
     "local_steps": "local steps of its own",
     "schedule": "how its steps follow the round, if not as everybody's",
     "noise": "standard deviation of noise on every entry of every gradient",
-    "as_published": "what the paper's public code runs under this name",
     "by_rarity": "chances that follow how unusual a client's data are",
 }
 

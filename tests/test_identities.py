@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from as_published import AS_PUBLISHED
 from helpers import gap, quadratic, some_masks
 
 import focusfl as ff
 from focusfl import participation as who
-from focusfl.algorithms.as_published import AS_PUBLISHED
 
 FULL = who.Replay(np.ones((40, 6), bool))
 

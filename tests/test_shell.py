@@ -112,8 +112,8 @@ LINES = {
     "focusfl run --out ru": {"runs"},
     "focusfl run study.toml --re": {"--resume"},
     "focusfl plot runs --x s": {"seconds", "step-size"},
-    "focusfl reproduce r": {"ridge", "ridge-public-code", "regimes"},
-    "focusfl reproduce cifar10 --tu": {"--tune"},
+    "focusfl reproduce r": {"ridge", "ridge-public-code"},
+    "focusfl reproduce cifar10 --fr": {"--fresh"},
     "focusfl check mine:Mine --rows s": {"sizes", "steps"},
     "focusfl completion ": {"bash", "zsh", "fish"},
 }

@@ -362,8 +362,7 @@ def test_the_report_says_what_is_known_of_other_problems(problem):
 
 
 def test_runs_are_as_fast_as_predicted_in_every_regime():
-    from focusfl.studies.regimes import regimes
-    from focusfl.studies.report.regimes import regimes_figure
+    from regimes.regimes import regimes, regimes_figure
 
     found = regimes()
     rows = [row for panel in found for row in panel.rows]

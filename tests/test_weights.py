@@ -4,11 +4,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from as_published import AS_PUBLISHED
 from helpers import ALL, Nested, gap, quadratic, some_masks, walked
 
 import focusfl as ff
 from focusfl import problems, theory
-from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.core import tree
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 from focusfl.problems import Quadratic

@@ -7,16 +7,20 @@ start, and counts the cells that differ.
 """
 
 import argparse
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from focusfl.studies.flamby.cells import EQUAL
-from focusfl.studies.flamby.federations import Federation, Part, federation
-from focusfl.studies.flamby.methods import judged, models
-from focusfl.studies.flamby.problem import TableOfBatches
-from focusfl.studies.flamby.published import SEEDS, published
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from flamby.cells import EQUAL
+from flamby.federations import Federation, Part, federation
+from flamby.methods import judged, models
+from flamby.problem import TableOfBatches
+from flamby.published import SEEDS, published
 
 
 def doubled(fed: Federation) -> Federation:

@@ -14,17 +14,20 @@ packages.json keeps what came out, packages.md is its table.
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 from focusfl.simulation.per_client import rises
+from hospitals.serve import concordance
 
 import focusfl as ff
 from focusfl.core.files import write
 from focusfl.studies import config
-from focusfl.studies.hospitals import concordance
 from focusfl.studies.report.names import label
 from focusfl.studies.report.table import markdown
 

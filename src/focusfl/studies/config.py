@@ -118,7 +118,16 @@ def read(
     scenarios: Collection[str] = (),
 ) -> Source:
     """Read what `load` reads, unchecked."""
-    source = toml.read(path)
+    return changed(toml.read(path), changes, only, scenarios)
+
+
+def changed(
+    source: Source,
+    changes: Collection[str] = (),
+    only: Collection[str] = (),
+    scenarios: Collection[str] = (),
+) -> Source:
+    """Change what was read as `load` does."""
     for change in changes:
         toml.change(source, change)
     _keep(source, "algorithms", "algorithm of this study", only)

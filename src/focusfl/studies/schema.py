@@ -192,7 +192,6 @@ def algorithm(kind: str, made_by: Callable) -> type[Strict]:
         "local_steps": (Counts | None, None),
         "schedule": (dict[str, Any] | None, None),
         "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
-        "as_published": (bool, False),
     }
     return _model(kind, made_by, own)
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from focusfl.algorithms import ALGORITHMS
-from focusfl.algorithms.as_published import AS_PUBLISHED
 from focusfl.compression import COMPRESSORS, Compressor
 from focusfl.core import Algorithm
 from focusfl.core.schedules import SCHEDULES
@@ -136,9 +135,7 @@ class Sections(NamedTuple):
 
     def algorithm(self, path: Path_, table: dict[str, Any], rounds: int) -> AlgorithmSpec:
         """One of those that are compared."""
-        published = table.get("as_published") is True
-        kinds: Mapping[str, Callable] = AS_PUBLISHED if published else ALGORITHMS
-        said, made_by = self._said(path, table, kinds, schema.algorithm)
+        said, made_by = self._said(path, table, ALGORITHMS, schema.algorithm)
         made = made_of(path, made_by, said, self._inner(path, made_by, said))
         return AlgorithmSpec(
             self._checked(path, made, Algorithm),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from flamby.cells import Cell
+from flamby.rare import ONLINE, Line
 
-from focusfl.studies.flamby.cells import Cell
-from focusfl.studies.flamby.rare import ONLINE, Line
 from focusfl.studies.report import table
 
 KEY = (

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from flamby.cells import kept
+from flamby.federations import UPDATES, Federation, federations
+from flamby.methods import STRATEGIES, judged
+from flamby.problem import TableOfBatches, Together
+from flamby.published import POOLED, SEEDS, published, tests
 
 from focusfl.algorithms import MIFA, Focus
 from focusfl.core import Algorithm
 from focusfl.data.places import Place
 from focusfl.participation import Bernoulli, Full, Participation
 from focusfl.simulation.api import sweep
-from focusfl.studies.flamby.cells import kept
-from focusfl.studies.flamby.federations import UPDATES, Federation, federations
-from focusfl.studies.flamby.methods import STRATEGIES, judged
-from focusfl.studies.flamby.problem import TableOfBatches, Together
-from focusfl.studies.flamby.published import POOLED, SEEDS, published, tests
 
 RARE = 0  # which hospital: the largest of both federations
 ONLINE = 0.05  # of the rounds

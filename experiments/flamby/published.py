@@ -4,9 +4,10 @@ import csv
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from flamby.federations import Federation
+
 from focusfl.core.validation import check_count
 from focusfl.data.places import Place, find
-from focusfl.studies.flamby.federations import Federation
 
 SEEDS = (42, 43, 44, 45, 46)
 POOLED = "Pooled Test"

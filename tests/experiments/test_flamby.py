@@ -1,26 +1,30 @@
 """FLamby's tables, trained anew: the random numbers, the data, cells to the digit."""
 
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-from command_line import in_process
+from flamby import cells as made
+from flamby import rare
+from flamby import tables as report
+from flamby.federations import Federation, Part, federation, split
+from flamby.methods import judged, measure, models, turns
+from flamby.problem import Together, Told, alone
+from flamby.published import published
+from flamby.torch_random import TorchRandom
 
 import focusfl as ff
 from focusfl.data import folder
 from focusfl.participation import Full
 from focusfl.simulation.reference import loop
-from focusfl.studies.flamby import cells as made
-from focusfl.studies.flamby import rare
-from focusfl.studies.flamby.federations import Federation, Part, federation, split
-from focusfl.studies.flamby.methods import judged, measure, models, turns
-from focusfl.studies.flamby.problem import Together, Told, alone
-from focusfl.studies.flamby.published import published
-from focusfl.studies.flamby.torch_random import TorchRandom
-from focusfl.studies.report import flamby as report
 
+SCRIPT = Path(__file__).parents[2] / "experiments" / "flamby" / "reproduce.py"
 real_data = pytest.mark.needs("data")
 torch = pytest.importorskip("torch")
 
@@ -245,9 +249,15 @@ def test_a_method_nobody_knows_is_named(tables):
         (["--tables", ","], "name at least one table of heart, tcga"),
     ],
 )
-def test_the_command_refuses_in_a_line(tmp_path, arguments, said):
-    done = in_process("reproduce", "flamby", *arguments, cwd=tmp_path)
+def test_the_script_refuses_in_a_line(tmp_path, arguments, said):
+    def script(*words, **environment):
+        return subprocess.run(
+            [sys.executable, str(SCRIPT), *words], cwd=tmp_path, text=True,
+            env=os.environ | environment, capture_output=True, timeout=300,
+        )  # fmt: skip
+
+    done = script(*arguments)
     assert done.returncode == 2 and said in done.stderr
-    away = in_process("reproduce", "flamby", cwd=tmp_path, FOCUSFL_DATA=str(tmp_path))
+    away = script(FOCUSFL_DATA=str(tmp_path))
     assert away.returncode == 2 and "heart_disease is missing" in away.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "runs").exists()

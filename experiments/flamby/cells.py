@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flamby.federations import Federation, federations
+from flamby.methods import judged, models
+from flamby.published import SEEDS, Row, published
+
 from focusfl.core.files import BLANK, Damaged, read, write
 from focusfl.core.fingerprint import fingerprint, package
 from focusfl.data.places import Place
-from focusfl.studies.flamby.federations import Federation, federations
-from focusfl.studies.flamby.methods import judged, models
-from focusfl.studies.flamby.published import SEEDS, Row, published
 
 EQUAL = 1e-6  # apart from rounding; the smallest step of any of these measures is 4e-4
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from flamby.federations import UPDATES, Federation, Part
+from flamby.problem import Model, TableOfBatches, Together, alone
+from flamby.published import Row, tests
+from hospitals.serve import concordance
 
 from focusfl.algorithms import FedAvg, FedProx, Scaffold, ServerOpt
 from focusfl.core import Algorithm
 from focusfl.core.validation import unknown
 from focusfl.participation import Full
 from focusfl.simulation.reference import loop
-from focusfl.studies.flamby.federations import UPDATES, Federation, Part
-from focusfl.studies.flamby.problem import Model, TableOfBatches, Together, alone
-from focusfl.studies.flamby.published import Row, tests
-from focusfl.studies.hospitals import concordance
 
 BETAS = (0.9, 0.999)
 TAU = 1e-8

@@ -6,13 +6,13 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
+from flamby.federations import UPDATES, Federation, Part
+from flamby.torch_random import TorchRandom
 from jaxtyping import Float
 
 from focusfl import data
 from focusfl.data.streams import Positions
 from focusfl.problems import Objective, Problem
-from focusfl.studies.flamby.federations import UPDATES, Federation, Part
-from focusfl.studies.flamby.torch_random import TorchRandom
 
 Model = Float[np.ndarray, " features"]
 Batches = list[Positions]  # one client's, in the order it takes them

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from hospitals.serve import OPTIMUM, TRAINING, Outcome
 
-from focusfl.studies.hospitals import OPTIMUM, TRAINING, Outcome
 from focusfl.studies.report import table
 from focusfl.studies.report.figure import FLOOR, LABELS, blank
 from focusfl.studies.report.names import label, looks

@@ -10,10 +10,10 @@ from command_line import in_process
 
 import focusfl as ff
 from focusfl.problems import PROBLEMS
-from focusfl.studies import config, reproduce, results
+from focusfl.studies import config, results
 
 ROOT = Path(__file__).parents[2]
-EASY = ["--rounds", "20", "--seeds", "2"]
+EASY = "--set rounds=20 --set eval_every=4 --set seeds=[66,67] --participation".split()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def ran(tiny, tmp_path_factory):
     """Two folders, as of two machines: one algorithm each."""
     place = tmp_path_factory.mktemp("ran")
     for name in ("focus", "mifa"):
-        done = asked(place / name, *EASY, "--algorithms", name, "--quiet")
+        done = asked(place / name, *EASY, "bernoulli", "--algorithms", name, "--quiet")
         assert done.returncode == 0, done.stderr
     return place
 
@@ -63,7 +63,7 @@ def test_seeds_and_steps_of_an_algorithm_are_one_group_and_are_not_run_again(ran
     assert {r.row["measure"] for r in found.runs} == {"loss"}
     files = sorted(path.suffix for path in (ran / "mifa/runs").iterdir())
     assert files == ["", ".parquet"]  # its lock, and one group; no checkpoint is left
-    again = asked(ran / "mifa", *EASY, "--algorithms", "mifa")
+    again = asked(ran / "mifa", *EASY, "bernoulli", "--algorithms", "mifa")
     assert "nothing was left to run" in again.stdout, again.stderr
     (run, _) = results.read(ran / "focus").runs
     assert run.row["tracking_gap"] < 1e-5
@@ -71,15 +71,15 @@ def test_seeds_and_steps_of_an_algorithm_are_one_group_and_are_not_run_again(ran
 
 def test_an_option_changes_the_study_and_so_does_a_setting(tiny, tmp_path):
     done = asked(
-        tmp_path, *EASY, "--algorithms", "focus", "--participation", "markov", "--set",
-        "algorithms.focus.lr=0.5", "--compute-dtype", "bfloat16", "--json",
+        tmp_path, *EASY, "markov", "--algorithms", "focus", "--set",
+        "algorithms.focus.lr=0.5", "--set", "problem.compute_dtype=bfloat16", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     study = json.loads((tmp_path / "manifest.json").read_text())["study"]
     assert study["algorithms"] == {"focus": {"memory": "last", "lr": 0.5}}
     assert list(study["participation"]) == ["markov"]
     assert study["problem"]["compute_dtype"] == "bfloat16"
-    assert (study["rounds"], study["every"], study["seeds"]) == (20, 4, [66, 67])
+    assert (study["rounds"], study["eval_every"], study["seeds"]) == (20, 4, [66, 67])
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,8 @@ def test_an_option_changes_the_study_and_so_does_a_setting(tiny, tmp_path):
     [
         (["--participation", "markof"], "Did you mean 'markov'"),
         (["--algorithms", "focs"], "Did you mean 'focus'"),
-        (["--rounds", "0"], "--rounds must be a whole number"),
-        (["--seeds", "0"], "--seeds must be a whole number"),
-        (["--compute-dtype", "float3"], "compute_dtype"),
+        (["--set", "rounds=0"], "rounds must be a whole number"),
+        (["--set", "problem.compute_dtype=float3"], "compute_dtype"),
     ],
 )
 def test_bad_input_is_one_line(options, told, tiny, tmp_path):
@@ -99,7 +98,7 @@ def test_bad_input_is_one_line(options, told, tiny, tmp_path):
 
 
 def test_chances_are_those_of_the_paper(tiny):
-    study = config.load(reproduce.path("cifar10"))
+    study = config.load(config.STUDIES / "cifar10.toml")
     coins, chain = (study.participation[k].participation for k in study.participation)
     p = np.asarray(coins.p)
     rng = ff.core.random.rng(66, "cifar10", "chances")
@@ -107,18 +106,6 @@ def test_chances_are_those_of_the_paper(tiny):
     assert p == pytest.approx([*rng.uniform(0.1, 0.3, 28), *often], abs=0)
     assert chain.marginals(32).p == pytest.approx(p)
     assert np.asarray(chain.wake) == pytest.approx(p / 4)
-
-
-def test_tuning_finds_each_its_own_step_and_runs_it_beside_the_papers(tiny, tmp_path):
-    done = asked(tmp_path, *EASY, "--algorithms", "mifa", "--tune", "--json")
-    assert done.returncode == 0, done.stderr
-    steps = {row["lr"] for row in json.loads(done.stdout)["runs"]}
-    assert 2e-3 in steps and 0.128 not in steps  # which is the study's, untuned
-    tried = [
-        row["lr"] for file in tmp_path.glob("tuning/runs/*.parquet")
-        for row in results.read_rows(file)
-    ]  # fmt: skip
-    assert len({*tried}) >= 3 and steps < {*tried}
 
 
 def test_the_script_makes_a_table_of_several_folders(ran):
