@@ -15,7 +15,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.problems import models, vision
-from focusfl.simulation import per_client
+from focusfl.simulation import evaluation
 
 RNG = np.random.default_rng(0)
 
@@ -69,11 +69,11 @@ def row(name: str, problem: ff.problems.Problem, repeats: int) -> None:
     with jax.enable_x64(problem.dtype == "float64"):
         x = jax.tree.map(lambda a: jnp.asarray(a, problem.dtype), problem.x0)
         calls, compiling = [], []
-        for metrics in ("mean", "per_client"):
-            data = jax.device_put(per_client.eval_data_of(problem, metrics))
+        for per_client in (False, True):
+            data = jax.device_put(evaluation.eval_data_of(problem, per_client))
 
-            def evaluate(x, data, metrics=metrics):
-                return per_client.evaluate(problem.objective, metrics, x, data)
+            def evaluate(x, data, per_client=per_client):
+                return evaluation.evaluate(problem.objective, per_client, x, data)
 
             start = time.process_time()
             ready = jax.jit(evaluate).lower(x, data).compile()

@@ -22,11 +22,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from focusfl.simulation.per_client import rises
 from hospitals.serve import concordance
 
 import focusfl as ff
 from focusfl.core.files import write
+from focusfl.simulation.evaluation import rises
 from focusfl.studies import config
 from focusfl.studies.report.names import label
 from focusfl.studies.report.table import markdown
