@@ -229,7 +229,7 @@ def test_a_budget_below_what_one_round_costs_is_refused():
 
 
 def test_records_are_told_apart_or_refused():
-    with pytest.raises(ValueError, match='level="client" cuts any'):
+    with pytest.raises(ValueError, match='level="client" clips any'):
         Private(quadratic(), clip=1.0)
     with pytest.raises(ValueError, match="a record is in a batch once"):
         Private(learned(batch_size=4, stream="with_replacement"), clip=1.0)

@@ -1,163 +1,122 @@
-"""Models on disk, as safetensors: names, shapes and bytes, and nothing that runs.
+"""Read and write models as safetensors: names, shapes and bytes, and nothing that runs.
 
-https://github.com/huggingface/safetensors#format. PyTorch, Flax and every other reader
-of the format get flat names joined by dots; `load_model` gives the nested model back.
+https://github.com/huggingface/safetensors. PyTorch, Flax and every other reader of the
+format get flat names joined by dots; `read_model` gives the nested model back.
 """
 
 import json
-import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from focusfl.core import files
 from focusfl.core.tree import Tree
 
-ALONE = "model"  # the name of a model that is one array
-# Among the metadata: where each tensor is in the model, and a checksum of the file.
-PATHS, SEAL = "focusfl.paths", "focusfl.seal"
-ALIGNED = 8  # bytes that the tensors begin at a multiple of
-LONGEST = 100 << 20  # bytes of a header, as other readers have it
-
-DTYPES = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "uint16": "U16",
-    "int32": "I32", "uint32": "U32", "int64": "I64", "uint64": "U64",
-    "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
-}  # fmt: skip
-_NAMES = {code: name for name, code in DTYPES.items()}
+WHOLE_MODEL = "model"  # the name of a model that is a single array
+# One entry of the metadata holds all of ours, as safetensors writes several in any order
+# and the same model must give the same bytes.
+METADATA = "focusfl"
 
 
 def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> Path:
-    """Write a model, nested dicts of arrays or one array; `about` goes beside it.
+    """Write a model to a file that is there whole or not at all.
 
-    The file is there whole or not at all. Raises ValueError for what is no model.
+    Args:
+        path: of the file.
+        model: nested dicts of arrays, or one array.
+        about: texts to write beside it.
+
+    Raises:
+        ValueError: If it is no model: a name is no text, or an array has no numbers.
     """
-    path = Path(path)
-    leaves = {name: (where, np.asarray(leaf)) for name, where, leaf in _walk(model)}
-    header: dict[str, Any] = {
-        "__metadata__": {
-            **about,
-            PATHS: json.dumps({name: where for name, (where, _) in leaves.items()}),
-            SEAL: files.BLANK,
-        }
-    }
-    end = 0
-    for name, (_, leaf) in leaves.items():
-        if leaf.dtype.name not in DTYPES:
-            raise ValueError(f"{name} cannot be saved: its dtype is {leaf.dtype}.")
-        begin, end = end, end + leaf.nbytes
-        header[name] = {
-            "dtype": DTYPES[leaf.dtype.name],
-            "shape": list(leaf.shape),
-            "data_offsets": [begin, end],
-        }
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % ALIGNED)
-    with files.renamed(path, sealed=True) as part, open(part, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for _, leaf in leaves.values():
-            little = leaf.astype(leaf.dtype.newbyteorder("<"), copy=False)
-            file.write(np.ascontiguousarray(little).tobytes())
-    return path
+    path, leaves = Path(path), _leaves(model)
+    paths = {name: where for name, (where, _) in leaves.items()}
+    ours = {"about": dict(about), "paths": paths, "seal": files.BLANK}
+    arrays = {name: np.asarray(leaf, order="C") for name, (_, leaf) in leaves.items()}
+    try:
+        content = save(arrays, {METADATA: json.dumps(ours)})
+    except SafetensorError as error:
+        raise ValueError(f"this model cannot be saved: {error}.") from None
+    return files.write(path, content, sealed=True)
 
 
 def read_model(path: str | Path, seal: str | None = None) -> Tree:
     """Read a model from a safetensors file, whoever wrote it.
 
-    Raises ValueError if the file is not one, or is damaged, or if it is not the one
-    with a checksum that is given.
+    Args:
+        path: of the file.
+        seal: the checksum that the file must have; None: the one that it states.
+
+    Raises:
+        ValueError: If it is no safetensors file, is damaged, or has another checksum.
     """
     return read_with_about(path, seal)[0]
 
 
 def seal_of(path: Path) -> str:
-    """The checksum that a model says, without comparing it."""
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(min(length, LONGEST)))
-    return header["__metadata__"][SEAL].removeprefix(files.SEAL)
+    """Give the checksum that a model's file states, without comparing it."""
+    with safe_open(path, "numpy") as file:
+        return _metadata(file)["seal"].removeprefix(files.SEAL)
 
 
 def read_with_about(path: str | Path, seal: str | None = None) -> tuple[Tree, dict[str, str]]:
-    """Read a model and what was written beside it."""
+    """Read a model, and the texts that were written beside it."""
+    path = Path(path)
     try:
-        whole, found = files.read(Path(path))
-        files.check_seal(Path(path), found, seal)
-        length = int.from_bytes(whole[:8], "little")
-        if not 2 <= length <= min(LONGEST, len(whole) - 8):
-            raise ValueError(f"its header cannot be {length} bytes long")
-        header = json.loads(whole[8 : 8 + length])
-        about = header.pop("__metadata__", {})
-        if (SEAL in about) != (found is not None):
-            raise files.Damaged(f"{path} is damaged: its checksum is gone")
-        if about.pop(SEAL, None) is None and PATHS in about:
-            print(f"{path} {files.UNSEALED}", file=sys.stderr)
-        paths = json.loads(about.pop(PATHS)) if PATHS in about else {}
-        body, model = whole[8 + length :], dict[str, Any]()
-        if sum(_size(tensor) for tensor in header.values()) != len(body):
-            raise ValueError("it is not as long as its tensors")
-        for name, tensor in header.items():
-            where = paths.get(name, name.split("."))
-            if not where:
-                return _tensor(tensor, body), about
-            inner = model
-            for part in where[:-1]:
-                inner = inner.setdefault(part, {})
-            inner[where[-1]] = _tensor(tensor, body)
-        return model, about
-    except OSError:
-        raise
+        _, stated = files.read(path)
+        files.check_seal(path, stated, seal)
+        with safe_open(path, "numpy") as file:
+            ours = _metadata(file)
+            if ("seal" in ours) != (stated is not None):
+                raise files.Damaged(f"{path} is damaged: its checksum is gone")
+            paths = ours.get("paths", {})
+            leaves = {name: file.get_tensor(name) for name in file.keys()}
+        return _nested({tuple(paths.get(n, n.split("."))): a for n, a in leaves.items()}), (
+            ours.get("about", {})
+        )
     except files.Damaged as error:
-        if seal is not None:  # whoever knows where it is from says what would do
+        if seal is not None:  # whoever knows where the file is from says what would do
             raise
         raise files.Damaged(f"{error}. Use a copy, or save it again.") from None
-    except Exception as error:  # a damaged file can make a reader say anything
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not a safetensors file, or it is damaged ({error}).") from None
 
 
-def _walk(model: Tree, where: tuple[str, ...] = ()) -> list[tuple[str, list[str], Any]]:
-    """Every leaf with its name and its path; names are told apart if paths are."""
-    found: list[tuple[tuple[str, ...], Any]] = []
+def _metadata(file: Any) -> dict[str, Any]:
+    return json.loads((file.metadata() or {}).get(METADATA, "{}"))
 
-    def visit(part: Tree, where: tuple[str, ...]) -> None:
-        if isinstance(part, Mapping):
-            for name in part:
-                if not isinstance(name, str):
-                    raise ValueError(f"a model's names must be text; got {name!r}.")
-                visit(part[name], (*where, name))
-        else:
-            found.append((where, part))
 
-    visit(model, where)
-    names = [".".join(path) or ALONE for path, _ in found]
-    for glue in ("/", "\0"):  # {"a.b": …} beside {"a": {"b": …}}
-        if len(set(names)) == len(names):
+def _leaves(model: Tree) -> dict[str, tuple[list[str], Any]]:
+    """Name every leaf of a model; give its path beside it."""
+    leaves: list[tuple[list[str], Any]] = []
+
+    def visit(part: Tree, where: list[str]) -> None:
+        if not isinstance(part, Mapping):
+            leaves.append((where, part))
+            return
+        for name, inner in part.items():
+            if not isinstance(name, str):
+                raise ValueError(f"a model's names must be text; got {name!r}.")
+            visit(inner, [*where, name])
+
+    visit(model, [])
+    for glue in (".", "/", "\0"):  # {"a.b": …} beside {"a": {"b": …}} needs another one
+        named = {glue.join(where) or WHOLE_MODEL: (where, leaf) for where, leaf in leaves}
+        if len(named) == len(leaves):
             break
-        names = [glue.join(path) for path, _ in found]
-    return [(name, list(path), leaf) for name, (path, leaf) in zip(names, found, strict=True)]
+    return named
 
 
-def _dtype(name: str) -> np.dtype:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name).newbyteorder("<")
-
-
-def _size(tensor: Mapping[str, Any]) -> int:
-    width = _dtype(_NAMES[tensor["dtype"]]).itemsize
-    begin, end = tensor["data_offsets"]
-    if end - begin != math.prod(tensor["shape"]) * width or begin < 0:
-        raise ValueError("a tensor has another size than its shape")
-    return end - begin
-
-
-def _tensor(tensor: Mapping[str, Any], body: bytes) -> np.ndarray:
-    dtype = _dtype(_NAMES[tensor["dtype"]])
-    begin, end = tensor["data_offsets"]
-    array = np.frombuffer(body[begin:end], dtype).reshape(tensor["shape"])
-    return array.astype(dtype.newbyteorder("="))
+def _nested(leaves: Mapping[tuple[str, ...], Any]) -> Tree:
+    """Build the nested dicts of leaves by path; the one leaf of an empty path alone."""
+    model: dict[str, Any] = {}
+    for (*above, name), leaf in ((path, leaf) for path, leaf in leaves.items() if path):
+        inner = model
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[name] = leaf
+    return leaves.get((), model)
