@@ -9,7 +9,6 @@ from focusfl.simulation.reference import states
 from focusfl.simulation.rest import RestWarning
 from focusfl.simulation.spec import RunSpec
 from focusfl.studies.summary import tracking_gap
-from focusfl.theory import auto
 
 MEAN = ff.Focus()
 FULL, COINS = ff.participation.Full(), ff.participation.Bernoulli(0.4)
@@ -63,18 +62,6 @@ def test_at_exactly_two_over_L_memory_is_never_renewed():
     assert MEAN.max_exact_lr(2.0, 2) == 1.0
     assert np.all(run.x == problem.x0) and np.all(run.server.y == 0)
     assert np.linalg.norm(problem.optimum) > 1
-
-
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_race_for_a_step_is_run_as_a_run_is(warm):
-    """In every client's eigenbasis, on the schedule that races are run on."""
-    problem, who, lr = quadratic(), ff.participation.Uniform(2), 0.06
-    algorithm = ff.Focus(warm, "mean")
-    course = auto._course(algorithm, problem, who, 400, 4)
-    finish = auto._race(course, np.array([lr]))
-    run = ff.simulate(algorithm, problem, who, rounds=400, lr=lr, local_steps=4, seed=auto.SEED)
-    there = np.flatnonzero(run.metrics["distance"] <= auto.TARGET)
-    assert finish.rounds[0] == there[0]
 
 
 def test_its_step_can_be_chosen():

@@ -22,7 +22,7 @@ FLOORS = [
 ]
 # Looks upwards that are known, each inside a function and for a reason.
 KNOWN = {
-    ("theory.auto", "simulation"): "tries steps on a network by short runs",
+    ("theory.auto", "simulation"): "tries steps by short runs",
     ("theory.lyapunov", "simulation"): "follows a proof along a run of the reference",
     ("flower.ending", "deploy"): "a server app leaves what a study leaves",
 }
