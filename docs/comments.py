@@ -8,8 +8,8 @@ import re
 
 import griffe
 
-SIBLING = "engines.simulator.api.simulate"
-LIKE = ("engines.simulator.api.sweep", "engines.reference.loop")
+SIBLING = "simulation.api.simulate"
+LIKE = ("simulation.api.sweep", "simulation.reference.loop")
 
 
 class Comments(griffe.Extension):

@@ -50,7 +50,7 @@ def test_a_wheel_has_every_file_of_the_package_and_says_what_it_is(tmp_path):
     code = {name.removeprefix("src/") for name in in_git("src")}
     assert {name for name in names if not name.startswith(own)} == code
     for needed in ("studies/shipped/new.toml", "deploy/template/keys.sh",
-                   "report/html/page.js", "report/html/style.css"):  # fmt: skip
+                   "studies/report/html/page.js", "studies/report/html/style.css"):  # fmt: skip
         assert f"focusfl/{needed}" in names
     assert f"{own}/licenses/LICENSE" in names and f"{own}/entry_points.txt" in names
     assert about["License-Expression"] == "Apache-2.0"

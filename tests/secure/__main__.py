@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sequences", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--after_update", type=int, default=4, help="every so many arrive")
+    parser.add_argument("--settle", type=int, default=4, help="every so many arrive")
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)
     tally: Counter[str] = Counter()
@@ -26,7 +26,7 @@ def main() -> int:
     for done in range(asked.sequences):
         seed = asked.seed + done
         try:
-            more, worst, left = live(seed, seed % asked.after_update == 0)
+            more, worst, left = live(seed, seed % asked.settle == 0)
         except Exception as wrong:
             violations += 1
             print(f"seed {seed}: {type(wrong).__name__}: {wrong}", flush=True)

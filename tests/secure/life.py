@@ -200,7 +200,7 @@ class Life:
         if not wrong <= CLOSE:
             raise Violation(f"what is tracked is wrong by {wrong:.1e}")
 
-    def after_update(self):
+    def settle(self):
         """Without faults, it arrives; give the error."""
         rounds = 0
         while rounds < 30 and not error(self.server) < 1e-12:
@@ -214,13 +214,13 @@ class Life:
         return error(self.server)
 
 
-def live(seed, after_update=True):
+def live(seed, settle=True):
     """Live through a sequence: its tally, the largest gap, the error in the end."""
     with tempfile.TemporaryDirectory(dir=memory()) as folder:
         life = Life(seed, folder)
         try:
             life.live()
-            found = life.after_update() if after_update else 0.0
+            found = life.settle() if settle else 0.0
         finally:
             life.server.close()
         if not found <= 1e-10:

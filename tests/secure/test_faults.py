@@ -10,7 +10,7 @@ from secure.life import Violation, live
 
 @pytest.mark.parametrize("seed", range(6))
 def test_secure_sums_live_through_faults(seed):
-    tally, gap, error = live(seed, after_update=seed % 3 == 0)
+    tally, gap, error = live(seed, settle=seed % 3 == 0)
     assert tally["sessions"] == life.SESSIONS and gap < 1e-12 and error <= 1e-10
 
 
@@ -23,7 +23,7 @@ def test_a_server_that_counts_a_site_that_is_not_in_the_sum_is_caught(monkeypatc
 
     monkeypatch.setattr(Session, "total", planted)
     with pytest.raises(Violation, match="what is tracked is wrong"):
-        live(0, after_update=False)
+        live(0, settle=False)
 
 
 def test_a_site_that_forgets_what_it_has_said_is_caught(monkeypatch):
@@ -36,4 +36,4 @@ def test_a_site_that_forgets_what_it_has_said_is_caught(monkeypatch):
 
     monkeypatch.setattr(site, "load", planted)
     with pytest.raises(Violation, match="another reply"):
-        live(0, after_update=False)
+        live(0, settle=False)

@@ -70,7 +70,7 @@ def test_a_coded_study_runs_what_simulate_does_under_other_keys(tmp_path):
         ResultCache(tmp_path, each).key(run_groups(each)[0], 0.05, 0) for each in (plain, coded)
     }
     assert len(keys) == 2
-    assert conditions(coded.source) == ["integers bits 4"]
+    assert conditions(coded.source) == ["quantize bits 4"]
     assert conditions(plain.source) == []
 
 
@@ -92,9 +92,9 @@ def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(tmp_path):
     "compressor, words",
     [
         ({"kind": "intgers"}, "unknown kind: 'intgers'"),
-        ({"bits": 4}, r"\[compressor\] needs a kind"),
+        ({"bits": 4}, r"\[compression\] needs a kind"),
         ({"kind": "quantize", "bits": 9}, "bits must be a whole number from 2 to 8"),
-        ({"kind": "quantize", "k": 2}, r"unknown key in \[compressor\]: 'k'"),
+        ({"kind": "quantize", "k": 2}, r"unknown key in \[compression\]: 'k'"),
         ({"kind": "top_k", "k": 9}, r"for \[algorithms.focus\]: k must not be above"),
         ({"kind": "low_rank"}, "fits no array of this model"),
         (
@@ -142,5 +142,5 @@ def test_secure_sums_are_of_deployments_and_reach_both_apps(tmp_path):
     for each in (loaded, deploy.read(tmp_path / "study.json")):
         assert each.secure == each.job("").secure == Secure(4, 3)
         assert each.algorithm == ff.Compressed(ff.Focus(), ff.FixedPoint(50, 44))
-    coded = deploy.load(file, ["compressor={kind='fixed_point', bits=30}"], None, None)
+    coded = deploy.load(file, ["compression={kind='fixed_point', bits=30}"], None, None)
     assert coded.algorithm == ff.Compressed(ff.Focus(), ff.FixedPoint(30))

@@ -108,7 +108,7 @@ def test_a_schedule_of_ones_own_lies_beside_the_study(study):
     (study.parent / "mine.py").write_text(
         "def halved(lr, every):\n    return lambda k: lr * 0.5 ** (k // every)\n"
     )
-    own = config.load(study, ["schedule={kind='mine:halved', eval_every=10}"])
+    own = config.load(study, ["schedule={kind='mine:halved', every=10}"])
     assert own.lr_of("focus", 0.1)(25) == 0.025 and "mine:halved" in own.parts
     with pytest.raises(ValueError, match="needs every"):
         config.load(study, ["schedule={kind='mine:halved'}"])

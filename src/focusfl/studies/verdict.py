@@ -19,7 +19,7 @@ Word = Literal[
     "falling",  # not there yet, and on its way
     "biased",  # levelled off elsewhere
     "noisy",  # levelled off under gradient noise
-    "oscillating",  # neither falls nor has_after_update
+    "oscillating",  # neither falls nor settles
     "unclear",  # the curve does not say
     "absent",  # nobody ever took part
     "diverged",
@@ -169,7 +169,7 @@ def _flat(trend: Trend, first: float, expected: Expected) -> Verdict:
         return Verdict(
             "oscillating",
             f"swings between {trend.low:.3g} and {trend.high:.3g} without a trend; "
-            "a smaller lr may after_update it",
+            "a smaller lr may help",
         )
     if bias and 1 / NEAR < level / bias < NEAR:
         return Verdict("biased", f"settled at {level:.3g}; predicted {bias:.3g}")

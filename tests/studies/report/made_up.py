@@ -10,7 +10,7 @@ from focusfl.studies import results
 def make_run(scenario, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.0,
              diverged_at=None, why_lr=None, accuracy=False, distance=True, every=1,
              width=10, **told):  # fmt: skip
-    """A run that falls at a rate and has_after_update, a little different for every seed.
+    """A run that falls at a rate and settles, a little different for every seed.
 
     Evaluated every so many rounds; what else is `told` stands in its row.
     """

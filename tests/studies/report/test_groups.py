@@ -105,7 +105,7 @@ def test_the_loss_above_the_optimum_is_known_where_the_optimum_is(tmp_path):
 def test_rounds_that_were_not_evaluated_are_not_counted():
     """Every tenth round, and the last: drawn where they are, not where they stand."""
     whole = [make_run("a", "x", s, rounds=63, rate=0.9) for s in range(3)]
-    some = [make_run("a", "x", s, rounds=63, rate=0.9, eval_every=10) for s in range(3)]
+    some = [make_run("a", "x", s, rounds=63, rate=0.9, every=10) for s in range(3)]
     found = bands.band(some, "distance")
     rounds = [0, 10, 20, 30, 40, 50, 60, 63]
     assert found.axes["round"].tolist() == rounds
@@ -116,14 +116,14 @@ def test_rounds_that_were_not_evaluated_are_not_counted():
 
 
 def test_the_vectors_to_the_target_are_those_of_its_round():
-    run = make_run("a", "x", 0, eval_every=5, rounds_to_target=40)
+    run = make_run("a", "x", 0, every=5, rounds_to_target=40)
     whole = make_run("a", "x", 0)
     sent = NUMBERS["vectors_to_target"].of(run)
     assert sent == whole.curves["vectors_sent"][40]
 
 
 def test_seeds_that_stopped_at_other_rounds_are_put_together_round_by_round():
-    runs = [make_run("a", "x", s, rounds=r, eval_every=10, bias=0.1 + s)
+    runs = [make_run("a", "x", s, rounds=r, every=10, bias=0.1 + s)
             for s, r in enumerate((23, 40, 40))]  # fmt: skip
     found = bands.band(runs, "distance")
     assert found.axes["round"].tolist() == [0, 10, 20, 30, 40]  # of all three

@@ -248,7 +248,7 @@ def _theory(
     looks: dict[str, dict[str, Any]],
     lowest: float,
 ) -> None:
-    """The predicted rate, dashed; where it has_after_update, dotted; its noise floor."""
+    """The predicted rate, dashed; where it settles, dotted; its noise floor."""
     for name, one, band in curves:
         look = {"color": looks[name]["color"], "linewidth": 0.9, "label": "_"}
         told = one.row.get("theory") or {}

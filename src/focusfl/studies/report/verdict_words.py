@@ -12,7 +12,7 @@ MEANING = {
     "biased": "has settled away from the optimum",
     "falling": "was still falling when the rounds were over",
     "noisy": "stays where the noise of its gradients keeps it",
-    "oscillating": "goes up and down, and neither has_after_update nor falls",
+    "oscillating": "goes up and down, and neither settles nor falls",
     "unclear": "these rounds are too few, or too noisy, to tell",
     "absent": "nobody took part, so nothing happened",
     "diverged": "grew without bound",
