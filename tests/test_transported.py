@@ -198,7 +198,7 @@ def test_the_tracker_is_the_gradient_in_the_end():
     run = ff.loop(ff.TFocus(), problem, FULL, rounds=12, lr=0.02, local_steps=2)
     slope = run.metrics["grad_norm"][-1]
     assert tracker_norm(run.server, 6) == pytest.approx(slope, rel=0.2)
-    assert tracker_norm(run.server, 6) == np.linalg.norm(run.server.y) / 6
+    assert tracker_norm(run.server, 6) == np.linalg.norm(run.server.gradient_sum) / 6
 
 
 @pytest.mark.parametrize("option", [1, "1-up"])

@@ -32,8 +32,7 @@ def test_the_code_has_no_error_and_states_have_types(tmp_path):
     assert 'error: "Server" has no attribute "momentum"' in wrong
 
 
-def test_every_list_of_algorithms_has_them_all():
-    """Spelled out for editors, which do not compute lists."""
-    names = {kind.__name__ for kind in ff.ALGORITHMS.values()}
-    assert names == set(ff.algorithms.__all__) - {"ALGORITHMS"}
-    assert names <= set(ff.__all__)
+def test_every_algorithm_has_a_name_that_can_be_imported():
+    for name, algorithm in ff.ALGORITHMS.registered.items():
+        assert getattr(ff, algorithm.__name__) is algorithm is ff.ALGORITHMS[name]
+        assert algorithm.__name__ in ff.__all__ and algorithm.__name__ in dir(ff)

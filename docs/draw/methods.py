@@ -5,7 +5,7 @@
     python docs/draw/methods.py FedLT         # and the rounds of these alone
     python docs/draw/methods.py constants     # and of methods whose constant is given
 
-Tests hold the page to what this writes. A new algorithm needs its line in LAWS.
+Tests hold the page to what this writes; all of it follows from what algorithms declare.
 """
 
 import argparse
@@ -24,38 +24,6 @@ from focusfl.theory.prediction import rests_at_optimum
 
 PAGE = Path(__file__).parent.parent / "methods.md"
 STEPS = 4 * 2.0 ** (-np.arange(16) / 2)  # times 1 / L
-LAWS = {
-    "focus": 'y = Σ gradᵢ, the mean of a visit; `memory="last"`: the last, η < 1/L',
-    "anchored_focus": "y(x) = Σ mᵢ + ρᵢ(x − pointᵢ); anchor 0 is FOCUS, 1 Finito",
-    "t_focus": 'y(x) = Σ gᵢ + ρᵢ(x − pointᵢ); ρ ≡ 0 is `Focus(memory="last")`',
-    "t_scaffold": "as T-FOCUS; ρ ≡ 0, γ = 1 and no momentum is SCAFFOLD",
-    "scaffold": "c = mean cᵢ; option II finds it from dx alone",
-    "amplified_scaffold": "mean = that of all meanᵢ; P = 1, γ = 1 is SCAFFOLD",
-    "feddyn": "h = mean gᵢ; x = mean_S z − h/α",
-    "fedlt": "x = mean zᵢ",
-    "fedadmm": "x = mean (wᵢ + aᵢ/ρ)",
-    "scaffnew": "Σ hᵢ = 0",
-    "tamuna": "Σ hᵢ = 0; with everybody it is Scaffnew",
-    "proxskip": "Σ hᵢ = 0",
-    "mifa": "g = mean gᵢ",
-    "fedvarp": "y = mean yᵢ",
-    "fedawe": "every round is echoed once",
-    "fedau": "weights are mean absences",
-    "local_sgd": "x = mean of the participants' models",
-    "fedavg": "x moves by the mean of the participants' moves",
-    "fedprox": "FedAvg of fᵢ + μ‖x − x_server‖²/2",
-    "fednova": "FedAvg if all take as many steps",
-    "fedbuff": "FedAvg if all come every round and fill the buffer",
-    "fedasync": "FedAvg if all come every round and mixing is 1",
-    "fedavgm": "FedAvg whose moves gather momentum",
-    "fedadam": "FedAvg whose moves Adam takes",
-    "fedyogi": "FedAvg whose moves Yogi takes",
-    "fedadagrad": "FedAvg whose moves Adagrad takes",
-    "server_opt": "rests where the inner one does, but for ProxSkip",
-    "compressed": "what the server was sent: Σ (memory − e), e being unsent",
-    "stale": "that of the inner one; clients work on what they were last told",
-    "client_opt": "prox leaves an exact one exact; decay and clipping do not",
-}
 
 
 def papers(kind) -> str:
@@ -83,10 +51,10 @@ def exact(algorithm) -> str:
 
 
 def claims() -> str:
-    lines = ["| algorithm | paper | kept | sent | exact | law |", "| --- " * 6 + "|"]
+    lines = ["| algorithm | paper | kept | sent | exact | invariant |", "| --- " * 6 + "|"]
     for name, kind in ff.ALGORITHMS.items():
         cells = [f"`{kind.__name__}`", papers(kind), *vectors(kind()), exact(kind())]
-        lines.append("| " + " | ".join([*cells, LAWS.get(name, "")]) + " |")
+        lines.append("| " + " | ".join([*cells, ff.ALGORITHMS.invariant(name)]) + " |")
     return "\n".join(lines)
 
 
@@ -101,17 +69,17 @@ def scene():
 
 
 def row(name: str, algorithm) -> str:
-    problem, laws = scene()
+    problem, scenarios = scene()
     steps = STEPS / problem.L
-    cells = [cell(algorithm, problem, law, steps, 0) for law in laws.values()]
+    cells = [cell(algorithm, problem, who, steps, 0) for who in scenarios.values()]
     line = "| " + " | ".join([f"`{name}`", *cells]) + " |"
     print(line, flush=True)
     return line
 
 
 def heading(first: str) -> list[str]:
-    _, laws = scene()
-    return [f"| {first} | {' | '.join(laws)} |", "| --- " * (len(laws) + 1) + "|"]
+    _, scenarios = scene()
+    return [f"| {first} | {' | '.join(scenarios)} |", "| --- " * (len(scenarios) + 1) + "|"]
 
 
 def measured(names=()) -> str:

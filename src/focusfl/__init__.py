@@ -3,40 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from focusfl.algorithms import (
-    ALGORITHMS,
-    MIFA,
-    TAMUNA,
-    AmplifiedScaffold,
-    AnchoredFocus,
-    ClientOpt,
-    Compressed,
-    FedAdagrad,
-    FedAdam,
-    FedADMM,
-    FedAsync,
-    FedAU,
-    FedAvg,
-    FedAvgM,
-    FedAWE,
-    FedBuff,
-    FedDyn,
-    FedLT,
-    FedNova,
-    FedProx,
-    FedVARP,
-    FedYogi,
-    Focus,
-    LocalSGD,
-    ProxSkip,
-    Scaffnew,
-    Scaffold,
-    ServerOpt,
-    Stale,
-    TFocus,
-    TScaffold,
-)
-from focusfl.compression import Chain, FixedPoint, LowRank, Quantize, RandomK, TopK
+from focusfl.algorithms import ALGORITHMS
+from focusfl.compression import COMPRESSORS
 from focusfl.core import Algorithm, Round
 
 if TYPE_CHECKING:
@@ -51,6 +19,8 @@ if TYPE_CHECKING:
         problems,
         theory,
     )
+    from focusfl.algorithms import *  # noqa: F403
+    from focusfl.compression import *  # noqa: F403
     from focusfl.core import schedules
     from focusfl.privacy import BudgetWarning
     from focusfl.simulation.api import simulate, sweep
@@ -69,50 +39,14 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
-    "AmplifiedScaffold",
-    "AnchoredFocus",
     "BudgetWarning",
-    "Chain",
-    "ClientOpt",
-    "Compressed",
     "DivergenceWarning",
     "Diverged",
-    "FedADMM",
-    "FedAU",
-    "FedAWE",
-    "FedAdagrad",
-    "FedAdam",
-    "FedAsync",
-    "FedAvg",
-    "FedAvgM",
-    "FedBuff",
-    "FedDyn",
-    "FedLT",
-    "FedNova",
-    "FedProx",
-    "FedVARP",
-    "FedYogi",
-    "FixedPoint",
-    "Focus",
-    "Quantize",
-    "Stale",
-    "LocalSGD",
-    "LowRank",
-    "MIFA",
-    "ProxSkip",
-    "RandomK",
     "RestWarning",
     "Result",
     "Round",
-    "Scaffnew",
-    "Scaffold",
-    "ServerOpt",
     "StepWarning",
     "Stop",
-    "TAMUNA",
-    "TFocus",
-    "TScaffold",
-    "TopK",
     "compression",
     "conformance",
     "data",
@@ -129,6 +63,10 @@ __all__ = [
     "simulate",
     "sweep",
     "theory",
+    *(
+        part.__name__
+        for part in (*ALGORITHMS.registered.values(), *COMPRESSORS.registered.values())
+    ),
 ]
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax
@@ -163,8 +101,9 @@ def __getattr__(name: str):
     if name in _NAMES:
         globals()[name] = getattr(import_module(f"focusfl.{_NAMES[name]}"), name)
         return globals()[name]
-    raise AttributeError(f"module 'focusfl' has no attribute {name!r}")
+    parts = COMPRESSORS if name in COMPRESSORS.classes() else ALGORITHMS
+    return parts.attribute("focusfl", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "__version__"})
+    return sorted({*__all__, *ALGORITHMS.classes(), *COMPRESSORS.classes(), "__version__"})

@@ -36,7 +36,7 @@ def tiny():
         )  # fmt: skip
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROBLEMS, "cifar10", stand_in)
+        patch.setitem(PROBLEMS.registered, "cifar10", stand_in)
         yield
 
 

@@ -33,7 +33,7 @@ def test_a_study_has_a_chance_for_every_client(name, monkeypatch):
         return small
 
     stand_in.__signature__ = inspect.signature(PROBLEMS[kind])
-    monkeypatch.setitem(PROBLEMS, kind, stand_in)
+    monkeypatch.setitem(PROBLEMS.registered, kind, stand_in)
     study = config.load(HERE / f"{name}.toml")
     chances = study.participation["coins"].participation.among.p
     assert len(chances) == CLIENTS[name] and min(chances) == 0.05 < max(chances) == 0.9

@@ -7,8 +7,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.algorithms import ALGORITHMS
-from focusfl.algorithms.trackers import TRACKERS
-from focusfl.core import Algorithm, Round, tree
+from focusfl.core import Algorithm, Round, gradient_sum, tree
 from focusfl.simulation.client_round import client_round
 
 NAMES = ("north", "east", "south")
@@ -44,7 +43,7 @@ class Setting(NamedTuple):
 
 def setting(algorithm: Algorithm, local_steps: int, weights=None) -> Setting:
     """A job with a step that suits it: servers that sum need smaller ones."""
-    sums = isinstance(algorithm.init(START)[0], TRACKERS)
+    sums = gradient_sum(algorithm.init(START)[0]) is not None
     return Setting(algorithm, 0.15 if sums else 0.3, local_steps, weights)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from focusfl.algorithms.scaffold import Scaffold
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_positive
 
@@ -34,6 +35,12 @@ class Local(NamedTuple):
     total: Tree  # sum of gradients
 
 
+@ALGORITHMS.register(
+    "amplified_scaffold",
+    label="Amplified SCAFFOLD",
+    style=20,
+    invariant="mean = that of all meanᵢ; P = 1, γ = 1 is SCAFFOLD",
+)
 @dataclass(frozen=True)
 class AmplifiedScaffold(Algorithm[Server, Client, Local]):
     """SCAFFOLD whose control variates are means over windows of so many rounds.

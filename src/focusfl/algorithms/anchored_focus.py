@@ -12,6 +12,7 @@ from typing import NamedTuple
 from focusfl.algorithms.t_focus import Server
 from focusfl.algorithms.transported import Client, Line, begin, visited
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_share
 
@@ -23,6 +24,12 @@ class Local(NamedTuple):
     total: Tree  # the sum of this visit's gradients
 
 
+@ALGORITHMS.register(
+    "anchored_focus",
+    label="Anchored FOCUS",
+    style=26,
+    invariant="y(x) = Σ mᵢ + ρᵢ(x − pointᵢ); anchor 0 is FOCUS, 1 Finito",
+)
 @dataclass(frozen=True)
 class AnchoredFocus(Algorithm[Server, Client, Local]):
     """Draw the model back to where each stored gradient was taken.

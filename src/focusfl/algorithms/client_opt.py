@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.wrapped import Wrapped, apart, check_inner, whole
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_not_negative, check_positive
 
@@ -20,6 +21,11 @@ class Local(NamedTuple):
     anchor: Tree  # the server's model as the round began; nothing if prox is 0
 
 
+@ALGORITHMS.register(
+    "client_opt",
+    style=16,
+    invariant="prox leaves an exact one exact; decay and clipping do not",
+)
 @dataclass(frozen=True)
 class ClientOpt(Wrapped):
     """Clip gradients, add weight decay, pull local steps back to the server's model.

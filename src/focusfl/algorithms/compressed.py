@@ -18,6 +18,7 @@ from focusfl.algorithms.scaffold import Scaffold
 from focusfl.algorithms.wrapped import Wrapped, check_inner, innermost
 from focusfl.compression import Compressor, Load, Quantize
 from focusfl.core import Algorithm, CannotForget, Message, Round, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_is
 
@@ -30,6 +31,11 @@ class Client(NamedTuple):
     unsent: Tree  # what the server was not told yet, by name
 
 
+@ALGORITHMS.register(
+    "compressed",
+    style=27,
+    invariant="what the server was sent: Σ (memory − e), e being unsent",
+)
 @dataclass(frozen=True)
 class Compressed(Wrapped):
     """Send C(u + e) where the inner algorithm sends u, and keep e <- u + e - C(u + e).

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from focusfl.algorithms.proximal import stationary_below, strength
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
 
@@ -29,6 +30,7 @@ class Local(NamedTuple):
     a: Tree
 
 
+@ALGORITHMS.register("fedadmm", style=19, invariant="x = mean (wᵢ + aᵢ/ρ)")
 @dataclass(frozen=True)
 class FedADMM(Algorithm[Server, Client, Local]):
     """Agree on x by multipliers; absent clients count with their last word.

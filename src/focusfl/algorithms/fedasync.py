@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_not_negative, check_share
 
@@ -25,6 +26,11 @@ class Local(NamedTuple):
     x: Tree
 
 
+@ALGORITHMS.register(
+    "fedasync",
+    style=28,
+    invariant="FedAvg if all come every round and mixing is 1",
+)
 @dataclass(frozen=True)
 class FedAsync(Algorithm[Server, Client, Local]):
     """Mix every model that comes in into the server's, less the staler it is.

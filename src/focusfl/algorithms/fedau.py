@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_positive
 
@@ -25,6 +26,7 @@ class Local(NamedTuple):
     x: Tree
 
 
+@ALGORITHMS.register("fedau", style=4, invariant="weights are mean absences")
 @dataclass(frozen=True)
 class FedAU(Algorithm[Server, Client, Local]):
     """Estimate 1/p from the gaps; an absence of `cutoff` rounds counts as an interval.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
 
@@ -20,6 +21,7 @@ class Local(NamedTuple):
     x: Tree
 
 
+@ALGORITHMS.register("fedavg", style=1, invariant="x moves by the mean of the participants' moves")
 @dataclass(frozen=True)
 class FedAvg(Algorithm[Server, Client, Local]):
     """Average what the participants moved to; biased towards who takes part."""

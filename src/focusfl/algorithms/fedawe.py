@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
 
@@ -24,6 +25,7 @@ class Local(NamedTuple):
     z: Tree
 
 
+@ALGORITHMS.register("fedawe", style=5, invariant="every round is echoed once")
 @dataclass(frozen=True)
 class FedAWE(Algorithm[Server, Client, Local]):
     """Repeat one's progress once for every round missed; average inside S.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_positive
 
@@ -27,6 +28,11 @@ class Local(NamedTuple):
     x: Tree
 
 
+@ALGORITHMS.register(
+    "fedbuff",
+    style=23,
+    invariant="FedAvg if all come every round and fill the buffer",
+)
 @dataclass(frozen=True)
 class FedBuff(Algorithm[Server, Client, Local]):
     """Move once enough clients have come in, each with work on the model it left with.

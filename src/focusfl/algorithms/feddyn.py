@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from focusfl.algorithms.proximal import stationary_below, strength
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
 
@@ -27,6 +28,7 @@ class Local(NamedTuple):
     g: Tree
 
 
+@ALGORITHMS.register("feddyn", style=17, invariant="h = mean gᵢ; x = mean_S z − h/α")
 @dataclass(frozen=True)
 class FedDyn(Algorithm[Server, Client, Local]):
     """Minimise a client's loss, less its correction, near the server's model.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from focusfl.algorithms.proximal import stationary_below, strength
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
 
@@ -27,6 +28,7 @@ class Local(NamedTuple):
     v: Tree  # x reflected in z, to which 1 / rho draws w
 
 
+@ALGORITHMS.register("fedlt", style=18, invariant="x = mean zᵢ")
 @dataclass(frozen=True)
 class FedLT(Algorithm[Server, Client, Local]):
     """Train from one's own model near 2x - z; move z by twice the way from x to there.

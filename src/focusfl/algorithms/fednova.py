@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive, check_share
 
@@ -24,6 +25,7 @@ class Local(NamedTuple):
     v: Tree  # what the next step is: gradients of this round, the last one whole
 
 
+@ALGORITHMS.register("fednova", style=21, invariant="FedAvg if all take as many steps")
 @dataclass(frozen=True)
 class FedNova(Algorithm[Server, Client, Local]):
     """FedAvg of normalised updates, with momentum on clients; biased towards who comes.

@@ -12,9 +12,11 @@ from typing import ClassVar
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.server_opt import ServerOpt
 from focusfl.algorithms.wrapped import Wrapped
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.validation import check_share
 
 
+@ALGORITHMS.register("fedavgm", style=12, invariant="FedAvg whose moves gather momentum")
 @dataclass(frozen=True)
 class FedAvgM(Wrapped):
     """FedAvg with momentum on the server; biased towards who takes part."""
@@ -54,6 +56,7 @@ class _Adaptive(Wrapped):
         )  # fmt: skip
 
 
+@ALGORITHMS.register("fedadam", style=11, invariant="FedAvg whose moves Adam takes")
 @dataclass(frozen=True)
 class FedAdam(_Adaptive):
     """FedAvg with Adam on the server; biased towards who takes part."""
@@ -61,6 +64,7 @@ class FedAdam(_Adaptive):
     optimizer: ClassVar[str] = "adam"
 
 
+@ALGORITHMS.register("fedyogi", style=13, invariant="FedAvg whose moves Yogi takes")
 @dataclass(frozen=True)
 class FedYogi(_Adaptive):
     """FedAvg with Yogi on the server; biased towards who takes part."""
@@ -68,6 +72,7 @@ class FedYogi(_Adaptive):
     optimizer: ClassVar[str] = "yogi"
 
 
+@ALGORITHMS.register("fedadagrad", style=14, invariant="FedAvg whose moves Adagrad takes")
 @dataclass(frozen=True)
 class FedAdagrad(Wrapped):
     """FedAvg with Adagrad on the server; biased towards who takes part."""

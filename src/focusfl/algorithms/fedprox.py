@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from focusfl.algorithms.client_opt import ClientOpt
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.wrapped import Wrapped
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.validation import check_not_negative
 
 
+@ALGORITHMS.register("fedprox", style=15, invariant="FedAvg of fᵢ + μ‖x − x_server‖²/2")
 @dataclass(frozen=True)
 class FedProx(Wrapped):
     """FedAvg with local steps pulled back to the server's model; biased as FedAvg is.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
 
@@ -25,6 +26,7 @@ class Local(NamedTuple):
     x: Tree
 
 
+@ALGORITHMS.register("fedvarp", style=6, invariant="y = mean yᵢ")
 @dataclass(frozen=True)
 class FedVARP(Algorithm[Server, Client, Local]):
     """Correct the participants' updates by everybody's last ones."""

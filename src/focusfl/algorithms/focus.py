@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_flag, check_one_of
 
@@ -17,6 +18,10 @@ AT_REST = 1e-3  # |y| / N below this share of the gradient does not follow it an
 class Server(NamedTuple):
     x: Tree
     y: Tree  # sum over all clients of what each has stored
+
+    @property
+    def gradient_sum(self) -> Tree:
+        return self.y
 
 
 class Client(NamedTuple):
@@ -30,6 +35,12 @@ class Local(NamedTuple):
     total: Tree  # the sum of this visit's gradients; nothing if the last is stored
 
 
+@ALGORITHMS.register(
+    "focus",
+    label="FOCUS",
+    style=0,
+    invariant='y = Σ gradᵢ, the mean of a visit; `memory="last"`: the last, η < 1/L',
+)
 @dataclass(frozen=True)
 class Focus(Algorithm[Server, Client, Local]):
     """Track the sum of gradients on the server; push differences, never averages.

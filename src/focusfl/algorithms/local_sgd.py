@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 
 
@@ -22,6 +23,7 @@ class Local(NamedTuple):
     z: Tree
 
 
+@ALGORITHMS.register("local_sgd", style=8, invariant="x = mean of the participants' models")
 @dataclass(frozen=True)
 class LocalSGD(Algorithm[Server, Client, Local]):
     """Train from one's own model and average inside S; nothing is pulled beforehand."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
 
@@ -25,6 +26,7 @@ class Local(NamedTuple):
     x: Tree
 
 
+@ALGORITHMS.register("mifa", style=3, invariant="g = mean gᵢ")
 @dataclass(frozen=True)
 class MIFA(Algorithm[Server, Client, Local]):
     """Move by everybody's last update, however old; absent clients count too.

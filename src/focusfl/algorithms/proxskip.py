@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm, CannotForget, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_seed, is_number, shown
 
@@ -32,6 +33,7 @@ class Local(NamedTuple):
     h: Tree
 
 
+@ALGORITHMS.register("proxskip", style=9, invariant="Σ hᵢ = 0")
 @dataclass(frozen=True)
 class ProxSkip(Algorithm[Server, Client, Local]):
     """Toss one coin per round, shared by all; average and correct only on heads.

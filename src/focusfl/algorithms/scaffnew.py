@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.core import Algorithm, CannotForget, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 
 
@@ -26,6 +27,7 @@ class Local(NamedTuple):
     h: Tree
 
 
+@ALGORITHMS.register("scaffnew", style=7, invariant="Σ hᵢ = 0")
 @dataclass(frozen=True)
 class Scaffnew(Algorithm[Server, Client, Local]):
     """Shift local gradients by h; correct h by how far the average was from one's own.

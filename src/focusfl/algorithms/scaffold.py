@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_positive
 
@@ -28,6 +29,12 @@ class Local(NamedTuple):
     steps: Any
 
 
+@ALGORITHMS.register(
+    "scaffold",
+    label="SCAFFOLD",
+    style=2,
+    invariant="c = mean cᵢ; option II finds it from dx alone",
+)
 @dataclass(frozen=True)
 class Scaffold(Algorithm[Server, Client, Local]):
     """Correct every local step by the difference between one's own gradient and all.

@@ -10,6 +10,7 @@ from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.proxskip import ProxSkip
 from focusfl.algorithms.wrapped import Wrapped, apart, check_inner, innermost, whole
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import (
     check_flag,
@@ -32,6 +33,11 @@ class Server(NamedTuple):
     count: Any  # of the moves
 
 
+@ALGORITHMS.register(
+    "server_opt",
+    style=10,
+    invariant="rests where the inner one does, but for ProxSkip",
+)
 @dataclass(frozen=True)
 class ServerOpt(Wrapped):
     """Move the model as an optimizer does, not as the inner algorithm would.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.wrapped import Wrapped, check_inner
 from focusfl.core import Algorithm, Message
+from focusfl.core.registry import ALGORITHMS
 
 
 class Client(NamedTuple):
@@ -13,6 +14,11 @@ class Client(NamedTuple):
     down: Message  # what the server last told it
 
 
+@ALGORITHMS.register(
+    "stale",
+    style=29,
+    invariant="that of the inner one; clients work on what they were last told",
+)
 @dataclass(frozen=True)
 class Stale(Wrapped):
     """Another algorithm, whose clients are told of the model when they have been heard.

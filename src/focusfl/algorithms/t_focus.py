@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from focusfl.algorithms.transported import Client, Line, begin, visited
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_share
 
@@ -15,7 +16,7 @@ class Server(NamedTuple):
     line: Line  # sum of the lines of all who were here
 
     @property
-    def y(self) -> Tree:
+    def gradient_sum(self) -> Tree:
         """What all gradients are taken to sum to at x."""
         return self.line.at(self.x)
 
@@ -27,6 +28,12 @@ class Local(NamedTuple):
     guess: Tree  # what this client was taken for at the pulled model
 
 
+@ALGORITHMS.register(
+    "t_focus",
+    label="T-FOCUS",
+    style=24,
+    invariant='y(x) = Σ gᵢ + ρᵢ(x − pointᵢ); ρ ≡ 0 is `Focus(memory="last")`',
+)
 @dataclass(frozen=True)
 class TFocus(Algorithm[Server, Client, Local]):
     """Track the sum of gradients where the server is, not where each was taken.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from focusfl.algorithms.transported import Client, Line, begin, secant, visited
 from focusfl.core import Algorithm, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_share, shown
 
@@ -18,7 +19,7 @@ class Server(NamedTuple):
     share: Any  # of the clients that take part: a mean, half of it the last round's
 
     @property
-    def y(self) -> Tree:
+    def gradient_sum(self) -> Tree:
         """What all gradients are taken to sum to at x."""
         return self.line.at(self.x)
 
@@ -44,6 +45,12 @@ class Local(NamedTuple):
     steps: Any
 
 
+@ALGORITHMS.register(
+    "t_scaffold",
+    label="T-SCAFFOLD",
+    style=25,
+    invariant="as T-FOCUS; ρ ≡ 0, γ = 1 and no momentum is SCAFFOLD",
+)
 @dataclass(frozen=True)
 class TScaffold(Algorithm[Server, Client, Local]):
     """Correct local steps by what all gradients sum to where the server is.
@@ -111,7 +118,7 @@ class TScaffold(Algorithm[Server, Client, Local]):
         return Server(params, line, 1 + line.rho), client
 
     def broadcast(self, server):
-        down = {"x": server.x, "y": server.y}
+        down = {"x": server.x, "y": server.gradient_sum}
         if self.option != "1-up" and self.gamma is None:
             down["gamma"] = server.share**0.5
         return down
@@ -159,7 +166,7 @@ class TScaffold(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         x, rho = server.x, total["rho"]
         if self.option == "1-up":
-            new = self._innovation(total["dx"], rd.num_active, server.y, rd)
+            new = self._innovation(total["dx"], rd.num_active, server.gradient_sum, rd)
             b = tree.axpy(-rho, x, new)
         else:
             b = total["b"]

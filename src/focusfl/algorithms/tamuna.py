@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from focusfl.algorithms.scaffnew import Client, Scaffnew
 from focusfl.core import Round, tree
+from focusfl.core.registry import ALGORITHMS
 from focusfl.core.validation import check_positive, check_share
 
 
+@ALGORITHMS.register("tamuna", style=22, invariant="Σ hᵢ = 0; with everybody it is Scaffnew")
 @dataclass(frozen=True)
 class TAMUNA(Scaffnew):
     """Scaffnew whose corrections are damped, the more so the fewer take part.

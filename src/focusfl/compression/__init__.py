@@ -1,30 +1,19 @@
 """Messages in fewer bits, one file per compressor; `ff.Compressed` sends an algorithm's so."""
 
-from focusfl.compression.chain import Chain
-from focusfl.compression.compressor import Compressor, Load
-from focusfl.compression.fixed_point import FixedPoint
-from focusfl.compression.low_rank import LowRank
-from focusfl.compression.quantize import Quantize
-from focusfl.compression.random_k import RandomK
-from focusfl.compression.top_k import TopK
+from typing import Any
 
-COMPRESSORS: dict[str, type[Compressor]] = {
-    "quantize": Quantize,
-    "top_k": TopK,
-    "random_k": RandomK,
-    "low_rank": LowRank,
-    "fixed_point": FixedPoint,
-    "chain": Chain,
-}
+from focusfl.compression.chain import Chain as Chain
+from focusfl.compression.compressor import Compressor as Compressor
+from focusfl.compression.compressor import Load as Load
+from focusfl.compression.fixed_point import FixedPoint as FixedPoint
+from focusfl.compression.low_rank import LowRank as LowRank
+from focusfl.compression.quantize import Quantize as Quantize
+from focusfl.compression.random_k import RandomK as RandomK
+from focusfl.compression.top_k import TopK as TopK
+from focusfl.core.registry import COMPRESSORS as COMPRESSORS
 
-__all__ = [
-    "COMPRESSORS",
-    "Chain",
-    "Compressor",
-    "FixedPoint",
-    "Quantize",
-    "Load",
-    "LowRank",
-    "RandomK",
-    "TopK",
-]
+COMPRESSORS.discover(__name__, __path__)
+
+
+def __getattr__(name: str) -> Any:
+    return COMPRESSORS.attribute(__name__, name)

@@ -11,9 +11,11 @@ from focusfl.compression.quantize import Quantize
 from focusfl.compression.rounding import Rounding
 from focusfl.compression.sparse import Sparse
 from focusfl.compression.top_k import TopK
+from focusfl.core.registry import COMPRESSORS
 from focusfl.core.validation import shown
 
 
+@COMPRESSORS.register("chain")
 @dataclass(frozen=True)
 class Chain(Compressor):
     """Choose some numbers of each leaf, then send them in fewer bits.

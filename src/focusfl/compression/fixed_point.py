@@ -6,8 +6,10 @@ from focusfl.compression.checks import check_bits
 from focusfl.compression.compressor import Load
 from focusfl.compression.dither import between
 from focusfl.compression.rounding import Rounding
+from focusfl.core.registry import COMPRESSORS
 
 
+@COMPRESSORS.register("fixed_point")
 @dataclass(frozen=True)
 class FixedPoint(Rounding):
     """Send the nearest multiple of 2^-fraction, a whole number of `bits` bits.

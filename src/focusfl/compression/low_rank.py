@@ -7,9 +7,11 @@ from typing import Any
 from focusfl.compression.compressor import Compressor, Load
 from focusfl.compression.dither import uniform
 from focusfl.compression.packing import from_raw, raw
+from focusfl.core.registry import COMPRESSORS
 from focusfl.core.validation import check_count
 
 
+@COMPRESSORS.register("low_rank")
 @dataclass(frozen=True)
 class LowRank(Compressor):
     """Send a matrix as a sum of `rank` products of a column and a row.

@@ -10,9 +10,11 @@ from focusfl.compression.compressor import Load
 from focusfl.compression.dither import as_like, between, uniform
 from focusfl.compression.packing import from_raw, raw
 from focusfl.compression.rounding import Rounding
+from focusfl.core.registry import COMPRESSORS
 from focusfl.core.validation import check_count, check_one_of
 
 
+@COMPRESSORS.register("quantize")
 @dataclass(frozen=True)
 class Quantize(Rounding):
     """Send every number as a whole one of a few bits, times one scale per leaf.

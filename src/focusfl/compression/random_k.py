@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from focusfl.compression.compressor import Load
 from focusfl.compression.dither import uniform
 from focusfl.compression.sparse import Sparse, largest
+from focusfl.core.registry import COMPRESSORS
 
 
+@COMPRESSORS.register("random_k")
 @dataclass(frozen=True)
 class RandomK(Sparse):
     """Send k numbers of each leaf, drawn anew in every round.

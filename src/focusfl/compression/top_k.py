@@ -7,8 +7,10 @@ import numpy as np
 from focusfl.compression.compressor import Load
 from focusfl.compression.packing import bytes_of, pack, unpack
 from focusfl.compression.sparse import Sparse, largest
+from focusfl.core.registry import COMPRESSORS
 
 
+@COMPRESSORS.register("top_k")
 @dataclass(frozen=True)
 class TopK(Sparse):
     """Send the k largest numbers of each leaf, and their places."""

@@ -14,10 +14,11 @@ from focusfl.core.algorithm import (
     Round,
     S,
     Server,
+    gradient_sum,
     has_after_update,
 )
 
 __all__ = [
     "Algorithm", "Batch", "C", "CannotForget", "Client", "Drawn", "GradFn", "L",
-    "Local", "Message", "Round", "S", "Server", "has_after_update",
+    "Local", "Message", "Round", "S", "Server", "gradient_sum", "has_after_update",
 ]  # fmt: skip

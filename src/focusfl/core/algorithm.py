@@ -245,6 +245,15 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
         return False
 
 
+def gradient_sum(server: Any) -> Tree | None:
+    """Give what a server takes the gradients of all clients to sum to at x.
+
+    FOCUS and the like declare it as the property `gradient_sum` of their server's state; None
+    for all others. Where it is 0 the server stands still.
+    """
+    return getattr(server, "gradient_sum", None)
+
+
 def has_after_update(algorithm: Algorithm) -> bool:
     """Whether the server's answer may change what participants remember."""
     return algorithm.has_after_update

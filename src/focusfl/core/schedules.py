@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.core.registry import SCHEDULES
 from focusfl.core.validation import (
     check_count,
     check_flag,
@@ -22,6 +23,7 @@ from focusfl.core.validation import (
 )
 
 
+@SCHEDULES.register("constant")
 @dataclass(frozen=True)
 class Constant:
     """The same step in every round."""
@@ -35,6 +37,7 @@ class Constant:
         return self.lr + 0.0 * np.asarray(index)
 
 
+@SCHEDULES.register("cosine")
 @dataclass(frozen=True)
 class Cosine:
     """Half a cosine from lr down to a share of it, after a linear warm-up.
@@ -63,6 +66,7 @@ class Cosine:
         return self.lr * np.where(k < self.warmup, rising, wave)
 
 
+@SCHEDULES.register("steps")
 @dataclass(frozen=True)
 class Steps:
     """A factor at every one of some rounds."""
@@ -84,6 +88,7 @@ class Steps:
         return self.lr * self.factor**passed
 
 
+@SCHEDULES.register("exponential")
 @dataclass(frozen=True)
 class Exponential:
     """lr times a rate to the power of rounds over `every`."""
@@ -108,6 +113,7 @@ class Exponential:
         return self.lr * np.maximum(self.rate**k, self.floor)
 
 
+@SCHEDULES.register("polynomial")
 @dataclass(frozen=True)
 class Polynomial:
     """A power of the share of rounds that are left; linear with power 1."""
@@ -128,6 +134,7 @@ class Polynomial:
         return self.lr * ((1 - self.floor) * left**self.power + self.floor)
 
 
+@SCHEDULES.register("inverse_sqrt")
 @dataclass(frozen=True)
 class InverseSqrt:
     """lr over the root of 1 + rounds / every: as stochastic gradients want it."""
@@ -144,15 +151,6 @@ class InverseSqrt:
     def __call__(self, index: Any) -> Any:
         return self.lr * (1 + np.asarray(index, float) / self.every) ** -self.power
 
-
-SCHEDULES: dict[str, type] = {
-    "constant": Constant,
-    "cosine": Cosine,
-    "steps": Steps,
-    "exponential": Exponential,
-    "polynomial": Polynomial,
-    "inverse_sqrt": InverseSqrt,
-}
 
 __all__ = [
     "SCHEDULES",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.algorithms import focus
-from focusfl.algorithms.trackers import TRACKERS
+from focusfl.core import gradient_sum
 from focusfl.flower import events
 from focusfl.flower.evaluation import Evaluation
 from focusfl.flower.health import Health
@@ -88,7 +88,7 @@ class Ending:
         """
         protocol, numbers = self._protocol, self._numbers
         counted = {site for site, count in protocol.pushes.items() if count} - {*protocol.gone}
-        if not isinstance(protocol.server, TRACKERS) or counted != {*self._of}:
+        if gradient_sum(protocol.server) is None or counted != {*self._of}:
             return ""
         gradient, tracker = numbers.get("grad_norm", 0.0), numbers["tracker_norm"]
         largest = max(events.metrics(event).get("tracker_norm", 0.0) for event in self._events)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
 
-from focusfl.algorithms.trackers import TRACKERS
-from focusfl.core import Server, tree
+from focusfl.core import Server, gradient_sum, tree
 from focusfl.core.tree import Tree
 from focusfl.core.validation import shown
 from focusfl.flower.job import Job
@@ -121,8 +120,8 @@ def measured(job: Job, server: Server) -> dict[str, float]:
     """
     parts = server._asdict().items()
     found = {f"|{name}|": norm(part) for name, part in parts if name != "x"}
-    if isinstance(server, TRACKERS):
-        found = {"tracker_norm": norm(server.y) / job.total_weight}
+    if (tracker := gradient_sum(server)) is not None:
+        found = {"tracker_norm": norm(tracker) / job.total_weight}
     if job.evaluate is None:
         return found
     own = {name: float(value) for name, value in job.evaluate(server.x).items()}

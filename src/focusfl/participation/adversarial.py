@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, numeric, shown
 from focusfl.participation.model import Marginals, Participation
 
 
+@PARTICIPATION.register("adversarial")
 @dataclass(frozen=True, eq=False)
 class Adversarial(Participation):
     """All but the hidden clients every round; the hidden ones only when the gap forces.

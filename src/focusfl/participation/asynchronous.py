@@ -5,11 +5,13 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count
 from focusfl.participation.latency import LatencyModel, Work
 from focusfl.participation.timed import Timed, check_timed
 
 
+@PARTICIPATION.register("async")
 @dataclass(frozen=True, eq=False)
 class Async(Timed):
     """Everybody works all the time; a round is the next `replies` that arrive.

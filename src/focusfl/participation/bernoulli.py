@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.participation.model import (
     FEW,
     Marginals,
@@ -27,6 +28,7 @@ NEGLIGIBLE = 45.0  # past this fall, e^-45, nothing is left that a float64 could
 HELD = 1 << 22  # numbers held at once
 
 
+@PARTICIPATION.register("bernoulli")
 @dataclass(frozen=True, eq=False)
 class Bernoulli(Participation):
     """Each client tosses its own coin: p for all, or one p per client."""

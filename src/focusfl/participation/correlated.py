@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, check_share, numeric, shown
 from focusfl.participation.bernoulli import decaying
 from focusfl.participation.model import (
@@ -17,6 +18,7 @@ from focusfl.participation.model import (
 )
 
 
+@PARTICIPATION.register("correlated")
 @dataclass(frozen=True, eq=False)
 class Correlated(Participation):
     """Coins with chance p, and groups that are down together with chance `outage`.

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count
 from focusfl.participation.model import Marginals, Participation, check_size
 
 
+@PARTICIPATION.register("cyclic")
 @dataclass(frozen=True, eq=False)
 class Cyclic(Participation):
     """Blocks of m clients in turn, each sharing `overlap` clients with the next.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, check_finite, check_share
 from focusfl.participation.bernoulli import mean_reciprocal
 from focusfl.participation.model import (
@@ -22,6 +23,7 @@ ROUNDING = 1e-12  # what a chance may pass 1 by, so that amplitude = 1 / p - 1 w
 TIMES = 4096  # of a period at which shares are averaged
 
 
+@PARTICIPATION.register("diurnal")
 @dataclass(frozen=True, eq=False)
 class Diurnal(Participation):
     """Each client tosses a coin whose chance follows a sine over the rounds.

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.participation.model import Marginals, Participation
 
 
+@PARTICIPATION.register("full")
 @dataclass(frozen=True, eq=False)
 class Full(Participation):
     """Everybody, every round."""

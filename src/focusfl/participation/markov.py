@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.participation.bernoulli import mean_reciprocal
 from focusfl.participation.model import (
     Marginals,
@@ -18,6 +19,7 @@ from focusfl.participation.model import (
 ROUNDING = 1e-12  # what a chance may pass 1 by, so that wake = p / (1 - p) will do
 
 
+@PARTICIPATION.register("markov")
 @dataclass(frozen=True, eq=False)
 class Markov(Participation):
     """Each client wakes up with chance `wake`, and is on for a share p of the rounds.

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, numeric
 from focusfl.participation.model import Marginals, Participation, ids_of
 
 
+@PARTICIPATION.register("replay")
 @dataclass(frozen=True, eq=False)
 class Replay(Participation):
     """The schedule given: masks[r, i] says whether client i takes part in round r."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, check_is, check_positive
 from focusfl.participation.full import Full
 from focusfl.participation.latency import LatencyModel, Work
@@ -11,6 +12,7 @@ from focusfl.participation.model import Participation
 from focusfl.participation.timed import Timed, check_timed
 
 
+@PARTICIPATION.register("sync")
 @dataclass(frozen=True, eq=False)
 class Sync(Timed):
     """Rounds one after the other, each as long as the slowest reply it waits for.

@@ -7,6 +7,7 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, check_flag, check_one_of, numeric
 from focusfl.data.flash import flash_availability
 from focusfl.participation.model import Marginals, Participation, ids_of
@@ -14,6 +15,7 @@ from focusfl.participation.model import Marginals, Participation, ids_of
 UNKNOWN = ("away", "hold", "error")
 
 
+@PARTICIPATION.register("trace")
 @dataclass(frozen=True, eq=False)
 class Trace(Participation):
     """A recorded availability: everybody who was there at that time takes part.

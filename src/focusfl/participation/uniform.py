@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count
 from focusfl.participation.model import (
     FEW,
@@ -15,6 +16,7 @@ from focusfl.participation.model import (
 )
 
 
+@PARTICIPATION.register("uniform")
 @dataclass(frozen=True, eq=False)
 class Uniform(Participation):
     """m clients drawn uniformly, without replacement."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.core import random as keys
+from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, check_flag, numeric, shown
 from focusfl.participation.bernoulli import HELD, unit_gauss
 from focusfl.participation.model import (
@@ -28,6 +29,7 @@ A_SET = 10**4  # random numbers that cost as much as finding a set of a few
 STRETCHES = 20  # of Newton's method, which needs a few
 
 
+@PARTICIPATION.register("weighted")
 @dataclass(frozen=True, eq=False)
 class Weighted(Participation):
     """m clients drawn in proportion to weights w, without replacement or with.

@@ -1,7 +1,8 @@
 """What is minimised, with the optimum where it is known."""
 
-from collections.abc import Callable
+from typing import Any
 
+from focusfl.core.registry import PROBLEMS
 from focusfl.problems.adapters import from_equinox, from_flax, rebuilt
 from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
@@ -33,34 +34,12 @@ from focusfl.problems.torch.problem import NotTranslated, TorchProblem, from_tor
 from focusfl.problems.vision import cifar10
 from focusfl.problems.wavy import Wavy, wavy
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {
-    "ridge": ridge,
-    "least_squares": LeastSquares,
-    "quadratic": Quadratic,
-    "logistic": Logistic,
-    "libsvm": libsvm,
-    "heart_disease": heart_disease,
-    "cox": Cox,
-    "tcga_brca": tcga_brca,
-    "dialysis": dialysis,
-    "random_quadratic": random_quadratic,
-    "wavy": wavy,
-    "robust": robust,
-    "digits": digits,
-    "mlp": mlp_on,
-    "cnn": cnn,
-    "cifar10": cifar10,
-    "spoken_digits": spoken_digits,
-    "omniglot": omniglot,
-    "shakespeare": shakespeare,
-    "movielens": movielens,
-    "insteval": insteval,
-    "chem97": chem97,
-    "star": star,
-    "tv16": tv16,
-    "flights": flights,
-    "watch": watch,
-}
+PROBLEMS.discover(__name__, __path__)
+
+
+def __getattr__(name: str) -> Any:
+    return PROBLEMS.attribute(__name__, name)
+
 
 __all__ = [
     "PROBLEMS",

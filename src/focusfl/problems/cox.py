@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float
 
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_positive
 from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem, mask_of, rows_of
@@ -68,6 +69,7 @@ def _product(a, b):
     return (a[..., None, :] @ b)[..., 0, :]
 
 
+@PROBLEMS.register("cox")
 @dataclass(frozen=True, eq=False)
 class Cox(Problem):
     """F is the negative log partial likelihood, per death, plus penalty |x|^2 / 2.

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_positive
 from focusfl.problems.newton import newton
 from focusfl.problems.problem import Objective, Problem, aligned, mask_of, rows_of
@@ -59,6 +60,7 @@ class LogisticLoss(Objective):
         return product.__array_namespace__().sign(data["wb"]) * product
 
 
+@PROBLEMS.register("logistic")
 @dataclass(frozen=True, eq=False)
 class Logistic(Problem):
     """f_i is the mean logistic loss over client i's rows, plus penalty |x|^2 / 2.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import data
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import (
     check_count,
@@ -32,6 +33,7 @@ from focusfl.problems.vision import ImageMetrics, cnn, cnn_params
 from focusfl.problems.weights import Weights
 
 
+@PROBLEMS.register("spoken_digits")
 def spoken_digits(
     channels: Sequence[int] = (8, 16),
     hidden: int = 32,
@@ -64,6 +66,7 @@ def spoken_digits(
     )  # fmt: skip
 
 
+@PROBLEMS.register("omniglot")
 def omniglot(
     task: str = "alphabet",
     channels: Sequence[int] = (8, 16),
@@ -206,6 +209,7 @@ def linear_on(
     )  # fmt: skip
 
 
+@PROBLEMS.register("movielens")
 def movielens(
     penalty: float = 1e-3,
     batch_size: int | None = 16,
@@ -226,6 +230,7 @@ def movielens(
     return _linear(data.movielens, penalty, batch_size, seed, weights)
 
 
+@PROBLEMS.register("insteval")
 def insteval(
     by: str = "students",
     penalty: float = 1e-3,
@@ -250,6 +255,7 @@ def insteval(
     return _linear(load, penalty, batch_size, seed, weights)
 
 
+@PROBLEMS.register("chem97")
 def chem97(
     penalty: float = 1e-3,
     batch_size: int | None = None,
@@ -270,6 +276,7 @@ def chem97(
     return _linear(data.chem97, penalty, batch_size, seed, weights)
 
 
+@PROBLEMS.register("star")
 def star(
     penalty: float = 1e-3,
     batch_size: int | None = None,
@@ -290,6 +297,7 @@ def star(
     return _linear(data.star, penalty, batch_size, seed, weights)
 
 
+@PROBLEMS.register("tv16")
 def tv16(
     penalty: float = 1e-3,
     batch_size: int | None = None,
@@ -310,6 +318,7 @@ def tv16(
     return _linear(data.tv16, penalty, batch_size, seed, weights)
 
 
+@PROBLEMS.register("flights")
 def flights(
     penalty: float = 1e-3,
     batch_size: int | None = 16,
@@ -330,6 +339,7 @@ def flights(
     return _linear(data.flights, penalty, batch_size, seed, weights)
 
 
+@PROBLEMS.register("watch")
 def watch(
     hidden: Sequence[int] = (32,),
     batch_size: int | None = 16,

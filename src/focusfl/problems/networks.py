@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_one_of, check_share
 from focusfl.data import SPLITS
@@ -68,6 +69,7 @@ class Each:
         return right_and_loss(self.scores(params, samples), samples["y"])
 
 
+@PROBLEMS.register("digits")
 def digits(
     model: str = "mlp",
     num_clients: int = CLIENTS,
@@ -114,6 +116,7 @@ def digits(
     return _problem(*models[model], "digits", deal, options)
 
 
+@PROBLEMS.register("mlp")
 def mlp_on(
     data: str = "digits",
     hidden: Sequence[int] = (64,),
@@ -158,6 +161,7 @@ def mlp_on(
     return _problem(dense, _dense(hidden, seed), data, deal, options, data_dir)
 
 
+@PROBLEMS.register("cnn")
 def cnn(
     data: str = "digits",
     channels: Sequence[int] = (16, 32, 64),

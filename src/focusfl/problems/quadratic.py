@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.core import tree
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_not_negative, reals
 from focusfl.problems.problem import Objective, Problem, rows_of
 from focusfl.problems.weights import Weights, mean_of, shares_of, weights_of
@@ -165,6 +166,7 @@ class Diagonal(Gram):
         return tree.map(lambda a: a.reshape(slots * dim) @ basis if a.ndim > 1 else a.sum(0), ups)
 
 
+@PROBLEMS.register("quadratic")
 @dataclass(frozen=True, eq=False)
 class Quadratic(_Quadratics):
     """f_i(x) = x·H_i x / 2 - h_i·x (+ c_i), given as matrices."""
@@ -225,6 +227,7 @@ class Quadratic(_Quadratics):
         return float(eigenvalues.min()), float(eigenvalues.max())
 
 
+@PROBLEMS.register("least_squares")
 @dataclass(frozen=True, eq=False)
 class LeastSquares(_Quadratics):
     """f_i(x) = sum over rows of (a·x - b)^2 + penalty * |x|^2, given as rows.

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.core import random as keys
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import (
     check_count,
     check_fits,
@@ -106,6 +107,7 @@ class Robust(Problem):
         return ROBUST_L * float(np.linalg.norm(A, 2)) ** 2 / len(A)
 
 
+@PROBLEMS.register("robust")
 def robust(
     num_clients: int = 8,
     dim: int = 10,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from focusfl.core import random as keys
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import (
     check_count,
     check_fits,
@@ -16,6 +17,7 @@ from focusfl.problems.weights import Weights
 FEWER = "fewer clients or a smaller dim"
 
 
+@PROBLEMS.register("ridge")
 def ridge(
     num_clients: int = 16,
     dim: int = 100,
@@ -65,6 +67,7 @@ def ridge(
     return LeastSquares(A, b, penalty, weights)
 
 
+@PROBLEMS.register("random_quadratic")
 def random_quadratic(
     num_clients: int = 16,
     dim: int = 20,

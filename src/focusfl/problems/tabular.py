@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from focusfl import data
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_count, check_one_of, check_positive
 from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
@@ -14,6 +15,7 @@ TEST_SHARE = 0.25  # of every hospital's patients
 PARTS = ("all", "train", "test")
 
 
+@PROBLEMS.register("libsvm")
 def libsvm(
     name: str = "a9a",
     num_clients: int = 32,
@@ -62,6 +64,7 @@ def libsvm(
     return logistic(x, y, parts, penalty, weights)
 
 
+@PROBLEMS.register("heart_disease")
 def heart_disease(
     penalty: float = 0.01,
     missing: str = "drop",
@@ -94,6 +97,7 @@ def heart_disease(
     return logistic(x[taken], y[taken], parts, penalty, weights)
 
 
+@PROBLEMS.register("tcga_brca")
 def tcga_brca(
     penalty: float = 0.1,
     part: str = "all",
@@ -121,6 +125,7 @@ def tcga_brca(
     return _cox(table, part, test, penalty, weights)
 
 
+@PROBLEMS.register("dialysis")
 def dialysis(
     penalty: float = 1e-3, part: str = "all", seed: int = 0, weights: Weights = None
 ) -> Cox:

@@ -6,6 +6,7 @@ import numpy as np
 
 from focusfl import data
 from focusfl.core import random as keys
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count
 from focusfl.problems.given import check_options
@@ -67,6 +68,7 @@ def _loss(params: Tree, samples: Tree) -> Any:
     return _each(params, samples)["loss"]
 
 
+@PROBLEMS.register("shakespeare")
 def shakespeare(
     num_clients: int = 30,
     length: int = 40,

@@ -8,6 +8,7 @@ import numpy as np
 
 from focusfl import data
 from focusfl.core import random as keys
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_flag, check_positive
 from focusfl.problems.given import check_options
@@ -143,6 +144,7 @@ def _scores(params: Tree, samples: Tree) -> Any:
     return cnn(params, pixels(samples["x"], params["out"]["b"].dtype))
 
 
+@PROBLEMS.register("cifar10")
 def cifar10(
     num_clients: int = 32,
     alpha: float = 0.05,

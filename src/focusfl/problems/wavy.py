@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.core import random as keys
+from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import (
     check_count,
     check_fits,
@@ -158,6 +159,7 @@ class Wavy(Problem):
         return WAVE_L * float(self._singular[-1]) ** 2, self.L_F
 
 
+@PROBLEMS.register("wavy")
 def wavy(
     num_clients: int = 8,
     dim: int = 10,

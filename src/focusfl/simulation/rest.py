@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.algorithms import focus
-from focusfl.algorithms.trackers import TRACKERS
-from focusfl.core import Algorithm, tree
+from focusfl.core import Algorithm, gradient_sum, tree
 from focusfl.problems import Noisy, Problem
 from focusfl.simulation.result import Result
 
@@ -80,8 +79,9 @@ def tracker_norm(server: Any, total_weight: float | int) -> float | None:
 
     N is the sum of the weights, where clients have some.
     """
-    if not isinstance(server, TRACKERS):
+    tracker = gradient_sum(server)
+    if tracker is None:
         return None
     squares: list[float] = []
-    tree.map(lambda y: squares.append(float(np.vdot(y, y).real)), server.y)
+    tree.map(lambda y: squares.append(float(np.vdot(y, y).real)), tracker)
     return float(np.sqrt(sum(squares))) / total_weight

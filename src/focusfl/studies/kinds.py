@@ -1,7 +1,7 @@
 """What a kind in a study names: one of focusfl's own, or somebody's `module:name`.
 
 A module is looked for beside the study file, as module.py, and then among installed
-packages; a plain name also among their entry points, of the groups below. Nowhere else.
+packages; a plain name is in the registry, where installed packages' own are too.
 """
 
 import hashlib
@@ -10,20 +10,12 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points, packages_distributions
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from focusfl.core.validation import unknown
-
-GROUPS = {
-    "problem": "focusfl.problems",
-    "participation": "focusfl.participation",
-    "algorithms": "focusfl.algorithms",
-    "schedule": "focusfl.core.schedules",
-    "compressor": "focusfl.compression",
-}
 
 
 class Part(NamedTuple):
@@ -41,14 +33,15 @@ class Found(NamedTuple):
     part: Part | None  # None: focusfl's own
 
 
-def find(section: str, kind: str, ours: Mapping[str, Callable], folder: Path | None) -> Found:
+def find(kind: str, ours: Mapping[str, Callable], folder: Path | None) -> Found:
     """What a kind names; ValueError says what is missing."""
     if kind in ours:
-        return Found(ours[kind], None)
+        made_by = ours[kind]
+        if made_by.__module__.partition(".")[0] == __package__.partition(".")[0]:
+            return Found(made_by, None)
+        return _found(made_by, kind, None)  # of an installed package, by its entry points
     module, colon, name = kind.partition(":")
     if not colon:
-        for entry in entry_points(group=GROUPS[section], name=kind):
-            return _found(_ran(kind, entry.load), kind, None)
         raise ValueError(
             unknown("kind", kind, ours) + ' Your own is "module:name", with module.py '
             "beside the study."

@@ -116,7 +116,7 @@ class Sections(NamedTuple):
         if "kind" not in table:
             known = ", ".join(sorted(SCHEDULES))
             raise Wrong(path, f"{named(path)} must name its kind: one of {known}.")
-        said, made_by = self._said(path, table, SCHEDULES, schema.schedule, "schedule")
+        said, made_by = self._said(path, table, SCHEDULES, schema.schedule)
         names = schema.parameters(made_by)
         if "lr" not in names:
             words = f"{named(path)}: {said.kind} must take lr, the step size."
@@ -195,8 +195,7 @@ class Sections(NamedTuple):
             raise Wrong(path, f"{named(path)} {words}")
 
     def _said(
-        self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable,
-        section: str | None = None,
+        self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable
     ) -> tuple[Any, Callable]:  # fmt: skip
         """Check a section by its kind, which is its name if it says none."""
         kind = table.get("kind", path[-1])
@@ -204,7 +203,7 @@ class Sections(NamedTuple):
         if not isinstance(kind, str):
             raise Wrong(at, unknown(f"kind in {named(path)}", kind, ours))
         try:
-            found = find(section or path[0], kind, ours, self.folder)
+            found = find(kind, ours, self.folder)
         except ValueError as error:
             raise Wrong(at, f"{named(path)}: {error}") from None
         if found.part:

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from focusfl.algorithms import compressed, focus, stale
-from focusfl.algorithms.trackers import TRACKERS
-from focusfl.core import tree
+from focusfl.core import gradient_sum, tree
 from focusfl.simulation.rest import at_rest_elsewhere
 from focusfl.simulation.result import Result
 from focusfl.studies.results import LOSS, measured
@@ -117,7 +116,8 @@ def tracking_gap(result: Result) -> float | None:
         if not isinstance(clients.inner, focus.Client):
             return None
         clients, owed = clients.inner, clients.unsent["y"]
-    if not isinstance(server, TRACKERS) or clients is None:
+    tracker = gradient_sum(server)
+    if tracker is None or clients is None:
         return None
     square, norms = 0.0, np.zeros(())
     weights = None if result.weights is None else np.asarray(result.weights)
@@ -144,9 +144,9 @@ def tracking_gap(result: Result) -> float | None:
         norms = norms + np.concatenate(squares)
 
     if owed is not None:
-        tree.map(lambda y, g, e: add(y, g, owed=e), server.y, clients.grad, owed)
+        tree.map(lambda y, g, e: add(y, g, owed=e), tracker, clients.grad, owed)
     else:
         follow = (server.x, clients.point) if hasattr(clients, "point") else ()
-        tree.map(add, server.y, clients.grad, *follow)
+        tree.map(add, tracker, clients.grad, *follow)
     total = float(np.sqrt(norms).sum())
     return float(np.sqrt(square)) / total if total else 0.0

@@ -29,7 +29,7 @@ class Entrant(NamedTuple):
         """The method, once with each of its constants; a user's own is in a folder."""
         if self.kind in ALGORITHMS:
             return [ALGORITHMS[self.kind](**options) for options in self.variants]
-        made_by = kinds.find("algorithms", self.kind, ALGORITHMS, folder).made_by
+        made_by = kinds.find(self.kind, ALGORITHMS, folder).made_by
         try:
             made = made_by()
         except TypeError as error:

@@ -7,27 +7,10 @@ from focusfl.algorithms import ALGORITHMS
 
 PUBLISHED = "_as_published"
 BESIDE = ("kind", "algorithms")  # keys of a section that are said in other words
-NAMES = {name: kind.__name__ for name, kind in ALGORITHMS.items()} | {
-    "focus": "FOCUS",
-    "scaffold": "SCAFFOLD",
-    "amplified_scaffold": "Amplified SCAFFOLD",
-    "anchored_focus": "Anchored FOCUS",
-    "t_focus": "T-FOCUS",
-    "t_scaffold": "T-SCAFFOLD",
-}
 # Okabe and Ito's colours, told apart by colour-blind readers, then three more.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
     "#6A3D9A", "#8C564B", "#7F7F7F",
-)  # fmt: skip
-# In the order of the colours; those that are often seen together are far apart.
-ORDER = (
-    "focus", "fedavg", "scaffold", "mifa", "fedau", "fedawe", "fedvarp", "scaffnew",
-    "local_sgd", "proxskip",
-    "server_opt", "fedadam", "fedavgm", "fedyogi", "fedadagrad",
-    "fedprox", "client_opt", "feddyn", "fedlt", "fedadmm",  # dashed
-    "amplified_scaffold", "fednova", "tamuna", "fedbuff",  # dashed and dotted
-    "t_focus", "t_scaffold", "anchored_focus", "compressed", "fedasync", "stale",
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of colours
@@ -36,9 +19,9 @@ STYLES = ("-", (0, (5, 2)), (0, (3, 1, 1, 1)))  # a second and third turn of col
 def label(name: str) -> str:
     """The name as people write it; what a study calls its own stays as it is."""
     base = name.removesuffix(PUBLISHED)
-    if base != name and base in NAMES:
-        return f"{NAMES[base]} (as published)"
-    return NAMES.get(name, name)
+    if base not in ALGORITHMS:
+        return name
+    return ALGORITHMS.label(base) + " (as published)" * (base != name)
 
 
 def conditions(study: Mapping[str, Any]) -> list[str]:
@@ -59,15 +42,17 @@ def conditions(study: Mapping[str, Any]) -> list[str]:
 
 
 def colour(name: str) -> str:
-    """The colour of an algorithm of the library; from the eleventh on it is dashed."""
-    return COLOURS[ORDER.index(name) % len(COLOURS)]
+    """The colour that an algorithm has registered; from the eleventh on it is dashed."""
+    style = ALGORITHMS.style(name)
+    assert style is not None, f"{name} has no colour for itself"
+    return COLOURS[style % len(COLOURS)]
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Colour, line and width by name; the first is drawn thickest.
 
-    An algorithm of the library has a place of its own, and as published it is dotted.
-    What a study calls its own takes the places that are left, from the end.
+    An algorithm that has registered a style keeps it, and as published it is dotted. Others take
+    the styles that are left, from the end.
     """
     names = list(names)
     places = _places(names)
@@ -91,7 +76,8 @@ def markers(names: Iterable[str]) -> dict[str, str]:
 def _places(names: Iterable[str]) -> Mapping[str, int]:
     """Where each name stands in COLOURS, counted on from its end if it is full."""
     bases = {name: name.removesuffix(PUBLISHED) for name in names}
-    taken = {base: ORDER.index(base) for base in bases.values() if base in ORDER}
+    styles = {base: ALGORITHMS.style(base) for base in bases.values()}
+    taken = {base: style for base, style in styles.items() if style is not None}
     left = [place for place in range(len(COLOURS)) if place not in taken.values()]
     for base in bases.values():
         if base not in taken:  # from the end: the first colours mean FOCUS and FedAvg
