@@ -8,7 +8,7 @@ import focusfl
 SOURCE = Path(focusfl.__file__).parent
 # From the ground up; rooms of one floor may know each other.
 FLOORS = [
-    {"core", "deprecated"},
+    {"core"},
     {"compression", "models", "data"},
     {"algorithms", "participation", "problems"},
     {"mixing", "privacy"},
