@@ -172,16 +172,16 @@ def test_the_largest_number_of_fixed_point_fits_its_bits_in_float32():
     assert len(blob) == 12 and same(read, compressor.approximate(a, 0, 0))
 
 
-@pytest.mark.parametrize("count", [1, 7, 100])
-@pytest.mark.parametrize("bits", [1, 2, 3, 4, 7, 8, 9, 16, 17, 20, 32])
-def test_packed_numbers_come_back(bits, count):
+@pytest.mark.parametrize("bits", [1, 3, 8, 9, 17, 32])
+def test_packed_numbers_come_back(bits):
     rng = np.random.default_rng(bits)
-    codes = rng.integers(0, 2**bits, count)
-    blob = packing.pack(codes, bits)
-    assert len(blob) == -(-count * bits // 8)
-    assert same(packing.unpack(blob, count, bits, 2**bits - 1), codes)
-    with pytest.raises(ValueError, match="bytes, not"):
-        packing.unpack(blob + b"\0", count, bits, 2**bits - 1)
+    for count in (1, 7, 100):
+        codes = rng.integers(0, 2**bits, count)
+        blob = packing.pack(codes, bits)
+        assert len(blob) == -(-count * bits // 8)
+        assert same(packing.unpack(blob, count, bits, 2**bits - 1), codes)
+        with pytest.raises(ValueError, match="bytes, not"):
+            packing.unpack(blob + b"\0", count, bits, 2**bits - 1)
 
 
 @pytest.mark.parametrize(
