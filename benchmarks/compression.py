@@ -80,7 +80,7 @@ def best(algorithm, problem, L, local_steps, rounds, largest):
     stop = ff.Stop(tolerance=GOAL / 10)
     runs = ff.sweep(
         algorithm, problem, COINS, rounds=rounds, lrs=lrs, seed=SEEDS,
-        local_steps=local_steps, stop=stop, on_divergence="ignore",
+        local_steps=local_steps, stop=stop, options=ff.Options(on_divergence="ignore"),
     )  # fmt: skip
     found = []
     for own in np.reshape(np.array(runs, object), (len(SEEDS), len(lrs))).T:
@@ -208,7 +208,7 @@ def accuracies(problem, law, compressors, seeds, last, **how):
             law,
             seed=seeds,
             local_steps=3,
-            on_divergence="ignore",
+            options=ff.Options(on_divergence="ignore"),
             **how,
         )
         took = time.perf_counter() - start

@@ -44,7 +44,7 @@ def measure(devices: int, case: str, time_for: float) -> dict:
         start = time.perf_counter()
         ff.simulate(
             ff.Focus(), problem, who, rounds=rounds, lr=0.01 / many, local_steps=steps,
-            eval_every=NEVER, devices=devices,
+            eval_every=NEVER, options=ff.Options(devices=devices),
         )  # fmt: skip
         return time.perf_counter() - start
 

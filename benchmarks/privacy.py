@@ -115,7 +115,7 @@ def stored(problem, p, lr, rounds, noise, clip, seed):
     private = Private(problem, clip=clip, noise=noise, accountant="rdp")
     run = ff.simulate(
         ff.Focus(), private, ff.participation.Bernoulli(p), rounds=rounds, lr=lr,
-        seed=seed, eval_every=max(1, rounds // 500), on_divergence="ignore",
+        seed=seed, eval_every=max(1, rounds // 500), options=ff.Options(on_divergence="ignore"),
     )  # fmt: skip
     error = run.metrics["distance"][run.evaluated]
     end = error[-len(error) // 5 :]
@@ -189,7 +189,7 @@ def scores(algorithm, noise, rounds, clip, powers, seed):
     runs = ff.sweep(
         algorithm, Private(train, clip=clip, noise=noise, accountant="rdp"),
         ff.participation.Bernoulli(RARE), rounds=rounds, lrs=2.0 ** np.array(powers),
-        seed=seed, eval_every=rounds, on_divergence="ignore",
+        seed=seed, eval_every=rounds, options=ff.Options(on_divergence="ignore"),
     )  # fmt: skip
     return [
         (*right(test, run.x), losses(test, run.x).mean())
@@ -232,8 +232,9 @@ def members(rounds=100, clip=2.0, trials=300):
         for k, problem in enumerate((there, without)):
             runs = ff.sweep(
                 ff.Focus(), Private(problem, clip=clip, noise=noise, accountant="rdp"),
-                who, rounds=rounds, lrs=[0.05], record_models=True, eval_every=rounds,
-                seed=[1000 * k + trial for trial in range(trials)], on_divergence="ignore",
+                who, rounds=rounds, lrs=[0.05], eval_every=rounds,
+                options=ff.Options(record_models=True, on_divergence="ignore"),
+                seed=[1000 * k + trial for trial in range(trials)],
             )  # fmt: skip
             scores.append([run.trajectory.mean(0) @ direction for run in runs])
         usual = auc(losses(train, runs[0].x), losses(test, runs[0].x))

@@ -114,7 +114,7 @@ def cnn(num_clients: int, client_state: str, rounds: int) -> dict:
     def run(number):
         return ff.simulate(
             ff.Focus(), problem, ff.participation.Uniform(FEW_ACTIVE), rounds=number,
-            lr=1e-4, eval_every=NEVER, client_state=client_state, seed=number,
+            lr=1e-4, eval_every=NEVER, options=ff.Options(client_state=client_state), seed=number,
         )  # fmt: skip
 
     run(16)

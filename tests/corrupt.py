@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from helpers import Stopped, bits, quadratic, stop_after
+from helpers import Stopped, bits, quadratic, simulate, stop_after
 
 import focusfl as ff
 from focusfl.core import files
@@ -122,7 +122,7 @@ def _checkpoints(place: Path) -> dict[str, Kind]:
             real = simulation.chunk_policy
             simulation.chunk_policy = lambda *_: few
             try:
-                return ff.simulate(
+                return simulate(
                     ff.Focus(), problem, ff.participation.Uniform(4), rounds=48,
                     lr=0.02, client_state=state, checkpoint=where, checkpoint_every=0,
                     on_divergence="ignore", **more,

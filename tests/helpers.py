@@ -1,6 +1,6 @@
 """Problems, algorithms and schedules that several tests share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,23 @@ import focusfl as ff
 from focusfl.algorithms import t_focus, t_scaffold, transported
 from focusfl.core import Algorithm, tree
 from focusfl.problems import Objective, Problem
+
+
+def flat(engine):
+    """Make an engine take the words of `ff.Options` one by one, for tests that vary them."""
+
+    def run(*what, checkpoint=None, checkpoint_every=None, **how):
+        every = {} if checkpoint_every is None else {"every": checkpoint_every}
+        asked = checkpoint is not None or every
+        kept = ff.Checkpoint(checkpoint, **every) if asked else None
+        names = {field.name for field in fields(ff.Options)} & how.keys()
+        options = ff.Options(checkpoint=kept, **{name: how.pop(name) for name in names})
+        return engine(*what, **how, options=options)
+
+    return run
+
+
+loop, simulate, sweep = map(flat, (ff.loop, ff.simulate, ff.sweep))
 
 VECTORS = Path(__file__).parent / "vectors"
 

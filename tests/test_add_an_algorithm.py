@@ -85,7 +85,7 @@ def test_the_engines_agree(area, on_empty):
     options = {"rounds": 40, "lr": 0.05, "local_steps": 4, "on_empty": on_empty}
     law = who.Replay(some_masks())
     fast, slow = (
-        engine(area(), quadratic(), law, record_models=True, **options)
+        engine(area(), quadratic(), law, options=ff.Options(record_models=True), **options)
         for engine in (ff.simulate, ff.loop)
     )
     assert gap(fast.trajectory, slow.trajectory) < 1e-12
@@ -108,7 +108,7 @@ def test_it_is_its_rule_written_anew(area):
         expected.append(x)
     result = ff.simulate(
         area(), problem, who.Replay(masks), rounds=30, lr=lr, local_steps=steps,
-        x0=expected[0], record_models=True,
+        x0=expected[0], options=ff.Options(record_models=True),
     )  # fmt: skip
     assert gap(result.trajectory, np.array(expected)) < 1e-13
     assert gap(result.clients.z, table) < 1e-13

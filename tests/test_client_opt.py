@@ -11,7 +11,7 @@ from focusfl.theory import predict
 
 LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
 COINS = ff.participation.Bernoulli([0.2, 0.9, 0.4, 0.7, 0.3, 0.6])
-SHORT = {"rounds": 50, "lr": 0.05, "local_steps": 3, "record_models": True}
+SHORT = {"rounds": 50, "lr": 0.05, "local_steps": 3, "options": ff.Options(record_models=True)}
 around = ff.ClientOpt
 EXACT = [ff.Focus(), ff.Scaffnew()]
 

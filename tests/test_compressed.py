@@ -67,7 +67,7 @@ def test_engines_agree_where_they_would_turn_axes(compressor):
         ff.ServerOpt(Compressed(ff.Focus(), compressor)),
     ):
         a, b = (
-            run(alg, quadratic(), LAW, record_models=True, **PLAIN)
+            run(alg, quadratic(), LAW, options=ff.Options(record_models=True), **PLAIN)
             for run in (ff.loop, ff.simulate)
         )
         assert gap(a.trajectory, b.trajectory) < 1e-12

@@ -96,7 +96,8 @@ def test_law_4_the_server_needs_no_more_than_the_sum(alg):
 def test_law_5_the_engines_agree_on_nested_models_of_float32(alg):
     """Those of float64: simulation/test_engines_agree.py."""
     problem, who = Nested("float32"), ff.participation.Uniform(2)
-    how = {"rounds": 50, "local_steps": 3, "record_models": True, "on_divergence": "ignore"}
+    kept = ff.Options(record_models=True, on_divergence="ignore")
+    how = {"rounds": 50, "local_steps": 3, "options": kept}
     slow, fast = (run(alg, problem, who, lr=0.02, **how) for run in (ff.loop, ff.simulate))
     assert fast.x["out"]["w"].dtype == slow.x["out"]["w"].dtype == "float32"
     size = 1 + np.abs(slow.x["out"]["w"]).max()
@@ -137,7 +138,7 @@ def test_law_8_a_round_with_nobody_changes_nothing(alg):
     masks[4, :3] = True
     result = ff.loop(
         alg, quadratic(), ff.participation.Replay(masks), rounds=5, lr=0.1,
-        local_steps=2, x0=np.arange(5.0), record_models=True,
+        local_steps=2, x0=np.arange(5.0), options=ff.Options(record_models=True),
     )  # fmt: skip
     assert np.array_equal(result.trajectory[:5], np.tile(np.arange(5.0), (5, 1)))
     assert result.metrics["up"][1:5].sum() == 0

@@ -23,7 +23,7 @@ def run(alg, law=FULL, **changes):
         "lr": 0.05,
         "local_steps": 4,
         "x0": x0(),
-        "record_models": True,
+        "options": ff.Options(record_models=True),
     }
     return ff.simulate(alg, quadratic(), law, **{**options, **changes})
 
@@ -235,7 +235,7 @@ def test_published_variants_do_what_the_audit_says():
         assert gap(a.trajectory, b.trajectory) < 1e-13
         partial = ff.simulate(
             AS_PUBLISHED[name](), quadratic(), who.Uniform(2), rounds=5000, lr=0.04,
-            local_steps=3, on_divergence="ignore",
+            local_steps=3, options=ff.Options(on_divergence="ignore"),
         )  # fmt: skip
         assert partial.diverged_at is not None
     exact = ff.simulate(
@@ -256,7 +256,7 @@ def test_dividing_fedau_by_its_weights_is_biased_however_small_the_step():
             rounds=40_000,
             lr=lr,
             local_steps=2,
-            record_models=True,
+            options=ff.Options(record_models=True),
         )
         mean = result.trajectory[-30_000:].mean(0)
         return np.linalg.norm(mean - quadratic().optimum)

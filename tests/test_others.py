@@ -17,7 +17,12 @@ EVERY = [who.Full(), who.Uniform(2), COINS, who.Cyclic(2)]
 
 def run(alg, law=SOME, engine=ff.loop, **changes):
     """A short run; the reference engine has nothing to compile."""
-    options = {"rounds": 40, "lr": 0.05, "local_steps": 4, "record_models": True}
+    options = {
+        "rounds": 40,
+        "lr": 0.05,
+        "local_steps": 4,
+        "options": ff.Options(record_models=True),
+    }
     return engine(alg, quadratic(), law, **{**options, "x0": np.linspace(-1, 1, 5), **changes})
 
 
@@ -62,7 +67,7 @@ def test_trajectories_equal_the_independent_ones(file, name, engine):
     result = engine(
         VECTOR_OF[name], ff.problems.Quadratic(v["H"], v["h"]), who.Replay(v["masks"]),
         rounds=len(v["masks"]), lr=float(v["eta"]), local_steps=int(v["tau"]),
-        x0=v["x0"], record_models=True,
+        x0=v["x0"], options=ff.Options(record_models=True),
     )  # fmt: skip
     assert np.abs(result.trajectory - others[f"{file}_{name}"]).max() < 1e-10
     assert np.abs(result.trajectory[-1] - v["x0"]).max() > 1e-3  # it went somewhere

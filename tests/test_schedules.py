@@ -3,7 +3,7 @@
 import numpy as np
 import optax
 import pytest
-from helpers import bits, gap, quadratic, some_masks
+from helpers import bits, gap, loop, quadratic, simulate, some_masks, sweep
 
 import focusfl as ff
 from focusfl import schedules
@@ -58,7 +58,7 @@ def test_an_inverse_root_is_one():
 
 @pytest.mark.parametrize("alg", [ff.Focus(), ff.Scaffold(), ff.FedAdam()], ids=repr)
 def test_both_engines_take_the_step_of_the_round(alg):
-    slow, fast = (run(alg, quadratic(), LAW, lr=COSINE, **RUN) for run in (ff.loop, ff.simulate))
+    slow, fast = (run(alg, quadratic(), LAW, lr=COSINE, **RUN) for run in (loop, simulate))
     assert gap(slow.trajectory, fast.trajectory) < 1e-12
     assert gap(slow.server, fast.server) < 1e-12
     assert slow.lr == fast.lr == 0.1 and fast.schedule == slow.schedule == repr(COSINE)
@@ -69,7 +69,7 @@ def test_gradient_descent_by_hand_takes_the_same_steps():
     problem, x = quadratic(), np.zeros(5)
     for k in range(60):
         x = x - 0.1 / (1 + k) * (problem.H.mean(0) @ x - problem.h.mean(0))
-    run = ff.simulate(
+    run = simulate(
         ff.FedAvg(),
         problem,
         ff.participation.Full(),
@@ -82,16 +82,16 @@ def test_gradient_descent_by_hand_takes_the_same_steps():
 def test_optax_schedules_need_nothing_and_are_asked_in_float64():
     theirs = optax.cosine_decay_schedule(0.1, 100)
     ours = schedules.Cosine(0.1, rounds=100)
-    a, b = (ff.simulate(ff.Focus(), quadratic(), LAW, lr=lr, **RUN) for lr in (theirs, ours))
+    a, b = (simulate(ff.Focus(), quadratic(), LAW, lr=lr, **RUN) for lr in (theirs, ours))
     assert gap(a.trajectory, b.trajectory) < 1e-13
 
 
 def test_numbers_and_schedules_run_side_by_side():
     lrs = [0.05, COSINE, lambda k: 0.1 if k < 30 else 0.01]
-    both = ff.sweep(ff.Focus(), quadratic(), LAW, lrs=lrs, seed=[0, 1], **RUN)
+    both = sweep(ff.Focus(), quadratic(), LAW, lrs=lrs, seed=[0, 1], **RUN)
     assert [run.lr for run in both] == 2 * [0.05, 0.1, 0.1]
     for run, lr in zip(both, lrs * 2, strict=True):
-        alone = ff.loop(ff.Focus(), quadratic(), LAW, lr=lr, **RUN)
+        alone = loop(ff.Focus(), quadratic(), LAW, lr=lr, **RUN)
         assert gap(run.trajectory, alone.trajectory) < 1e-12
 
 
@@ -100,7 +100,7 @@ def test_a_number_runs_the_program_and_gives_the_bits_it_always_did():
 
     def run(lr, rounds=60):
         law = ff.participation.Full()
-        return ff.simulate(ff.Focus(), quadratic(), law, lr=lr, rounds=rounds)
+        return simulate(ff.Focus(), quadratic(), law, lr=lr, rounds=rounds)
 
     first = run(0.05)
     run(COSINE)
@@ -113,7 +113,7 @@ def test_a_number_runs_the_program_and_gives_the_bits_it_always_did():
 
 def test_a_checkpoint_of_other_steps_is_refused(tmp_path):
     def run(lr):
-        return ff.simulate(ff.Focus(), quadratic(), LAW, lr=lr, checkpoint=tmp_path, **RUN)
+        return simulate(ff.Focus(), quadratic(), LAW, lr=lr, checkpoint=tmp_path, **RUN)
 
     first = run(COSINE)
     assert bits(run(lambda k: COSINE(k))) | {"['schedule']": 0} == bits(first) | {
@@ -131,18 +131,18 @@ def test_a_warning_looks_at_the_largest_step_that_was_used():
     rising = schedules.Polynomial(0.4 / problem.L, rounds=40, floor=1.0)
     full = ff.participation.Full()
     with pytest.warns(RestWarning, match=r"lr \* L = 2.00"):
-        ff.simulate(
+        simulate(
             ff.Scaffold(),
             problem,
             full,
             lr=lambda k: top if k == 3 else top / 50,
             **run,
         )
-    ff.simulate(ff.Scaffold(), problem, full, lr=rising, **run)  # says nothing
+    simulate(ff.Scaffold(), problem, full, lr=rising, **run)  # says nothing
 
 
 def test_a_result_keeps_its_schedule(tmp_path):
-    run = ff.simulate(ff.Focus(), quadratic(), LAW, lr=COSINE, rounds=60)
+    run = simulate(ff.Focus(), quadratic(), LAW, lr=COSINE, rounds=60)
     again = ff.load_result(run.save(tmp_path / "run.safetensors"))
     assert again.schedule == repr(COSINE) and again.lr == run.lr
 
@@ -169,7 +169,7 @@ WRONG = [
 
 @pytest.mark.parametrize("lr, words", WRONG)
 def test_a_schedule_that_cannot_be_is_refused_by_its_round(lr, words):
-    for run in (ff.simulate, ff.loop):
+    for run in (simulate, loop):
         with pytest.raises(ValueError, match=words) as told:
             run(ff.Focus(), quadratic(), LAW, rounds=60, lr=lr)
         assert "\n" not in str(told.value)

@@ -10,7 +10,7 @@ import focusfl as ff
 from focusfl.studies import config
 
 LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
-ROUNDS = {"rounds": 50, "lr": 0.05, "local_steps": 2, "record_models": True}
+ROUNDS = {"rounds": 50, "lr": 0.05, "local_steps": 2, "options": ff.Options(record_models=True)}
 AS_OPTAX = {"initial": 0.0, "bias_correction": True}
 ADAM = {"beta1": 0.8, "beta2": 0.95, "tau": 1e-3} | AS_OPTAX
 OF_OPTAX = [

@@ -179,7 +179,15 @@ def test_the_bias_is_first_order_in_the_step():
 
 
 def long_run_mean(alg, problem, law, lr):
-    result = ff.simulate(alg, problem, law, rounds=60_000, lr=lr, local_steps=3, record_models=True)
+    result = ff.simulate(
+        alg,
+        problem,
+        law,
+        rounds=60_000,
+        lr=lr,
+        local_steps=3,
+        options=ff.Options(record_models=True),
+    )
     return result.trajectory[20_000:].mean(0)
 
 
@@ -290,7 +298,9 @@ def test_auto_lr_is_within_twice_the_best_step_of_a_grid(case):
             lrs=[choice.lr, *grid],
             rounds=1500,
             local_steps=local_steps,
-            on_divergence="ignore",  # the largest steps of the grid are too large
+            options=ff.Options(
+                on_divergence="ignore"
+            ),  # the largest steps of the grid are too large
         )  # fmt: skip
     )
     best = int(np.argmin(others))

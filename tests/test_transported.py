@@ -58,7 +58,7 @@ def test_trajectories_equal_the_independent_ones(file, name, run):
     result = run(
         VECTOR_OF[name], ff.problems.Quadratic(v["H"], v["h"]),
         ff.participation.Replay(v["masks"]), rounds=len(v["masks"]), lr=float(v["eta"]),
-        local_steps=int(v["tau"]), x0=v["x0"], record_models=True,
+        local_steps=int(v["tau"]), x0=v["x0"], options=ff.Options(record_models=True),
     )  # fmt: skip
     assert np.abs(result.trajectory - theirs[f"{file}_{name}"]).max() < 1e-10
 
@@ -92,7 +92,9 @@ def test_the_tracker_is_the_sum_of_all_guesses_where_the_server_is(algorithm, we
 def test_without_curvature_they_are_focus_and_scaffold(ours, theirs):
     what = quadratic(), ff.participation.Replay(some_masks())
     a, b = (
-        ff.loop(alg, *what, rounds=40, lr=0.05, local_steps=3, record_models=True)
+        ff.loop(
+            alg, *what, rounds=40, lr=0.05, local_steps=3, options=ff.Options(record_models=True)
+        )
         for alg in (ours, theirs)
     )
     assert gap(a.trajectory, b.trajectory) < 1e-14
@@ -243,7 +245,12 @@ def test_anchors_lie_between_focus_with_mean_memory_and_finito():
     problem, lr, N = quadratic(), 0.05, 6
     masks = np.array([np.ones(N, bool), *some_masks()])
     who = ff.participation.Replay(masks)
-    how = {"rounds": len(masks), "local_steps": 3, "lr": 0.05, "record_models": True}
+    how = {
+        "rounds": len(masks),
+        "local_steps": 3,
+        "lr": 0.05,
+        "options": ff.Options(record_models=True),
+    }
     loose = ff.loop(ff.AnchoredFocus(anchor=0.0), problem, who, **how)
     mean = ff.loop(ff.Focus(memory="mean"), problem, who, **how)
     assert gap(loose.trajectory, mean.trajectory) < 1e-13

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from as_published import AS_PUBLISHED
-from helpers import ALL, Nested, gap, quadratic, some_masks, walked
+from helpers import ALL, Nested, gap, loop, quadratic, simulate, some_masks, sweep, walked
 
 import focusfl as ff
 from focusfl import problems, theory
@@ -38,9 +38,9 @@ def twins(problem=None):
 @pytest.mark.parametrize("alg", EVERY, ids=repr)
 def test_a_client_of_weight_2_is_two_that_always_come_together(alg):
     masks = some_masks(rounds=25, p=0.5)
-    two = ff.loop(alg, twins(), Replay(masks[:, TWINS]), **HOW)
+    two = loop(alg, twins(), Replay(masks[:, TWINS]), **HOW)
     size = 1 + np.abs(two.x).max() / 0.02  # memories may be divided by lr
-    for run in (ff.loop, ff.simulate):
+    for run in (loop, simulate):
         one = run(alg, weighted(WHOLE), Replay(masks), **HOW)
         assert gap(one.server, two.server) < 1e-12 * size
         assert gap(tree.map(lambda a: a[TWINS], one.clients), two.clients) < 1e-12 * size
@@ -58,12 +58,12 @@ def test_equal_weights_are_none_and_the_same_program():
     for weights in ("equal", "samples", np.ones(4), [1, 1, 1, 1]):
         assert ff.problems.ridge(4, 5, 8, weights=weights).weights is None
     how = {"rounds": 10, "lr": 1e-3}
-    run = ff.simulate(ff.Focus(), plain, law, **how)
+    run = simulate(ff.Focus(), plain, law, **how)
     assert run.weights is None
-    compiled = ff.engines.simulator.compiled.chunk._cache_size()
-    again = ff.simulate(ff.Focus(), ff.problems.ridge(4, 5, 8, weights="samples"), law, **how)
+    compiled = ff.simulation.compiled.chunk._cache_size()
+    again = simulate(ff.Focus(), ff.problems.ridge(4, 5, 8, weights="samples"), law, **how)
     assert np.array_equal(run.x, again.x)
-    assert ff.engines.simulator.compiled.chunk._cache_size() == compiled
+    assert ff.simulation.compiled.chunk._cache_size() == compiled
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -74,7 +74,7 @@ def test_focus_is_exact_under_any_weights_and_any_coins(seed):
     weights[:2] = 1, 1000
     problem, law = weighted(weights, quadratic(seed=seed)), Bernoulli(COINS)
     lr = theory.closed_form(theory.constants(problem), COINS, weights).lr
-    for run in (ff.loop, ff.simulate):
+    for run in (loop, simulate):
         found = run(ff.Focus(), problem, law, rounds=1500, lr=lr, local_steps=2, eval_every=500)
         assert found.metrics["distance"][-1] < 1e-12
         error = np.abs(found.x - weighted_solution(problem, weights)).max()
@@ -91,7 +91,7 @@ def weighted_solution(problem, weights):
 
 
 def test_the_tracker_follows_the_weighted_sum_and_no_other():
-    run = ff.simulate(ff.Focus(), weighted(ODD), Bernoulli(0.5), rounds=20, lr=1e-3)
+    run = simulate(ff.Focus(), weighted(ODD), Bernoulli(0.5), rounds=20, lr=1e-3)
     assert gap(run.server.y, ODD @ run.clients.grad) < 1e-12
     assert tracking_gap(run) < 1e-14
     assert gap(run.server.y, run.clients.grad.sum(0)) > 0.1
@@ -106,9 +106,9 @@ def test_wherever_clients_are_it_is_the_run_of_the_loop(where, parts, monkeypatc
     if parts:
         monkeypatch.setattr(start, "AT_ONCE", 2 * 5)  # 2 of the 6 clients
     how = HOW | {"rounds": 12, "lr": 1e-3}
-    slow = ff.loop(ff.Focus(warm_start=True), problem, law, **how)
+    slow = loop(ff.Focus(warm_start=True), problem, law, **how)
     how["client_state"] = where
-    fast = ff.simulate(ff.Focus(warm_start=True), problem, law, **how)
+    fast = simulate(ff.Focus(warm_start=True), problem, law, **how)
     assert gap(slow.server, fast.server) < 1e-12
     assert gap(slow.clients, tree.map(np.asarray, fast.clients)) < 1e-12
 
@@ -117,17 +117,17 @@ def test_in_turn_and_side_by_side_weights_are_the_same(monkeypatch):
     problem, law = weighted(ODD), Bernoulli(0.4)
     lrs, seeds, how = [1e-3, 3e-3], [3, 4], {"rounds": 12, "local_steps": 3}
     alone = [
-        ff.loop(ff.Scaffold(), problem, law, lr=lr, seed=seed, **how)
+        loop(ff.Scaffold(), problem, law, lr=lr, seed=seed, **how)
         for seed, lr in product(seeds, lrs)
     ]
     for turns in (False, True):
         if turns:
             monkeypatch.setattr(cohort, "take_turns", lambda x: True)
-            ff.engines.simulator.compiled.chunks.clear_cache()
-        together = ff.sweep(ff.Scaffold(), problem, law, lrs=lrs, seed=seeds, **how)
+            ff.simulation.compiled.chunks.clear_cache()
+        together = sweep(ff.Scaffold(), problem, law, lrs=lrs, seed=seeds, **how)
         for one, other in zip(alone, together, strict=True):
             assert gap(one.server, other.server) < 1e-12
-    ff.engines.simulator.compiled.chunks.clear_cache()
+    ff.simulation.compiled.chunks.clear_cache()
 
 
 def test_models_that_are_trees_and_gradients_that_are_drawn_have_weights_too():
@@ -136,7 +136,7 @@ def test_models_that_are_trees_and_gradients_that_are_drawn_have_weights_too():
 
     slow, fast = (
         run(ff.Scaffold(), Heavy("float32"), Bernoulli(0.5), rounds=5, lr=0.02)
-        for run in (ff.loop, ff.simulate)
+        for run in (loop, simulate)
     )
     assert gap(slow.server, fast.server) < 1e-4
     assert fast.x["bias"].dtype == slow.x["bias"].dtype == "float32"
@@ -149,11 +149,10 @@ def test_models_that_are_trees_and_gradients_that_are_drawn_have_weights_too():
     )  # fmt: skip
     assert np.allclose(problem.weights, drawn.lengths / drawn.lengths.mean())
     slow, fast = (
-        run(ff.FedAvg(), problem, Bernoulli(0.5), rounds=5, lr=0.02)
-        for run in (ff.loop, ff.simulate)
+        run(ff.FedAvg(), problem, Bernoulli(0.5), rounds=5, lr=0.02) for run in (loop, simulate)
     )
     assert gap(slow.server, fast.server) < 1e-12
-    plain = ff.loop(ff.FedAvg(), drawn, Bernoulli(0.5), rounds=5, lr=0.02)
+    plain = loop(ff.FedAvg(), drawn, Bernoulli(0.5), rounds=5, lr=0.02)
     assert gap(slow.server, plain.server) > 1e-3
 
 
@@ -243,7 +242,7 @@ def test_weights_of_a_problem_of_ones_own_are_checked_before_a_run():
     class Wrong(Nested):
         weights = np.ones((5, 2))
 
-    for run in (ff.loop, ff.simulate):
+    for run in (loop, simulate):
         with pytest.raises(ValueError, match="weights must be 5 numbers"):
             run(ff.Focus(), Wrong(), Full(), rounds=1, lr=0.1)
 
@@ -253,13 +252,11 @@ def test_weights_of_a_problem_of_ones_own_are_checked_before_a_run():
 
 def test_fedavg_ends_where_its_limit_says():
     problem = weighted(ODD)
-    run = ff.simulate(
-        ff.FedAvg(), problem, Full(), rounds=800, lr=0.05, local_steps=3, eval_every=800
-    )
+    run = simulate(ff.FedAvg(), problem, Full(), rounds=800, lr=0.05, local_steps=3, eval_every=800)
     limit = theory.fedavg_limit(problem, Full(), 0.05, 3)
     assert gap(run.x, limit) < 1e-12
     assert gap(limit, theory.fedavg_limit(quadratic(), Full(), 0.05, 3)) > 0.01
-    mifa = ff.simulate(
+    mifa = simulate(
         ff.MIFA(), problem, Bernoulli(0.8), rounds=800, lr=0.05, local_steps=3,
         eval_every=800,
     )  # fmt: skip
@@ -309,7 +306,7 @@ def test_the_noise_floor_grows_with_the_square_of_a_weight():
 def test_auto_lr_counts_weights():
     problem, law = weighted(ODD), Bernoulli(COINS)
     found = theory.auto_lr(ff.Focus(), problem, law, 2)
-    run = ff.loop(ff.Focus(), problem, law, rounds=400, lr="auto", local_steps=2)
+    run = loop(ff.Focus(), problem, law, rounds=400, lr="auto", local_steps=2)
     assert run.lr == found.lr and run.metrics["distance"][-1] < 1e-12
     two, one = (
         theory.auto_lr(ff.Focus(), which, Full(), 2).lr for which in (twins(), weighted(WHOLE))
@@ -343,11 +340,11 @@ def test_theory_that_knows_no_weights_says_so(ask):
 
 def test_a_checkpoint_of_other_weights_is_another_run(tmp_path):
     how = {"rounds": 6, "lr": 1e-3, "checkpoint": tmp_path}
-    ff.simulate(ff.Focus(), weighted(ODD), Uniform(2), **how)
+    simulate(ff.Focus(), weighted(ODD), Uniform(2), **how)
     for other in (ODD + 1e-9, None):
         with pytest.raises(ValueError, match="checkpoint of another run: .*weights was"):
-            ff.simulate(ff.Focus(), weighted(other), Uniform(2), **how)
-    assert ff.simulate(ff.Focus(), weighted(ODD), Uniform(2), **how).x is not None
+            simulate(ff.Focus(), weighted(other), Uniform(2), **how)
+    assert simulate(ff.Focus(), weighted(ODD), Uniform(2), **how).x is not None
 
 
 def study(**more):

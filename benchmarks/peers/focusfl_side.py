@@ -129,7 +129,7 @@ def main():
         return ff.simulate(
             ff.FedAvg(), what, ff.participation.Replay(masks), rounds=rounds,
             lr=float(work["lr"]), local_steps=int(work["local_steps"]), eval_every=rounds,
-            devices=devices,
+            options=ff.Options(devices=devices),
         )  # fmt: skip
 
     run()  # compiles: the warm-up is the whole run once

@@ -43,7 +43,7 @@ def cell(algorithm, problem, who, steps=STEPS, digits=1) -> str:
     """Rounds to 1e-8 at the best step for it, in the median of seeds; or the error."""
     runs = [
         ff.sweep(algorithm, problem, who, lrs=steps, rounds=ROUNDS, local_steps=TAU,
-                 seed=seed, on_divergence="ignore")
+                 seed=seed, options=ff.Options(on_divergence="ignore"))
         for seed in SEEDS
     ]  # fmt: skip
     reached, ends = np.full((2, len(runs), len(steps)), np.inf)
@@ -109,7 +109,7 @@ def proxskip() -> str:
         algorithm = ff.ProxSkip(p=0.2, seed=seed)
         runs = ff.sweep(
             algorithm, problem, ff.participation.Full(), lrs=FINER, rounds=ROUNDS,
-            on_divergence="ignore",
+            options=ff.Options(on_divergence="ignore"),
         )  # fmt: skip
         distances = [run.metrics["distance"] for run in runs]
         rounds = min(int(np.argmax(d < TARGET)) for d in distances if d[-1] < EXACT)

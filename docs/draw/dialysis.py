@@ -41,7 +41,7 @@ def best_runs(rounds: int = ROUNDS) -> dict[str, ff.Result]:
             for variant, steps in variants
             for run in ff.sweep(
                 variant, problem, coins, lrs=steps, rounds=rounds, eval_every=EVERY,
-                local_steps=LOCAL_STEPS, on_divergence="ignore",
+                local_steps=LOCAL_STEPS, options=ff.Options(on_divergence="ignore"),
             )
             if run.diverged_at is None
         ]  # fmt: skip

@@ -36,7 +36,8 @@ def best(algorithm, problem, law, minutes=MINUTES):
     rounds = int(60 * minutes / pace)
     runs = ff.sweep(
         algorithm, problem, law, lrs=list(STEPS / problem.L), rounds=rounds,
-        local_steps=TAU, eval_every=max(1, rounds // 200), on_divergence="ignore",
+        local_steps=TAU, eval_every=max(1, rounds // 200),
+        options=ff.Options(on_divergence="ignore"),
     )  # fmt: skip
     ended = [run for run in runs if run.diverged_at is None]
     run = min(ended, key=lambda run: run.metrics["distance"][-1])

@@ -28,7 +28,7 @@ def main():
     def run(algorithm, problem=problem, lr=LR):
         return ff.simulate(
             algorithm, problem, who, rounds=ROUNDS, lr=lr, local_steps=TAU,
-            record_models=True,
+            options=ff.Options(record_models=True),
         )  # fmt: skip
 
     def far(x):

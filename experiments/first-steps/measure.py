@@ -105,7 +105,8 @@ def accuracies(name: str, rounds: int, seeds: int, auto: bool) -> dict[str, np.n
                 steps.append(choice.lr)
             runs = ff.sweep(
                 algorithm, problem, coins, lrs=steps, rounds=rounds, seed=seed,
-                local_steps=LOCAL_STEPS, eval_every=rounds, on_divergence="ignore",
+                local_steps=LOCAL_STEPS, eval_every=rounds,
+                options=ff.Options(on_divergence="ignore"),
             )  # fmt: skip
             row = [
                 0.0 if run.diverged_at is not None else run.metrics["accuracy"][-1] for run in runs

@@ -13,6 +13,7 @@ from focusfl.core import Algorithm
 from focusfl.core.validation import unknown
 from focusfl.participation import Full
 from focusfl.simulation.reference import loop
+from focusfl.simulation.spec import Options
 
 BETAS = (0.9, 0.999)
 TAU = 1e-8
@@ -127,6 +128,6 @@ def _run(
 ) -> Model:
     done = loop(
         algorithm, problem, Full(), rounds=rounds, lr=lr, local_steps=local_steps,
-        eval_every=rounds, on_divergence="raise",
+        eval_every=rounds, options=Options(on_divergence="raise"),
     )  # fmt: skip
     return done.x

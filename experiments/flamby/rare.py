@@ -23,6 +23,7 @@ from focusfl.core import Algorithm
 from focusfl.data.places import Place
 from focusfl.participation import Bernoulli, Full, Participation
 from focusfl.simulation.api import sweep
+from focusfl.simulation.spec import Options
 
 RARE = 0  # which hospital: the largest of both federations
 ONLINE = 0.05  # of the rounds
@@ -98,7 +99,7 @@ def _swept(
     rounds = LONGER * one.rounds
     runs = sweep(
         algorithm, problem, law, rounds=rounds, lrs=STEPS, local_steps=UPDATES,
-        seed=seed, eval_every=rounds, on_divergence="ignore",
+        seed=seed, eval_every=rounds, options=Options(on_divergence="ignore"),
     )  # fmt: skip
     found: list[list[float | None]] = []
     for run in runs:

@@ -106,7 +106,7 @@ def measured(name: str, rounds: int | None = None) -> dict[str, Any]:
         "local_steps": study.local_steps[0],
         "eval_every": rounds or study.rounds,
         "per_client": name != "dialysis",
-        "on_divergence": "ignore",
+        "options": ff.Options(on_divergence="ignore"),
     }
     found: dict[str, Any] = {}
     for called in ALGORITHMS:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from focusfl.simulation.reference import loop
     from focusfl.simulation.rest import RestWarning
     from focusfl.simulation.result import Result, load_result
+    from focusfl.simulation.spec import Checkpoint, Options
     from focusfl.simulation.stop import Stop
     from focusfl.studies.results import load_model, load_results
 
@@ -40,8 +41,10 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "BudgetWarning",
+    "Checkpoint",
     "DivergenceWarning",
     "Diverged",
+    "Options",
     "RestWarning",
     "Result",
     "Round",
@@ -80,6 +83,8 @@ _MODULES = {
 } | {"schedules": "focusfl.core.schedules"}  # fmt: skip
 _NAMES = {
     "BudgetWarning": "privacy.budgets",
+    "Checkpoint": "simulation.spec",
+    "Options": "simulation.spec",
     "DivergenceWarning": "simulation.divergence",
     "StepWarning": "simulation.divergence",
     "Diverged": "simulation.divergence",

@@ -104,7 +104,7 @@ def test_local_sgd_with_everybody_averaging_is_fedavg(local_steps):
     )  # fmt: skip
     fedavg = ff.loop(
         ff.FedAvg(), PROBLEM, ff.participation.Full(), rounds=rounds, lr=LR,
-        local_steps=local_steps, x0=x0, record_models=True,
+        local_steps=local_steps, x0=x0, options=ff.Options(record_models=True),
     )  # fmt: skip
     assert np.abs(Z[::local_steps] - fedavg.trajectory[:, None]).max() < 1e-13
 

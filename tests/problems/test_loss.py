@@ -149,7 +149,7 @@ def test_divergence_between_evaluations_is_noticed(run):
         lr=3e38,
         local_steps=8,
         eval_every=30,
-        on_divergence="ignore",
+        options=ff.Options(on_divergence="ignore"),
     )
     assert result.diverged_at is not None and result.diverged_at < 29
     assert np.isfinite(result.x["w"]).all()

@@ -31,7 +31,7 @@ def train(problem, rounds=600):
         lr=0.05,
         local_steps=3,
         eval_every=50,
-        on_divergence="ignore",  # a line cannot part rings: its loss rises
+        options=ff.Options(on_divergence="ignore"),  # a line cannot part rings: its loss rises
     ).metrics
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from helpers import Diary, Nested, quadratic, walked  # noqa: E402
+from helpers import Diary, Nested, quadratic, simulate, sweep, walked  # noqa: E402
 
 import focusfl as ff  # noqa: E402
 from focusfl.participation import Bernoulli, Cyclic, Full, Uniform  # noqa: E402
@@ -50,16 +50,16 @@ def apart(one, other):
 
 def both(algorithm, problem, who, **more):
     how = HOW | more
-    one = ff.simulate(algorithm, problem, who, **how)
-    many = ff.simulate(algorithm, problem, who, devices=jax.device_count(), **how)
+    one = simulate(algorithm, problem, who, **how)
+    many = simulate(algorithm, problem, who, devices=jax.device_count(), **how)
     return apart(one, many)
 
 
 def each(algorithm, problem, who, **more):
     """Runs side by side."""
     how = {"rounds": 40, "lrs": [0.01, 0.02], "seed": [0, 3], **more}
-    ones = ff.sweep(algorithm, problem, who, **how)
-    manys = ff.sweep(algorithm, problem, who, devices=jax.device_count(), **how)
+    ones = sweep(algorithm, problem, who, **how)
+    manys = sweep(algorithm, problem, who, devices=jax.device_count(), **how)
     return max(map(apart, ones, manys))
 
 
@@ -68,10 +68,10 @@ def resumed(problem, who):
     with tempfile.TemporaryDirectory() as folder:
         how = HOW | {"checkpoint": folder, "checkpoint_every": 0}
         how |= {"devices": jax.device_count()}
-        part = ff.simulate(ff.Scaffold(), problem, who, progress=enough, **how)
-        whole = ff.simulate(ff.Scaffold(), problem, who, **how)
+        part = simulate(ff.Scaffold(), problem, who, progress=enough, **how)
+        whole = simulate(ff.Scaffold(), problem, who, **how)
     assert len(part.metrics["loss"]) < len(whole.metrics["loss"]) == 41
-    return apart(ff.simulate(ff.Scaffold(), problem, who, **HOW), whole)
+    return apart(simulate(ff.Scaffold(), problem, who, **HOW), whole)
 
 
 def enough(done, _):
@@ -115,14 +115,14 @@ def messages(algorithm, problem, who):
         return real(*about)
 
     program.chunk = spy
-    ff.simulate(algorithm, problem, who, devices=jax.device_count(), **HOW)
+    simulate(algorithm, problem, who, devices=jax.device_count(), **HOW)
     program.chunk = real
     return COLLECTIVE.findall(texts[0])
 
 
 def refused(**more):
     try:
-        ff.simulate(ff.Focus(), quadratic(), Full(), **HOW, **more)
+        simulate(ff.Focus(), quadratic(), Full(), **HOW, **more)
     except ValueError as error:
         return str(error)
 

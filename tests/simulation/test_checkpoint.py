@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import Stopped, bits, squares, stop_after, walked
+from helpers import Stopped, bits, simulate, squares, stop_after, sweep, walked
 
 import focusfl as ff
 from focusfl.participation import Bernoulli, Full, Replay
@@ -63,7 +63,7 @@ def run(case=CASE, /, **changes):
         "local_steps": 3 if problem is quadratic else 1,
         "checkpoint_every": 0,
     }
-    return ff.simulate(**arguments | options | changes)
+    return simulate(**arguments | options | changes)
 
 
 never_stopped = cache(run)
@@ -121,14 +121,14 @@ def test_runs_side_by_side_resume_though_one_of_them_has_diverged(tmp_path):
         "algorithm": ff.FedAvg(), "problem": problem, "participation": Replay(masks),
         "rounds": len(masks), "lrs": [0.01, slowly], "on_divergence": "ignore",
     }  # fmt: skip
-    whole = ff.sweep(**arguments)
+    whole = sweep(**arguments)
     assert whole[0].diverged_at is None and 1000 < whole[1].diverged_at < 2500
     arguments |= {"checkpoint": tmp_path, "checkpoint_every": 0}
     for round in (700, 2700):
         with pytest.raises(Stopped):
-            ff.sweep(**arguments, progress=stop_after(round))
+            sweep(**arguments, progress=stop_after(round))
     for _ in range(2):
-        again = ff.sweep(**arguments)
+        again = sweep(**arguments)
         assert [bits(result) for result in again] == [bits(result) for result in whole]
 
 
@@ -149,7 +149,7 @@ def test_a_run_that_diverged_comes_back_as_such_without_running(tmp_path):
 def test_seeds_side_by_side_with_a_warm_start_and_noise_resume(tmp_path):
     noisy = ff.problems.Noisy(quadratic(), 0.1)
     run = partial(
-        ff.sweep, ff.Focus(warm_start=True), noisy, Bernoulli(0.3), rounds=600,
+        sweep, ff.Focus(warm_start=True), noisy, Bernoulli(0.3), rounds=600,
         lrs=[0.01, 0.02], seed=[0, 1],
     )  # fmt: skip
     whole, keep = run(), {"checkpoint": tmp_path, "checkpoint_every": 0}

@@ -6,19 +6,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import Stopped, bits, quadratic, some_masks, stop_after, walked
+from helpers import Stopped, bits, loop, quadratic, simulate, some_masks, stop_after, sweep, walked
 
 import focusfl as ff
 from focusfl.participation import Bernoulli, Full, Replay
 from focusfl.simulation import checkpoint
 from focusfl.simulation.result import COSTS
 
-both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
+both = pytest.mark.parametrize("run", [loop, simulate])
 HOW = {"lr": 0.02, "local_steps": 2}
 
 
 def every_round(problem, who, rounds, **how):
-    return ff.simulate(ff.Focus(), problem, who, rounds=rounds, **HOW, **how)
+    return simulate(ff.Focus(), problem, who, rounds=rounds, **HOW, **how)
 
 
 @both
@@ -38,7 +38,7 @@ def test_the_last_round_is_evaluated_and_others_are_fresh_or_nan(run, every):
 
 
 def test_runs_side_by_side_are_evaluated_after_the_last_round_too():
-    runs = ff.sweep(
+    runs = sweep(
         ff.Focus(), quadratic(), Bernoulli(0.4), lrs=[0.01, 0.02], seed=[0, 1],
         rounds=23, eval_every=10,
     )  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_run_that_diverges_between_evaluations_is_evaluated_where_it_ends(run)
 def test_a_run_that_blows_up_after_its_last_evaluation_has_diverged(run):
     """Finite to the end, but 1e8 times as far away as it began."""
     how = {"lr": 5.0, "on_divergence": "ignore"}
-    broken = ff.loop(ff.FedAvg(), quadratic(), Full(), rounds=400, **how).diverged_at
+    broken = loop(ff.FedAvg(), quadratic(), Full(), rounds=400, **how).diverged_at
     result = run(ff.FedAvg(), quadratic(), Full(), rounds=broken + 2, eval_every=10**6, **how)
     assert result.diverged_at == broken + 1
 
@@ -93,14 +93,14 @@ def test_a_run_that_blows_up_after_its_last_evaluation_has_diverged(run):
 def test_a_run_stopped_and_resumed_has_the_bits_of_one_that_was_not(tmp_path, case):
     how = {"rounds": 1030, "eval_every": 1000, "lr": 0.02, **case}
     run = (ff.Focus(), walked(), Bernoulli(0.3))
-    whole = ff.simulate(*run, **how)
+    whole = simulate(*run, **how)
     how |= {"checkpoint": tmp_path, "checkpoint_every": 0}
-    stopped = ff.simulate(*run, **how, progress=lambda done, _: done >= 200)
+    stopped = simulate(*run, **how, progress=lambda done, _: done >= 200)
     end = len(stopped.metrics["up"]) - 1
     assert 200 <= end < 1000 and stopped.evaluated.tolist() == [0, end]
     with pytest.raises(Stopped):
-        ff.simulate(*run, **how, progress=stop_after(end + 1))
-    resumed = ff.simulate(*run, **how)
+        simulate(*run, **how, progress=stop_after(end + 1))
+    resumed = simulate(*run, **how)
     assert resumed.evaluated.tolist() == [0, 1000, 1030]
     if case.get("client_state") == "disk":  # rows that are read when asked for
         assert np.array_equal(resumed.x["w"], whole.x["w"])
@@ -134,7 +134,7 @@ def test_runs_side_by_side_each_end_where_they_end_alone(algorithm, stop, every)
     problem, who = quadratic(), Bernoulli(0.4)
     how = {"rounds": 600, "local_steps": 2, "eval_every": every, "stop": stop}
     lrs, seeds = [0.005, 0.02, 9.0], [3, 4]
-    runs = ff.sweep(
+    runs = sweep(
         algorithm,
         problem,
         who,
@@ -146,9 +146,7 @@ def test_runs_side_by_side_each_end_where_they_end_alone(algorithm, stop, every)
     )
     ends = set()
     for run, (seed, lr) in zip(runs, [(s, lr) for s in seeds for lr in lrs], strict=True):
-        alone = ff.simulate(
-            algorithm, problem, who, lr=lr, seed=seed, on_divergence="ignore", **how
-        )
+        alone = simulate(algorithm, problem, who, lr=lr, seed=seed, on_divergence="ignore", **how)
         ends.add(len(run.metrics["up"]))
         assert run.diverged_at == alone.diverged_at
         assert run.evaluated.tolist() == alone.evaluated.tolist()
@@ -238,7 +236,7 @@ def test_a_stop_can_be_met_on_a_model_off_the_device():
         "eval_every": 5,
     }
     here, there = (
-        ff.simulate(ff.Focus(), walked(), Bernoulli(0.3), client_state=place, **how)
+        simulate(ff.Focus(), walked(), Bernoulli(0.3), client_state=place, **how)
         for place in ("device", "disk")
     )
     assert len(here.metrics["up"]) == len(there.metrics["up"]) < 601
@@ -251,11 +249,11 @@ def test_a_run_that_met_its_target_comes_back_and_another_target_is_refused(tmp_
         "rounds": 900, **HOW, "checkpoint": tmp_path, "checkpoint_every": 0, "eval_every": 3
     }  # fmt: skip
     run = (ff.Focus(), quadratic(), Full())
-    whole = ff.simulate(*run, **how, stop=ff.Stop(tolerance=1e-3))
-    again = ff.simulate(*run, **how, stop=ff.Stop(tolerance=1e-3, seconds=1e-9))
+    whole = simulate(*run, **how, stop=ff.Stop(tolerance=1e-3))
+    again = simulate(*run, **how, stop=ff.Stop(tolerance=1e-3, seconds=1e-9))
     assert bits(again) == bits(whole) and len(whole.metrics["up"]) < 900
     with pytest.raises(ValueError, match=r": stop was Stop\(tolerance=0.001.*is Stop"):
-        ff.simulate(*run, **how)
+        simulate(*run, **how)
 
 
 def test_a_stop_that_was_asked_for_stays_asked_for(tmp_path, monkeypatch):
@@ -268,7 +266,7 @@ def test_a_stop_that_was_asked_for_stays_asked_for(tmp_path, monkeypatch):
 
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
     monkeypatch.setattr(checkpoint, "time", clock)
-    result = ff.simulate(
+    result = simulate(
         ff.Focus(), quadratic(), Full(), rounds=3000, progress=progress,
         checkpoint=tmp_path, checkpoint_every=60, **HOW,
     )  # fmt: skip
@@ -306,18 +304,18 @@ def test_a_target_of_a_metric_that_is_not_there_is_refused(run):
 
 def test_a_sweep_warns_once_of_all_that_diverged():
     with pytest.warns(ff.DivergenceWarning) as told:
-        ff.sweep(ff.FedAvg(), quadratic(), Full(), rounds=300, lrs=[0.01, 5.0, 9.0])
+        sweep(ff.FedAvg(), quadratic(), Full(), rounds=300, lrs=[0.01, 5.0, 9.0])
     assert len(told) == 1
     assert "2 of 3 runs diverged in round" in str(told[0].message)
     assert "at lr = 5, in round" in str(told[0].message)
     with pytest.raises(ff.Diverged, match="2 of 3"):
-        ff.sweep(
+        sweep(
             ff.FedAvg(), quadratic(), Full(), rounds=300, lrs=[0.01, 5.0, 9.0],
             on_divergence="raise",
         )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ff.sweep(
+        sweep(
             ff.FedAvg(),
             quadratic(),
             Full(),

@@ -46,7 +46,7 @@ def test_trajectories_equal_the_independent_ones(file, name, alg, on_empty, run,
     result = run(
         alg, ff.problems.Quadratic(v["H"], v["h"]), ff.participation.Replay(masks),
         rounds=len(masks), lr=float(v["eta"]), local_steps=int(v["tau"]), x0=v["x0"],
-        seed=0, on_empty=on_empty, record_models=True,
+        seed=0, on_empty=on_empty, options=ff.Options(record_models=True),
     )  # fmt: skip
     assert np.abs(result.trajectory - v[f"traj_{name}"]).max() < 1e-10
 
@@ -66,7 +66,8 @@ def test_loop_and_simulate_agree(alg, on_empty, local_steps, p, monkeypatch):
     slow, fast = (
         run(
             alg, problem, ff.participation.Replay(masks), rounds=100, lr=0.03,
-            local_steps=local_steps, on_empty=on_empty, record_models=True, on_divergence="ignore",
+            local_steps=local_steps, on_empty=on_empty,
+            options=ff.Options(record_models=True, on_divergence="ignore"),
         )
         for run in (ff.loop, ff.simulate)
     )  # fmt: skip
@@ -89,7 +90,8 @@ def test_numpy_jax_and_torch_leaves_give_the_same_run(alg):
         runs = [
             ff.loop(
                 alg, quadratic(), ff.participation.Uniform(3), rounds=30, lr=0.05,
-                local_steps=3, record_models=True, array=array, on_divergence="ignore",
+                local_steps=3, array=array,
+                options=ff.Options(record_models=True, on_divergence="ignore"),
             )
             for array in (np.asarray, jnp.asarray, torch.asarray)
         ]  # fmt: skip
@@ -100,7 +102,11 @@ def test_numpy_jax_and_torch_leaves_give_the_same_run(alg):
 def test_a_sweep_equals_its_runs():
     problem, who = quadratic(), ff.participation.Bernoulli(0.4)
     lrs = [0.01, 0.05, 50.0]
-    how = {"rounds": 300, "local_steps": 3, "record_models": True, "on_divergence": "ignore"}
+    how = {
+        "rounds": 300,
+        "local_steps": 3,
+        "options": ff.Options(record_models=True, on_divergence="ignore"),
+    }
     together = ff.sweep(ff.Focus(), problem, who, lrs=lrs, **how)
     for lr, result in zip(lrs, together, strict=True):
         alone = ff.simulate(ff.Focus(), problem, who, lr=lr, **how)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import Nested, Stopped, bits, quadratic, stop_after
+from helpers import Nested, Stopped, bits, loop, quadratic, simulate, stop_after, sweep
 
 import focusfl as ff
 from focusfl.problems import sets
@@ -16,7 +16,7 @@ from focusfl.simulation.evaluation import rises, told
 HOW = {"rounds": 6, "lr": 0.05, "local_steps": 2, "per_client": True}
 WHO = ff.participation.Bernoulli(0.6)
 LENGTHS = (3, 7, 5, 3, 7, 5, 7, 3, 5, 5, 7, 3)  # of clients' own test sets
-both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
+both = pytest.mark.parametrize("run", [loop, simulate])
 
 
 def samples(rng, rows, shift):
@@ -147,7 +147,7 @@ def test_the_losses_of_clients_have_the_loss_for_their_mean_and_its_slopes(probl
 def test_least_squares_are_what_they_are_by_hand_in_both_engines():
     problem = ff.problems.ridge(12, 4, 6)
     how = HOW | {"lr": 1e-3, "local_steps": 4}  # in everybody's own coordinates
-    slow, fast = (run(ff.Focus(), problem, WHO, **how) for run in (ff.loop, ff.simulate))
+    slow, fast = (run(ff.Focus(), problem, WHO, **how) for run in (loop, simulate))
     own = ((problem.A @ fast.x - problem.b) ** 2).sum(1)
     own += problem.penalty * fast.x @ fast.x
     for result in (slow, fast):
@@ -168,10 +168,10 @@ def test_the_worst_is_the_lowest_of_what_rises_and_the_highest_of_what_falls():
 
 
 def test_by_default_nothing_of_it_is_computed_or_told():
-    result = ff.simulate(ff.Focus(), QUICK, WHO, **HOW | {"per_client": False})
+    result = simulate(ff.Focus(), QUICK, WHO, **HOW | {"per_client": False})
     assert not result.clients_metrics
     assert not any("/" in name for name in result.metrics)
-    served = ff.simulate(ff.Focus(), QUICK, WHO, **HOW)
+    served = simulate(ff.Focus(), QUICK, WHO, **HOW)
     assert np.array_equal(result.x, served.x)  # it only looks
     assert np.array_equal(result.metrics["loss"], served.metrics["loss"])
 
@@ -179,8 +179,8 @@ def test_by_default_nothing_of_it_is_computed_or_told():
 def test_runs_side_by_side_have_what_each_has_alone():
     how = HOW | {"eval_every": 4}
     lr = how.pop("lr")
-    alone = ff.simulate(ff.Focus(), QUICK, WHO, lr=lr, seed=3, **how)
-    every = ff.sweep(ff.Focus(), QUICK, WHO, lrs=[0.1, lr], seed=[0, 3], **how)
+    alone = simulate(ff.Focus(), QUICK, WHO, lr=lr, seed=3, **how)
+    every = sweep(ff.Focus(), QUICK, WHO, lrs=[0.1, lr], seed=[0, 3], **how)
     same = every[3]
     assert same.lr == lr and same.evaluated.tolist() == [0, 4, 6]
     own = alone.clients_metrics["loss"], same.clients_metrics["loss"]
@@ -191,15 +191,15 @@ def test_runs_side_by_side_have_what_each_has_alone():
 
 
 def test_a_run_stops_by_what_the_worst_client_has():
-    worst = ff.simulate(ff.Focus(), QUICK, WHO, **HOW).metrics["loss/worst"]
+    worst = simulate(ff.Focus(), QUICK, WHO, **HOW).metrics["loss/worst"]
     first = int(np.argmax(worst >= 0.6))  # it begins at 0
     assert 1 < first < HOW["rounds"]
     stop = ff.Stop(above={"loss/worst": 0.6})
-    early = ff.simulate(ff.Focus(), QUICK, WHO, stop=stop, **HOW)
+    early = simulate(ff.Focus(), QUICK, WHO, stop=stop, **HOW)
     assert len(early.metrics["loss/worst"]) == first + 1
     with pytest.raises(ValueError, match="unknown metric: 'loss/wrst'"):
         wrong = ff.Stop(above={"loss/wrst": 0.5})
-        ff.simulate(ff.Focus(), QUICK, WHO, stop=wrong, **HOW)
+        simulate(ff.Focus(), QUICK, WHO, stop=wrong, **HOW)
 
 
 def test_a_checkpoint_knows_what_was_evaluated(tmp_path, monkeypatch):
@@ -207,25 +207,24 @@ def test_a_checkpoint_knows_what_was_evaluated(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "chunk_policy", lambda *_: policy)
     how = HOW | {"rounds": 20}
     kept = how | {"checkpoint": tmp_path, "checkpoint_every": 0}
-    whole = ff.simulate(ff.Focus(), QUICK, WHO, **how)
+    whole = simulate(ff.Focus(), QUICK, WHO, **how)
     with pytest.raises(Stopped):
-        ff.simulate(ff.Focus(), QUICK, WHO, progress=stop_after(8), **kept)
-    assert bits(ff.simulate(ff.Focus(), QUICK, WHO, **kept)) == bits(whole)
+        simulate(ff.Focus(), QUICK, WHO, progress=stop_after(8), **kept)
+    assert bits(simulate(ff.Focus(), QUICK, WHO, **kept)) == bits(whole)
     with pytest.raises(ValueError, match="metrics was per_client, is mean"):
-        ff.simulate(ff.Focus(), QUICK, WHO, **kept | {"per_client": False})
+        simulate(ff.Focus(), QUICK, WHO, **kept | {"per_client": False})
 
 
 def test_clients_memory_may_be_elsewhere():
     here, there = (
-        ff.simulate(ff.Focus(), QUICK, WHO, client_state=where, **HOW)
-        for where in ("device", "host")
+        simulate(ff.Focus(), QUICK, WHO, client_state=where, **HOW) for where in ("device", "host")
     )
     own = here.clients_metrics["loss"], there.clients_metrics["loss"]
     assert np.array_equal(*own)
 
 
 def test_a_saved_result_still_says_who_is_served(tmp_path):
-    result = ff.simulate(ff.Focus(), hospitals(), WHO, **HOW)
+    result = simulate(ff.Focus(), hospitals(), WHO, **HOW)
     back = ff.load_result(result.save(tmp_path / "run.safetensors"))
     for name, values in result.clients_metrics.items():
         assert np.array_equal(back.clients_metrics[name], values)

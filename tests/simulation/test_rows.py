@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from helpers import Stopped, bits, quadratic, stop_after
+from helpers import Stopped, bits, quadratic, simulate, stop_after
 
 import focusfl as ff
 from focusfl.core import files
@@ -27,7 +27,7 @@ def half_done(tmp_path_factory):
     problem = quadratic()
 
     def run(folder, **more):
-        return ff.simulate(
+        return simulate(
             ff.Focus(), problem, Uniform(6), **HOW, client_state="disk",
             checkpoint=folder, **more,
         )  # fmt: skip
@@ -100,9 +100,9 @@ def fill(done, metrics):
     except OSError:
         pass
 try:
-    ff.simulate(
+    simulate(
         ff.Focus(), problem, ff.participation.Uniform(100), rounds=60, lr=1e-6,
-        eval_every=10**6, client_state="disk", state_dir=sys.argv[1], progress=fill,
+        eval_every=10**6, client_state="disk", state_folder=sys.argv[1], progress=fill,
     )
 except OSError as error:
     print("said:", error)

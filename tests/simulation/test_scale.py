@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import Stopped, Told, bits, quadratic, same, stop_after, walked
+from helpers import Stopped, Told, bits, quadratic, same, simulate, stop_after, walked
 
 import focusfl as ff
 from focusfl.core import tree
@@ -50,9 +50,9 @@ def test_bits_do_not_depend_on_where_memory_is(
     x0 = tree.map(lambda a: 1.0 + a, problem.x0)  # nobody's memory begins as zero
 
     def run(where, folder=None):
-        return ff.simulate(
+        return simulate(
             algorithm, problem, who, **HOW, x0=x0, record_models=True, client_state=where,
-            state_dir=folder,
+            state_folder=folder,
         )  # fmt: skip
 
     expected = bits(run("device"))
@@ -66,10 +66,10 @@ def test_bits_do_not_depend_on_where_memory_is(
 @pytest.mark.parametrize("algorithm", [ff.Focus(warm_start=True), Told()])
 def test_a_warm_start_in_parts_is_the_warm_start(monkeypatch, algorithm):
     how = {**HOW, "rounds": 3}
-    whole = ff.simulate(algorithm, walked(), Uniform(2), **how)
+    whole = simulate(algorithm, walked(), Uniform(2), **how)
     monkeypatch.setattr(start, "AT_ONCE", 7 * 5)  # 7 of the 20 clients
     runs = {
-        where: ff.simulate(algorithm, walked(), Uniform(2), **how, client_state=where)
+        where: simulate(algorithm, walked(), Uniform(2), **how, client_state=where)
         for where in ("device", *ELSEWHERE)
     }
     for where in ELSEWHERE:
@@ -84,7 +84,7 @@ def test_rows_are_read_when_they_are_asked_for():
     masks = np.zeros((4, 20), bool)
     masks[:, [3, 7]] = True
     x0 = np.arange(5.0)
-    run = ff.simulate(
+    run = simulate(
         ff.FedAWE(), quadratic(20), Replay(masks), rounds=4, lr=0.01, x0=x0,
         client_state="disk",
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_a_run_on_disk_goes_on_from_its_checkpoint(short_chunks, monkeypatch, tm
     problem, who = walked(), Uniform(6)
 
     def run(**more):
-        return ff.simulate(algorithm, problem, who, **HOW, client_state="disk", **more)
+        return simulate(algorithm, problem, who, **HOW, client_state="disk", **more)
 
     expected = bits(run())
     kept_now_and_then(monkeypatch, 3)
@@ -120,7 +120,7 @@ def test_a_run_on_disk_goes_on_from_its_checkpoint(short_chunks, monkeypatch, tm
     assert bits(result) == expected
     assert bits(run(checkpoint=tmp_path)) == expected  # had ended
     with pytest.raises(ValueError, match="client_state was disk, is device"):
-        ff.simulate(algorithm, problem, who, **HOW, checkpoint=tmp_path)
+        simulate(algorithm, problem, who, **HOW, checkpoint=tmp_path)
     next(tmp_path.glob("*.rows")).unlink()
     with pytest.raises(ValueError, match="which is missing or of another size"):
         run(checkpoint=tmp_path)
@@ -130,7 +130,7 @@ def test_only_rows_of_those_who_took_part_are_written(tmp_path):
     dim = 1024  # rows of two blocks
     problem = ff.problems.Logistic(np.ones((2000, 1, dim)), np.ones((2000, 1)))
     vars(problem)["optimum"] = np.zeros(dim)  # nobody asks, and it takes seconds
-    ff.simulate(
+    simulate(
         ff.Focus(), problem, Uniform(5), rounds=10, lr=1e-6, client_state="disk",
         checkpoint=tmp_path,
     )  # fmt: skip
@@ -141,15 +141,15 @@ def test_only_rows_of_those_who_took_part_are_written(tmp_path):
 
 def test_auto_leaves_the_device_when_it_is_too_small_and_says_so(monkeypatch, capsys):
     problem, who = quadratic(50), Uniform(4)
-    expected = ff.simulate(ff.Focus(), problem, who, **HOW)
+    expected = simulate(ff.Focus(), problem, who, **HOW)
     assert not capsys.readouterr().err
     objective, data = problem.specialize(2)
     room = placement.size((data, problem.eval_data, problem.x0)) + 100
     monkeypatch.setattr(placement, "available", lambda: room)
-    assert bits(ff.simulate(ff.Focus(), problem, who, **HOW)) == bits(expected)
+    assert bits(simulate(ff.Focus(), problem, who, **HOW)) == bits(expected)
     assert "client_state='disk': what 50 clients remember" in capsys.readouterr().err
     with pytest.raises(ValueError, match='With client_state="disk" only data'):
-        ff.simulate(ff.Focus(), problem, who, **HOW, client_state="device")
+        simulate(ff.Focus(), problem, who, **HOW, client_state="device")
 
 
 @pytest.mark.parametrize(
@@ -158,10 +158,10 @@ def test_auto_leaves_the_device_when_it_is_too_small_and_says_so(monkeypatch, ca
         ({"client_state": "cloud"}, "client_state must be one of"),
         ({"client_state": "host", "checkpoint": "here"}, 'Use "disk"'),
         (
-            {"client_state": "disk", "checkpoint": "here", "state_dir": "there"},
+            {"client_state": "disk", "checkpoint": "here", "state_folder": "there"},
             "Leave it out",
         ),
-        ({"client_state": "disk", "state_dir": "/proc/nowhere"}, "can be written to"),
+        ({"client_state": "disk", "state_folder": "/proc/nowhere"}, "can be written to"),
     ],
 )
 def test_what_cannot_be_is_refused(monkeypatch, tmp_path, change, message):
@@ -171,7 +171,7 @@ def test_what_cannot_be_is_refused(monkeypatch, tmp_path, change, message):
         **HOW, **change,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        ff.simulate(**arguments)
+        simulate(**arguments)
 
 
 def test_a_disk_that_is_too_small_is_refused(monkeypatch, tmp_path):
@@ -180,9 +180,9 @@ def test_a_disk_that_is_too_small_is_refused(monkeypatch, tmp_path):
 
     monkeypatch.setattr(store, "disk_usage", lambda _: Small)
     with pytest.raises(ValueError, match="may take .* GiB, and the disk of"):
-        ff.simulate(
+        simulate(
             ff.Focus(), quadratic(), Full(), **HOW, client_state="disk",
-            state_dir=tmp_path,
+            state_folder=tmp_path,
         )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def test_focus_is_exact_with_a_hundred_thousand_clients():
     A = rng.standard_normal((many, 2, 5))
     noise = 2 * rng.standard_normal((many, 2))
     problem = ff.problems.Logistic(A, np.where(A.sum(2) + noise > 0, 1.0, -1.0), 0.1)
-    run = ff.simulate(
+    run = simulate(
         ff.Focus(), problem, Uniform(many // 10), rounds=800, lr=0.2 / many,
         local_steps=2, eval_every=50,
     )  # fmt: skip

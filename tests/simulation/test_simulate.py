@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from helpers import Nested, quadratic, same, some_masks, squares
+from helpers import Nested, quadratic, same, some_masks, squares, sweep
 
 import focusfl as ff
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
@@ -46,7 +46,7 @@ def test_metrics_begin_at_x0_and_count_vectors(run):
     x0 = np.arange(5.0)
     result = run(
         ff.Focus(warm_start=True), problem, Replay(masks), rounds=10, lr=0.01, x0=x0,
-        record_models=True,
+        options=ff.Options(record_models=True),
     )  # fmt: skip
     H, h, c = problem.mean
     assert np.array_equal(result.trajectory[0], x0)
@@ -61,7 +61,14 @@ def test_metrics_begin_at_x0_and_count_vectors(run):
 @both
 def test_divergence_is_reported_at_its_round_and_nothing_is_nan(run):
     with pytest.warns(ff.DivergenceWarning) as told:
-        result = run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, record_models=True)
+        result = run(
+            ff.FedAvg(),
+            quadratic(),
+            Full(),
+            rounds=400,
+            lr=5.0,
+            options=ff.Options(record_models=True),
+        )
     words = f"diverged in round {result.diverged_at} at lr = 5. .* Try lr = 0.65 or"
     assert re.search(words, str(told[0].message))
     assert 0 < result.diverged_at < 400
@@ -70,8 +77,22 @@ def test_divergence_is_reported_at_its_round_and_nothing_is_nan(run):
     assert all(np.isfinite(curve).all() for curve in result.metrics.values())
     assert all(len(c) == result.diverged_at + 1 for c in result.metrics.values())
     with pytest.raises(ff.Diverged, match=f"round {result.diverged_at} at lr = 5. .*T"):
-        run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, on_divergence="raise")
-    silent = run(ff.FedAvg(), quadratic(), Full(), rounds=400, lr=5.0, on_divergence="ignore")
+        run(
+            ff.FedAvg(),
+            quadratic(),
+            Full(),
+            rounds=400,
+            lr=5.0,
+            options=ff.Options(on_divergence="raise"),
+        )
+    silent = run(
+        ff.FedAvg(),
+        quadratic(),
+        Full(),
+        rounds=400,
+        lr=5.0,
+        options=ff.Options(on_divergence="ignore"),
+    )
     assert silent.diverged_at == result.diverged_at
 
 
@@ -244,17 +265,17 @@ def test_bad_input_is_refused_with_a_reason(run, change, message):
         ({"checkpoint": ""}, "checkpoint must be the path of a folder; got ''"),
         ({"checkpoint": b"a"}, "checkpoint must be the path of a folder; got b'a'"),
         ({"checkpoint": "a\0b"}, "checkpoint must be the path of a folder"),
-        ({"checkpoint_every": "often"}, "checkpoint_every must be a number of seconds"),
-        ({"checkpoint_every": None}, "checkpoint_every must be a number of seconds"),
+        ({"checkpoint": "a", "checkpoint_every": "often"}, "every must be a number of seconds"),
+        ({"checkpoint": "a", "checkpoint_every": "60"}, "every must be a number of seconds"),
         ({"client_state": "gpu"}, "client_state must be one of"),
-        ({"client_state": "disk", "state_dir": 5}, "state_dir must be the path of"),
+        ({"client_state": "disk", "state_folder": 5}, "state_folder must be the path of"),
         ({"on_divergence": 2}, "on_divergence must be one of .*; got 2"),
     ],
 )
 def test_a_sweep_refuses_with_a_reason_too(change, message):
     arguments = {"rounds": 5, "lrs": [0.05], **change}
     with pytest.raises(ValueError, match=message) as told:
-        ff.sweep(ff.Focus(), quadratic(), Full(), **arguments)
+        sweep(ff.Focus(), quadratic(), Full(), **arguments)
     assert "\n" not in str(told.value)
 
 
@@ -340,7 +361,12 @@ def test_chunks_cover_a_run_with_little_padding(rounds):
 def test_seeds_side_by_side_are_the_runs_of_each(algorithm, who, on_empty):
     """Somebody may take part under one seed when nobody does under another."""
     problem = ff.problems.Noisy(ff.problems.ridge(num_clients=8, dim=6, rows=9), 0.1)
-    how = {"rounds": 60, "local_steps": 2, "on_empty": on_empty, "record_models": True}
+    how = {
+        "rounds": 60,
+        "local_steps": 2,
+        "on_empty": on_empty,
+        "options": ff.Options(record_models=True),
+    }
     lrs, seeds = [1e-3, 2e-3], [3, 9]
     runs = ff.sweep(algorithm, problem, who, lrs=lrs, seed=seeds, **how)
     for run, (seed, lr) in zip(runs, product(seeds, lrs), strict=True):

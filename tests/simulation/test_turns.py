@@ -3,7 +3,19 @@
 import jax
 import numpy as np
 import pytest
-from helpers import ALL, Diary, Told, gap, quadratic, same, some_masks, walked
+from helpers import (
+    ALL,
+    Diary,
+    Told,
+    gap,
+    loop,
+    quadratic,
+    same,
+    simulate,
+    some_masks,
+    sweep,
+    walked,
+)
 
 import focusfl as ff
 from focusfl.core import tree
@@ -38,7 +50,7 @@ def test_turns_give_the_run_of_the_loop(alg, p, slots):
     masks = some_masks(p=p)
     assert layout.cohort_sizes(masks.sum(1), 6) == (slots,)
     problem, who = quadratic(), ff.participation.Replay(masks)
-    slow, fast = (run(alg, problem, who, **HOW) for run in (ff.loop, ff.simulate))
+    slow, fast = (run(alg, problem, who, **HOW) for run in (loop, simulate))
     size = 1 + np.abs(slow.x).max()
     assert slow.diverged_at == fast.diverged_at
     assert gap(slow.server, fast.server) < 1e-12 * size
@@ -48,9 +60,7 @@ def test_turns_give_the_run_of_the_loop(alg, p, slots):
 
 def test_turns_walk_the_same_batches():
     who = ff.participation.Bernoulli(0.3)
-    slow, fast = (
-        run(ff.Focus(), walked(dtype="float64"), who, **HOW) for run in (ff.loop, ff.simulate)
-    )
+    slow, fast = (run(ff.Focus(), walked(dtype="float64"), who, **HOW) for run in (loop, simulate))
     assert gap(slow.server, fast.server) < 1e-12
 
 
@@ -58,8 +68,8 @@ def test_turns_of_runs_side_by_side_are_those_of_each():
     lrs, seeds = [0.01, 0.03], [3, 4]
     how = {"rounds": 40, "local_steps": 4}
     what = ff.Focus(), quadratic(), ff.participation.Bernoulli(0.4)
-    found = ff.sweep(*what, lrs=lrs, seed=seeds, **how)
-    alone = [ff.simulate(*what, lr=lr, seed=seed, **how) for seed in seeds for lr in lrs]
+    found = sweep(*what, lrs=lrs, seed=seeds, **how)
+    alone = [simulate(*what, lr=lr, seed=seed, **how) for seed in seeds for lr in lrs]
     for one, other in zip(found, alone, strict=True):
         assert gap(one.server, other.server) < 1e-12
 
@@ -68,7 +78,7 @@ def test_turns_of_runs_side_by_side_are_those_of_each():
 def test_where_memory_is_does_not_change_the_bits(where, tmp_path):
     what = ff.Focus(), quadratic(), ff.participation.Bernoulli(0.4)
     on_device, elsewhere = (
-        ff.simulate(*what, **HOW, client_state=place, state_dir=tmp_path)
+        simulate(*what, **HOW, client_state=place, state_folder=tmp_path)
         for place in ("device", where)
     )
     assert same(on_device.server, elsewhere.server)

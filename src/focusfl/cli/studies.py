@@ -128,9 +128,11 @@ def run_study(options: argparse.Namespace) -> int:
     plan = config.load(options.study, options.set, options.algorithms, options.participation)
     if plan.devices:  # before a folder is made and anything begins to run
         from focusfl.simulation.devices import devices_for
+        from focusfl.simulation.spec import Checkpoint, Options
 
-        clients, kept = plan.problem.num_clients, "runs" * bool(plan.checkpoint_every)
-        devices_for(plan.devices, clients, plan.client_state, kept or None)
+        kept = Checkpoint("runs") if plan.checkpoint_every else None
+        chosen = Options(checkpoint=kept, client_state=plan.client_state, devices=plan.devices)
+        devices_for(chosen, plan.problem.num_clients)
     trackers = _trackers(options.track)
     place = folder(options, plan.name)
     left = ResultCache(place, plan, fresh=options.fresh).left()

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from focusfl.core.tree import Tree
-from focusfl.simulation.checkpoint import Checkpoint, Facts, folder_of
+from focusfl.simulation.checkpoint import CheckpointFile, Facts
 from focusfl.simulation.cohort import clients_in
 from focusfl.simulation.compiled import Log, State
 from focusfl.simulation.layout import Plan
@@ -35,14 +35,7 @@ GRAINS = 8  # a table has a power of two of rows, or some eighths between two
 class ClientCache:
     """Rows of a store on the device. Use it as a context: it has a thread."""
 
-    def __init__(self, on_disk: bool, folder: str | Path | None, kept: Checkpoint):
-        if kept.folder is not None and folder is not None:
-            raise ValueError(
-                "with a checkpoint clients' memory is kept in its folder; got "
-                f"state_dir = {folder}. Leave it out."
-            )
-        if folder is not None:
-            folder = folder_of("state_dir", folder)
+    def __init__(self, on_disk: bool, folder: str | Path | None, kept: CheckpointFile):
         self._on_disk, self._kept = on_disk, kept
         self._folder = folder if kept.folder is None else kept.folder
         self._size = 0  # rows of the largest table so far

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 from focusfl import __version__
 from focusfl.core.files import BLANK, check, clear_parts, renamed, take_lock
 from focusfl.core.tree import Tree
+from focusfl.simulation.spec import Checkpoint
 
 Facts = dict[str, Any]  # name -> number or words; or a digest of what is too long
 
@@ -32,7 +32,7 @@ CODE = "code (algorithm, loss, metrics)"
 FOLLOW = ("participation", CODE)  # from other facts: blamed when no other differs
 
 
-class Checkpoint:
+class CheckpointFile:
     """A folder that keeps one run; with no folder, nothing is kept."""
 
     def __init__(self, folder: Path | None, every: float | int):
@@ -105,14 +105,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def open_checkpoint(folder: str | Path | None, every: float | int) -> Iterator[Checkpoint]:
+def open_checkpoint(asked: Checkpoint | None) -> Iterator[CheckpointFile]:
     """Hold a folder for one run; no other run can have it meanwhile."""
-    if isinstance(every, bool) or not isinstance(every, Real) or not every >= 0:
-        raise ValueError(f"checkpoint_every must be a number of seconds, 0 or more; got {every!r}.")
-    if folder is None:
-        yield Checkpoint(None, every)
+    if asked is None:
+        yield CheckpointFile(None, 0)
         return
-    folder = folder_of("checkpoint", folder)
+    folder = Path(asked.folder).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
@@ -129,17 +127,9 @@ def open_checkpoint(folder: str | Path | None, every: float | int) -> Iterator[C
         if not free:
             raise ValueError(f"another run keeps its checkpoint in {folder}; use another folder.")
         clear_parts(folder / NAME)
-        yield Checkpoint(folder, every)
+        yield CheckpointFile(folder, asked.every)
     finally:
         os.close(handle)
-
-
-def folder_of(name: str, given: Any) -> Path:
-    """The folder that a path names; raise if it is no path."""
-    path = isinstance(given, str | Path)
-    if not path or not str(given) or "\0" in str(given):
-        raise ValueError(f"{name} must be the path of a folder; got {given!r}.")
-    return Path(given).expanduser()
 
 
 def _here() -> Facts:

@@ -11,11 +11,11 @@ import jax
 
 from focusfl.core.tree import Tree
 from focusfl.simulation.cache import ClientCache
-from focusfl.simulation.checkpoint import Checkpoint, Facts
+from focusfl.simulation.checkpoint import CheckpointFile, Facts
 from focusfl.simulation.compiled import Log, State
 from focusfl.simulation.devices import Devices
 from focusfl.simulation.layout import Plan
-from focusfl.simulation.spec import ClientState, Execution
+from focusfl.simulation.spec import ClientState, Options
 from focusfl.simulation.start import Start, begin_on_device, to_model_coordinates
 
 
@@ -53,7 +53,7 @@ class ClientStore(Protocol):
 class OnDevice:
     """All clients' memory on the device, or sharded over several."""
 
-    def __init__(self, devices: Devices, kept: Checkpoint):
+    def __init__(self, devices: Devices, kept: CheckpointFile):
         self._devices, self._kept = devices, kept
         self.restore, self.keep = kept.restore, kept.keep
 
@@ -82,9 +82,9 @@ class OnDevice:
 
 
 def store_for(
-    where: ClientState, how: Execution, devices: Devices, kept: Checkpoint
+    where: ClientState, options: Options, devices: Devices, kept: CheckpointFile
 ) -> ClientStore:
     """Make the store for clients' memory that is to be there."""
     if where == "device":
         return OnDevice(devices, kept)
-    return ClientCache(where == "disk", how.state_dir, kept)
+    return ClientCache(where == "disk", options.state_folder, kept)

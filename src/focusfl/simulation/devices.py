@@ -8,7 +8,6 @@ once in a round, the sum of what participants push.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,10 +18,9 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
 from focusfl.core.tree import Tree
-from focusfl.core.validation import check_count
 from focusfl.participation.model import Ids
 from focusfl.simulation.layout import Plan
-from focusfl.simulation.spec import ClientState
+from focusfl.simulation.spec import Options
 
 AXIS = "clients"
 REPLICATED, SHARDED = P(), P(AXIS)  # on every device; cut along the first axis
@@ -125,16 +123,9 @@ class Devices:
         return np.concatenate([own, a[: self.clients_per_device - len(own)]])
 
 
-def devices_for(
-    asked: int | None,
-    num_clients: int,
-    client_state: ClientState,
-    checkpoint: str | Path | None,
-) -> Devices:
+def devices_for(options: Options, num_clients: int) -> Devices:
     """Choose the devices of a run; raise if it cannot have those asked for."""
-    if asked is not None:
-        check_count("devices", asked)
-    alone = jax.process_count() == 1
+    asked, alone = options.devices, jax.process_count() == 1
     if asked is None or asked == 1 and alone:
         return Devices(num_clients)
     there = jax.devices()
@@ -146,11 +137,11 @@ def devices_for(
         )
     if asked < len(there) and not alone:
         raise ValueError(f"devices must be {len(there)}, all that the processes have; got {asked}.")
-    if client_state not in ("auto", "device"):
+    if options.client_state not in ("auto", "device"):
         raise ValueError(
             'client_state must be "device" on several devices; '
-            f"got {client_state!r} and devices = {asked}."
+            f"got {options.client_state!r} and devices = {asked}."
         )
-    if checkpoint is not None and not alone:
+    if options.checkpoint is not None and not alone:
         raise ValueError("a run of several processes cannot keep a checkpoint; leave it out.")
     return Devices(num_clients, Mesh(np.array(there[:asked]), (AXIS,)))

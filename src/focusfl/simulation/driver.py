@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from focusfl.core.tree import Tree
-from focusfl.simulation.checkpoint import Checkpoint
+from focusfl.simulation.checkpoint import CheckpointFile
 from focusfl.simulation.clients import ClientStore
 from focusfl.simulation.cohort import StaticConfig
 from focusfl.simulation.compiled import Log, State
@@ -23,7 +23,7 @@ def run_chunks(
     coming: Iterator[tuple[StaticConfig, Plan]],
     state: State,
     first: Log,
-    kept: Checkpoint,
+    kept: CheckpointFile,
     clients: ClientStore,
     progress: Progress | None,
 ) -> tuple[State, Log]:

@@ -130,7 +130,7 @@ def map_leaves(
             if named:
                 path, do = folder / NAME.format(number), AGAIN
             else:
-                path, do = folder, "run it again with another state_dir"
+                path, do = folder, "run it again with another state_folder"
             mapped.append(Leaf(array, file, path, do))
     except OSError as error:
         raise ValueError(

@@ -12,6 +12,7 @@ import numpy as np
 
 from focusfl.core import Algorithm, C, Round, S, tree
 from focusfl.core.tree import Tree
+from focusfl.core.validation import check_is
 from focusfl.participation import Participation, schedule
 from focusfl.privacy.budgets import warn_of_budget, with_epsilon
 from focusfl.problems import Problem
@@ -26,12 +27,12 @@ from focusfl.simulation.divergence import finish, limit_of, number, sane
 from focusfl.simulation.rest import warn
 from focusfl.simulation.result import Result, costs
 from focusfl.simulation.spec import (
+    DEFAULT_OPTIONS,
     LearningRate,
-    OnDivergence,
     OnEmpty,
+    Options,
     Progress,
     RunSpec,
-    check_on_divergence,
     check_progress,
     choose_lr,
 )
@@ -58,28 +59,27 @@ def loop(
     x0: Tree | None = None,
     seed: int = 0,
     on_empty: OnEmpty = "skip",
-    record_models: bool = False,
     eval_every: int = 1,
     per_client: bool = False,
-    on_divergence: OnDivergence = "warn",
-    progress: Progress | None = None,
     stop: Stop | None = None,
+    progress: Progress | None = None,
+    options: Options = DEFAULT_OPTIONS,
     array: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Result[S, C]:
-    """Run one algorithm in plain Python; `array` makes the leaves.
+    """Run one algorithm in plain Python, on any array library.
 
-    All else is as in `simulate`.
+    All else is as in `simulate`; of `options`, it knows record_models and on_divergence.
 
     Args:
         array: makes a leaf of a numpy array, such as torch.asarray.
     """
     began = time.monotonic()
-    check_on_divergence(on_divergence)
+    _check_options(options)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     check_progress(progress)
     spec = RunSpec(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
-        on_empty, record_models, eval_every, stop, per_client,
+        on_empty, eval_every, stop, per_client,
     ).validated()  # fmt: skip
     stop = spec.stop or Stop()
     _check_array(array)
@@ -97,7 +97,7 @@ def loop(
 
     budget_spent = stop.budget(algorithm, problem.num_clients, spec.x0)
     watch = stop.watch(progress, began)
-    state, kept = _followed(coming, evaluate, due, stop, budget_spent, watch, record_models)
+    state, kept = _followed(coming, evaluate, due, stop, budget_spent, watch, options.record_models)
     counts, own = np.array(kept.counts, int), {}
     if per_client:
         own = evaluation.evaluate_clients(objective, state.server.x, eval_data)
@@ -106,7 +106,7 @@ def loop(
         metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
         | costs(algorithm, problem.num_clients, counts, local_steps, spec.x0)
         | spec.time(len(counts), seed),
-        trajectory=_stack(kept.models) if record_models else None,
+        trajectory=_stack(kept.models) if options.record_models else None,
         diverged_at=kept.diverged_at,
         lr=used(spec.lrs[0], len(counts), kept.diverged_at),
         why_lr=why,
@@ -119,8 +119,15 @@ def loop(
     result = with_epsilon(spec, result, seed)
     warn_of_budget(problem, result)
     warn(algorithm, problem, result, local_steps)
-    finish([result], on_divergence)
+    finish([result], options.on_divergence)
     return result
+
+
+def _check_options(options: Options) -> None:
+    check_is("options", options, Options)
+    for name in ("checkpoint", "client_state", "state_folder", "devices"):
+        if getattr(options, name) != getattr(DEFAULT_OPTIONS, name):
+            raise ValueError(f"loop has no {name}: it keeps all in memory; use simulate.")
 
 
 def _check_array(array: Any) -> None:

@@ -16,7 +16,7 @@ from focusfl.privacy.budgets import with_epsilon
 from focusfl.simulation import compiled, placement
 from focusfl.simulation.checkpoint import (
     CODE,
-    Checkpoint,
+    CheckpointFile,
     Facts,
     open_checkpoint,
 )
@@ -43,7 +43,7 @@ from focusfl.simulation.layout import (
     cohort_sizes,
 )
 from focusfl.simulation.result import Result
-from focusfl.simulation.spec import STEPS, Execution, RunSpec, check_progress
+from focusfl.simulation.spec import STEPS, Options, Progress, RunSpec, check_progress
 from focusfl.simulation.start import (
     Start,
     compiled_memory,
@@ -68,11 +68,12 @@ class Begun(NamedTuple):
 class Simulation:
     """The runs of one spec, side by side."""
 
-    def __init__(self, spec: RunSpec, how: Execution):
-        check_progress(how.progress)
-        self.spec, self.how, self.began = spec, how, time.monotonic()
+    def __init__(self, spec: RunSpec, options: Options, progress: Progress | None = None):
+        check_progress(progress)
+        self.spec, self.options, self.progress = spec, options, progress
+        self.began = time.monotonic()
         many = spec.num_clients
-        self.devices = devices_for(how.devices, many, how.client_state, how.checkpoint)
+        self.devices = devices_for(options, many)
         self.participants = Participants(spec.participation, many, spec.rounds, spec.seeds)
         self.objective, data = spec.problem.specialize(spec.local_steps)
         if spec.algorithm.elementwise and not in_model_coordinates(self.objective):
@@ -93,18 +94,18 @@ class Simulation:
 
     def run(self) -> list[Result]:
         """Run everything; give the results, seed by seed."""
-        spec, how = self.spec, self.how
+        spec, options = self.spec, self.options
         with (
             jax.enable_x64(spec.problem.dtype == "float64"),
             placement.hint_on_oom(self.static.slots[-1]),
-            open_checkpoint(how.checkpoint, how.checkpoint_every) as kept,
+            open_checkpoint(options.checkpoint) as kept,
         ):
             x0 = jax.tree.map(partial(jnp.asarray, dtype=spec.problem.dtype), spec.x0)
             keys = [batch_stream(self.objective, seed) for seed in spec.seeds]
             needs, where = self._place(x0, keys[0], kept)
             data, eval_data = self.devices.put(self.data, self.eval_data)
             start = Start(self.without_rounds, x0, data, eval_data)
-            clients = store_for(where, how, self.devices, kept)
+            clients = store_for(where, options, self.devices, kept)
             row = 0 if where == "device" else needs.row
             begun = self._begin(start, keys, clients, row)
             facts = partial(self._facts, begun, start, keys[0], clients, where)
@@ -115,7 +116,7 @@ class Simulation:
                         static, state, *begun.fixed, plan
                     ),
                     begun.layout.after(len(first.alive) - 1), state, first, kept,
-                    clients, self.stop.watch(how.progress, self.began),
+                    clients, self.stop.watch(self.progress, self.began),
                 )  # fmt: skip
                 return self._results(start, state, log, clients)
 
@@ -129,13 +130,13 @@ class Simulation:
         unknown = len(spec.seeds) > 1 and not who.all
         return StaticConfig(
             spec.algorithm, self.objective, devices, slots, int(spec.local_steps),
-            spec.record_models, int(min(spec.eval_every, STEPS - 1)),
+            self.options.record_models, int(min(spec.eval_every, STEPS - 1)),
             skips=spec.on_empty == "skip" and (sometimes or unknown),
             total_weight=None if self.weights is None else spec.problem.total_weight,
             per_client=spec.per_client,
         )  # fmt: skip
 
-    def _place(self, x0: Any, key: Any, kept: Checkpoint) -> tuple[placement.Needs, Any]:
+    def _place(self, x0: Any, key: Any, kept: CheckpointFile) -> tuple[placement.Needs, Any]:
         """Count what the runs need; decide where clients' memory is."""
         spec, count = self.spec, self.devices.count
         alone = self.without_rounds._replace(devices=Devices(spec.num_clients))
@@ -143,7 +144,7 @@ class Simulation:
             shapes(alone, x0, self.data, key), (x0, self.eval_data), self.data,
             spec.num_runs, count,
         )  # fmt: skip
-        asked = self.how.client_state if count == 1 else "device"
+        asked = self.options.client_state if count == 1 else "device"
         checkpointed = kept.folder is not None
         return needs, placement.choose(asked, needs, checkpointed)
 
@@ -191,7 +192,7 @@ class Simulation:
             "lr": _one_or_all([_named(lr) for lr in spec.lrs]), "rounds": spec.rounds,
             "local_steps": spec.local_steps,
             "seed": _one_or_all([int(seed) for seed in spec.seeds]),
-            "on_empty": spec.on_empty, "record_models": spec.record_models,
+            "on_empty": spec.on_empty, "record_models": self.options.record_models,
             "eval_every": spec.eval_every,
             "stop": stable_repr(replace(self.stop, seconds=None)),
             "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(start.x0)),

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -53,7 +54,6 @@ class RunSpec:
     x0: Tree | None = None  # the model to start from; problem.x0 if None
     seeds: Sequence[int] = (0,)  # a run at every step for each
     on_empty: OnEmpty = "skip"  # what a round of nobody does
-    record_models: bool = False  # keep the model of every round, too
     eval_every: int = 1  # rounds from one evaluation to the next
     stop: Stop | None = field(default_factory=Stop)
     per_client: bool = False  # evaluate on every client's own data, too
@@ -91,8 +91,7 @@ class RunSpec:
         for seed in self.seeds:
             check_seed("seed", seed)
         check_one_of("on_empty", self.on_empty, get_args(OnEmpty))
-        for name in ("record_models", "per_client"):
-            check_flag(name, getattr(self, name))
+        check_flag("per_client", self.per_client)
         if self.per_client:
             check_served(self.problem)
         stop = Stop() if self.stop is None else self.stop
@@ -122,15 +121,78 @@ def as_stale(algorithm: Algorithm, params: Tree) -> Algorithm:
 
 
 @dataclass(frozen=True)
-class Execution:
-    """How runs are carried out; the numbers are the same but for rounding."""
+class Checkpoint:
+    """Keep a run in a folder, so that it goes on from there after it was killed.
 
-    progress: Progress | None = None
-    checkpoint: str | Path | None = None
-    checkpoint_every: float | int = 60
+    The folder is for this run alone. Its whole state is written there between chunks of
+    up to 256 rounds, and at the end. The same call goes on from it and gives the bits
+    that an uninterrupted run gives; if the run had ended, it gives its result at once.
+    Any other run is refused, down to the number of rounds and the versions.
+    """
+
+    folder: str | Path
+    every: float | int = 60  # seconds between writes
+
+    def __post_init__(self):
+        check_folder("checkpoint", self.folder)
+        seconds = isinstance(self.every, Real) and not isinstance(self.every, bool)
+        if not seconds or not self.every >= 0:
+            raise ValueError(
+                "every must be a number of seconds between checkpoints, 0 or more; "
+                f"got {self.every!r}."
+            )
+
+
+@dataclass(frozen=True)
+class Options:
+    """Say how a run is carried out and what is kept of it.
+
+    None of these changes a number, but for rounding: with `devices` or another
+    `client_state` sums are taken in another order.
+
+    client_state is where clients keep their state: on the "device", in the memory of
+    the "host", or on "disk", in files as large as the rows of the clients that took
+    part. These vanish with the result, unless a checkpoint keeps them. "auto" takes the
+    first of the three that has room. Off the device `Result.clients` has `Rows`, which
+    are read when asked for. Several runs side by side have their state on the device.
+
+    devices may belong to several processes, after jax.distributed.initialize: all make
+    the same call, with all devices there are and a `progress` that answers alike in
+    each, and get the same result.
+    """
+
+    record_models: bool = False  # keep the model of every round, as `Result.trajectory`
+    on_divergence: OnDivergence = "warn"  # or "raise" Diverged, or "ignore"
+    checkpoint: Checkpoint | None = None
     client_state: ClientState = "auto"
-    state_dir: str | Path | None = None
-    devices: int | None = None
+    state_folder: str | Path | None = None  # for "disk"; None: the system's temporary one
+    devices: int | None = None  # how many to spread clients over; None: one
+
+    def __post_init__(self):
+        check_flag("record_models", self.record_models)
+        check_one_of("on_divergence", self.on_divergence, get_args(OnDivergence))
+        check_one_of("client_state", self.client_state, get_args(ClientState))
+        if self.checkpoint is not None:
+            check_is("checkpoint", self.checkpoint, Checkpoint)
+        if self.state_folder is not None:
+            check_folder("state_folder", self.state_folder)
+            if self.checkpoint is not None:
+                raise ValueError(
+                    "with a checkpoint, clients' state is kept in its folder; got "
+                    f"state_folder = {self.state_folder}. Leave it out."
+                )
+        if self.devices is not None:
+            check_count("devices", self.devices)
+
+
+DEFAULT_OPTIONS = Options()
+
+
+def check_folder(name: str, given: Any) -> None:
+    """Raise unless this is the path of a folder."""
+    path = isinstance(given, str | Path)
+    if not path or not str(given) or "\0" in str(given):
+        raise ValueError(f"{name} must be the path of a folder; got {given!r}.")
 
 
 def check_progress(progress: Any) -> None:
@@ -140,11 +202,6 @@ def check_progress(progress: Any) -> None:
             "progress must be a function of the rounds done and the metrics; "
             f"got {shown(progress)}."
         )
-
-
-def check_on_divergence(on_divergence: Any) -> None:
-    """Raise unless this says what to do about divergence."""
-    check_one_of("on_divergence", on_divergence, get_args(OnDivergence))
 
 
 def choose_lr(

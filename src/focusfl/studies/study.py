@@ -14,7 +14,7 @@ from focusfl.privacy.budgets import budget_spent
 from focusfl.problems import Noisy, Problem
 from focusfl.simulation.rest import tracker_norm
 from focusfl.simulation.result import COSTS, Result
-from focusfl.simulation.spec import Progress, StepSize, choose_lr
+from focusfl.simulation.spec import Checkpoint, Options, Progress, StepSize, choose_lr
 from focusfl.simulation.step_sizes import slows
 from focusfl.studies.config import Study
 from focusfl.studies.results import Run
@@ -212,14 +212,15 @@ def _sweep(study: Study, group: RunGroup, tell: Progress | None, kept: Path | No
             on_empty=study.on_empty,
             eval_every=study.eval_every,
             per_client=study.per_client,
-            record_models=study.models == "all",
-            on_divergence="ignore",  # a verdict says it
+            options=Options(
+                record_models=study.models == "all",
+                on_divergence="ignore",  # a verdict says it
+                checkpoint=Checkpoint(kept, study.checkpoint_every or 0) if kept else None,
+                client_state=study.client_state,
+                devices=study.devices,
+            ),
             progress=tell,
             stop=study.stop,
-            client_state=study.client_state,
-            devices=study.devices,
-            checkpoint=kept,
-            checkpoint_every=study.checkpoint_every or 0,
         )
     except DoesNotFit:
         parts = [group._replace(seeds=(seed,)) for seed in group.seeds]

@@ -10,6 +10,7 @@ from focusfl.core import Algorithm, Round, tree
 from focusfl.problems import Problem
 from focusfl.simulation.api import sweep
 from focusfl.simulation.result import Result
+from focusfl.simulation.spec import Options
 from focusfl.simulation.stop import Progress, Stop
 from focusfl.studies.stopwatch import compiling
 from focusfl.studies.summary import TARGET, errors
@@ -51,7 +52,7 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
         results = sweep(
             algorithm, problem, cell.participation, lrs=[step_of(k) for k in ks],
             rounds=cell.rounds, local_steps=local_steps or cell.local_steps,
-            seed=list(SEEDS), eval_every=cell.eval_every, on_divergence="ignore",
+            seed=list(SEEDS), eval_every=cell.eval_every, options=Options(on_divergence="ignore"),
             stop=Stop(tolerance=TARGET / BEYOND) if cell.measure == ROUNDS else None,
             progress=_patient(problem) if cell.measure == ROUNDS else None,
         )  # fmt: skip

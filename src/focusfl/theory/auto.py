@@ -253,8 +253,9 @@ def _runs(*what: Any, **how: Any) -> "list[Result]":
     """Run at several steps, side by side; what is too large is no reason to warn."""
     # Imported late: `simulation` imports this to resolve lr="auto".
     from focusfl.simulation.api import sweep
+    from focusfl.simulation.spec import Options
 
-    return sweep(*what, **how, seed=SEED, on_divergence="ignore")
+    return sweep(*what, **how, seed=SEED, options=Options(on_divergence="ignore"))
 
 
 def closed_form(
