@@ -52,7 +52,8 @@ def tuned(study: config.Study) -> Iterator:
             law = study.participation[scenario].participation
             tried = ff.sweep(
                 spec.algorithm, study.problem, law, lrs=(lr * GRID).tolist(), seed=seed,
-                rounds=study.rounds, local_steps=local_steps, on_divergence="ignore",
+                rounds=study.rounds, local_steps=local_steps,
+                options=ff.Options(on_divergence="ignore"),
             )  # fmt: skip
             best = min(tried, key=lambda result: summarise(result).merit(study.rounds))
             theory = predict(spec.algorithm, study.problem, law, lr=best.lr,

@@ -19,8 +19,7 @@ def flat(engine):
 
     def run(*what, checkpoint=None, checkpoint_every=None, **how):
         every = {} if checkpoint_every is None else {"every": checkpoint_every}
-        asked = checkpoint is not None or every
-        kept = ff.Checkpoint(checkpoint, **every) if asked else None
+        kept = None if checkpoint is None else ff.Checkpoint(checkpoint, **every)
         names = {field.name for field in fields(ff.Options)} & how.keys()
         options = ff.Options(checkpoint=kept, **{name: how.pop(name) for name in names})
         return engine(*what, **how, options=options)

@@ -196,7 +196,7 @@ def test_a_run_that_has_ended_gives_its_result_at_once(ended):
         (CASE, {"seed": 1}, r": seed was 0, is 1\."),
         (CASE, {"on_empty": "step"}, r": on_empty was skip, is step\."),
         (CASE, {"record_models": False}, r": record_models was True, is False\."),
-        (CASE, {"eval_every": 2}, r": every was 1, is 2\."),
+        (CASE, {"eval_every": 2}, r": eval_every was 1, is 2\."),
         (CASE, {"x0": np.ones(5)}, r": x0 was #\w+, is #\w+\."),
         (CASE, {"participation": Full()}, r": participation was #\w+, is #\w+\."),
         (CASE, {"problem": quadratic(1)}, r": data was #\w+, is #\w+; eval_data was #"),
@@ -376,7 +376,7 @@ def test_a_folder_of_somebody_else_is_refused():
 
 @pytest.mark.parametrize("every", [-1, float("nan")])
 def test_a_time_that_is_none_is_refused(tmp_path, every):
-    with pytest.raises(ValueError, match="checkpoint_every must be a number"):
+    with pytest.raises(ValueError, match="every must be a number"):
         run(checkpoint=tmp_path, checkpoint_every=every)
 
 

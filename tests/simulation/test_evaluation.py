@@ -211,7 +211,7 @@ def test_a_checkpoint_knows_what_was_evaluated(tmp_path, monkeypatch):
     with pytest.raises(Stopped):
         simulate(ff.Focus(), QUICK, WHO, progress=stop_after(8), **kept)
     assert bits(simulate(ff.Focus(), QUICK, WHO, **kept)) == bits(whole)
-    with pytest.raises(ValueError, match="metrics was per_client, is mean"):
+    with pytest.raises(ValueError, match="per_client was True, is False"):
         simulate(ff.Focus(), QUICK, WHO, **kept | {"per_client": False})
 
 
@@ -273,7 +273,7 @@ def test_what_cannot_be_served_is_refused_in_a_line(run):
         with pytest.raises(ValueError, match=words):
             run(ff.FedAvg(), problem, WHO, **HOW | how)
 
-    refused(quadratic(), "metrics must be one of mean, per_client", metrics="each")
+    refused(quadratic(), "per_client must be true or false", per_client="each")
     refused(Nested(), "needs a problem with client_eval_data.* Nested has none")
 
     def unheard(params, samples):

@@ -6,16 +6,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from helpers import Nested, quadratic, same, some_masks, squares, sweep
+from helpers import Nested, loop, quadratic, same, simulate, some_masks, squares, sweep
 
 import focusfl as ff
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 from focusfl.simulation import layout as plan
 from focusfl.simulation import simulation as simulator
 from focusfl.simulation.layout import cohort_sizes
-from focusfl.simulation.spec import Execution, RunSpec
+from focusfl.simulation.spec import Options, RunSpec
 
-both = pytest.mark.parametrize("run", [ff.loop, ff.simulate])
+both = pytest.mark.parametrize("run", [loop, simulate])
 GOOD = {"rounds": 5, "lr": 0.05, "local_steps": 2}
 NOBODY = Replay(np.zeros((9, 6), bool))
 
@@ -143,7 +143,7 @@ def test_a_model_is_work_too():
         batch_size=None, eval_data=np.ones((1, 1)),
     )  # fmt: skip
     spec = RunSpec(ff.FedAvg(), problem, Uniform(1), 2, [0.1]).validated()
-    assert simulator.Simulation(spec, Execution()).static.slots == (1,)
+    assert simulator.Simulation(spec, Options()).static.slots == (1,)
     assert plan.chunk_policy(problem.x0, True, 1).few > 8000
 
 
