@@ -298,9 +298,8 @@ def test_auto_lr_is_within_twice_the_best_step_of_a_grid(case):
             lrs=[choice.lr, *grid],
             rounds=1500,
             local_steps=local_steps,
-            options=ff.Options(
-                on_divergence="ignore"
-            ),  # the largest steps of the grid are too large
+            # the largest steps of the grid are too large
+            options=ff.Options(on_divergence="ignore"),
         )  # fmt: skip
     )
     best = int(np.argmin(others))

@@ -97,7 +97,9 @@ def test_rows_are_read_when_they_are_asked_for():
 
 def kept_now_and_then(monkeypatch, every):
     calls = iter(range(10**6))
-    monkeypatch.setattr(checkpoint.CheckpointFile, "due", lambda self: next(calls) % every == every - 1)
+    monkeypatch.setattr(
+        checkpoint.CheckpointFile, "due", lambda self: next(calls) % every == every - 1
+    )
 
 
 @pytest.mark.parametrize("algorithm", [ff.Focus(warm_start=True), slowly(ff.FedAWE())])
