@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from focusfl.simulation.stop import Stop
     from focusfl.studies.results import load_model, load_results
 
+_PARTS = {
+    part.__name__: part
+    for registry in (ALGORITHMS, COMPRESSORS)
+    for part in registry.registered.values()
+}
+globals().update(_PARTS)
+
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
@@ -66,10 +73,7 @@ __all__ = [
     "simulate",
     "sweep",
     "theory",
-    *(
-        part.__name__
-        for part in (*ALGORITHMS.registered.values(), *COMPRESSORS.registered.values())
-    ),
+    *_PARTS,
 ]
 
 # Imported when first needed: a participant of a deployment has numpy alone, and jax

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from focusfl.conformance.algorithm import of_algorithm
     from focusfl.conformance.checked import Report, RowReport, check
+    from focusfl.conformance.laws import ContractBroken, check_contract
     from focusfl.conformance.problem import Problem
     from focusfl.conformance.rows import ROWS
 
-__all__ = ["ROWS", "Problem", "Report", "RowReport", "check", "of_algorithm"]
+__all__ = [
+    "ROWS", "ContractBroken", "Problem", "Report", "RowReport", "check", "check_contract",
+    "of_algorithm",
+]  # fmt: skip
 
 # Imported when first needed: a process that drives another package has numpy alone.
 _NAMES = {
@@ -19,6 +23,8 @@ _NAMES = {
     "Report": "checked",
     "RowReport": "checked",
     "check": "checked",
+    "ContractBroken": "laws",
+    "check_contract": "laws",
     "of_algorithm": "algorithm",
 }
 
