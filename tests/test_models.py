@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from focusfl.models import read_model, save_model
+from focusfl.core.models import read_model, save_model
 
 RNG = np.random.default_rng(0)
 MODELS = {

@@ -9,7 +9,7 @@ SOURCE = Path(focusfl.__file__).parent
 # From the ground up; rooms of one floor may know each other.
 FLOORS = [
     {"compat", "core"},
-    {"compression", "models", "data"},
+    {"compression", "data"},
     {"algorithms", "participation", "problems"},
     {"mixing", "privacy"},
     {"theory"},

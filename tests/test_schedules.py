@@ -143,7 +143,7 @@ def test_a_warning_looks_at_the_largest_step_that_was_used():
 
 def test_a_result_keeps_its_schedule(tmp_path):
     run = simulate(ff.Focus(), quadratic(), LAW, lr=COSINE, rounds=60)
-    again = ff.load_result(run.save(tmp_path / "run.safetensors"))
+    again = ff.Result.load(run.save(tmp_path / "run.safetensors"))
     assert again.schedule == repr(COSINE) and again.lr == run.lr
 
 

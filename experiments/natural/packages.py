@@ -26,7 +26,7 @@ from hospitals.serve import concordance
 
 import focusfl as ff
 from focusfl.core.files import write
-from focusfl.simulation.evaluation import rises
+from focusfl.core.metrics import rises
 from focusfl.studies import config
 from focusfl.studies.report.names import label
 from focusfl.studies.report.table import markdown

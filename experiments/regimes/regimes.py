@@ -15,9 +15,9 @@ import numpy as np
 from focusfl.algorithms.focus import Focus
 from focusfl.cli.options import out
 from focusfl.core.files import write
+from focusfl.core.result import Result
 from focusfl.participation import Bernoulli, Participation
 from focusfl.problems import Problem, random_quadratic, robust, wavy
-from focusfl.simulation.result import Result
 from focusfl.studies.report import terminal
 from focusfl.studies.report.figure import blank, saved
 from focusfl.studies.report.names import colour

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from focusfl.algorithms import *  # noqa: F403
     from focusfl.compression import *  # noqa: F403
     from focusfl.core import schedules
+    from focusfl.core.result import Result
     from focusfl.privacy import BudgetWarning
     from focusfl.simulation.api import simulate, sweep
     from focusfl.simulation.divergence import (
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     )
     from focusfl.simulation.reference import loop
     from focusfl.simulation.rest import RestWarning
-    from focusfl.simulation.result import Result, load_result
     from focusfl.simulation.spec import Checkpoint, Options
     from focusfl.simulation.stop import Stop
     from focusfl.studies.results import load_model, load_results
@@ -62,7 +62,6 @@ __all__ = [
     "data",
     "flower",
     "load_model",
-    "load_result",
     "load_results",
     "loop",
     "mixing",
@@ -93,10 +92,9 @@ _NAMES = {
     "StepWarning": "simulation.divergence",
     "Diverged": "simulation.divergence",
     "RestWarning": "simulation.rest",
-    "Result": "simulation.result",
+    "Result": "core.result",
     "Stop": "simulation.stop",
     "load_model": "studies.results",
-    "load_result": "simulation.result",
     "load_results": "studies.results",
     "loop": "simulation.reference",
     "simulate": "simulation.api",

@@ -8,13 +8,13 @@ from flwr.app import Context, RecordDict
 from loopback import FOCUS, PROBLEM, LatencyModel, Loopback, events, job, nodes
 
 import focusfl as ff
+from focusfl.core.metrics import TAKEN, check_names
+from focusfl.core.result import COSTS
 from focusfl.flower import Work, client_app, server_app
 from focusfl.flower import events as written
 from focusfl.flower.app import run
 from focusfl.flower.ending import Unhealthy
 from focusfl.flower.health import Health
-from focusfl.simulation.evaluation import TAKEN, check_names
-from focusfl.simulation.result import COSTS
 from focusfl.studies import results
 
 OWN = ("after", "sites", "event", "online", "why", "counted", "time", "metrics")

@@ -9,9 +9,9 @@ import pytest
 from helpers import Stopped, bits, loop, quadratic, simulate, some_masks, stop_after, sweep, walked
 
 import focusfl as ff
+from focusfl.core.result import COSTS
 from focusfl.participation import Bernoulli, Full, Replay
 from focusfl.simulation import checkpoint
-from focusfl.simulation.result import COSTS
 
 both = pytest.mark.parametrize("run", [loop, simulate])
 HOW = {"lr": 0.02, "local_steps": 2}

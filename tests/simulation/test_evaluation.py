@@ -9,9 +9,9 @@ import pytest
 from helpers import Nested, Stopped, bits, loop, quadratic, simulate, stop_after, sweep
 
 import focusfl as ff
+from focusfl.core.metrics import rises
 from focusfl.problems import sets
 from focusfl.simulation import layout, simulation
-from focusfl.simulation.evaluation import rises, told
 
 HOW = {"rounds": 6, "lr": 0.05, "local_steps": 2, "per_client": True}
 WHO = ff.participation.Bernoulli(0.6)
@@ -159,7 +159,7 @@ def test_least_squares_are_what_they_are_by_hand_in_both_engines():
 
 def test_the_worst_is_the_lowest_of_what_rises_and_the_highest_of_what_falls():
     values = np.arange(1.0, 22.0)  # of 21 clients the worst tenth are three
-    found = told({"accuracy": values, "loss": values})
+    found = summarize_clients({"accuracy": values, "loss": values})
     assert found["accuracy/worst"] == 1 and found["accuracy/worst_tenth"] == 2
     assert found["loss/worst"] == 21 and found["loss/worst_tenth"] == 20
     assert found["loss/spread"] == values.std() == found["accuracy/spread"]
@@ -225,7 +225,7 @@ def test_clients_memory_may_be_elsewhere():
 
 def test_a_saved_result_still_says_who_is_served(tmp_path):
     result = simulate(ff.Focus(), hospitals(), WHO, **HOW)
-    back = ff.load_result(result.save(tmp_path / "run.safetensors"))
+    back = ff.Result.load(result.save(tmp_path / "run.safetensors"))
     for name, values in result.clients_metrics.items():
         assert np.array_equal(back.clients_metrics[name], values)
     assert "accuracy/worst" in result.to_frame()

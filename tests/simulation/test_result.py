@@ -30,7 +30,7 @@ def test_a_frame_has_a_row_for_every_evaluated_round(result):
 
 def test_it_is_read_back_as_it_was_saved(result, tmp_path):
     file = result.save(tmp_path / "run.safetensors")
-    back = ff.load_result(file)
+    back = ff.Result.load(file)
     assert np.array_equal(back.x, result.x) and repr(back) == repr(result)
     for name, curve in result.metrics.items():
         assert np.array_equal(back.metrics[name], curve, equal_nan=True)
@@ -53,12 +53,25 @@ def test_it_draws_the_metric_asked_for(result):
 
 
 def test_a_model_is_not_taken_for_a_result(tmp_path):
-    from focusfl.models import save_model
+    from focusfl.core.models import save_model
 
     file = save_model(tmp_path / "m.safetensors", np.ones(3))
     with pytest.raises(ValueError, match="a model and no result; use ff.load_model"):
-        ff.load_result(file)
+        ff.Result.load(file)
 
 
 def test_the_front_door_lists_what_there_is():
     assert set(ff.__all__) < set(dir(ff)) and "importlib" not in dir(ff)
+
+
+def test_its_summary_says_when_the_target_was_reached_and_what_that_took(result):
+    row = result.summary(target=0.5)
+    distance, at = result.metrics["distance"], row["rounds_to_target"]
+    assert distance[at] <= 0.5 and row["measure"] == "distance" and row["rounds"] == 30
+    before = [r for r in result.evaluated if r < at]
+    assert (distance[before] > 0.5).all()
+    sent = result.metrics["down"] + result.metrics["up"]
+    assert row["vectors_to_target"] == sent[: at + 1].sum() and row["vectors"] == sent.sum()
+    assert row["distance"] == distance[-1] and row["gradients"] == row["vectors"] / 2
+    never = result.summary(target=1e-300)
+    assert never["rounds_to_target"] is None and never["vectors_to_target"] is None

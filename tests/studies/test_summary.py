@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.simulation.result import Result
+from focusfl.core.result import Result
 from focusfl.studies import config
 from focusfl.studies.study import run
 from focusfl.studies.summary import summarise, tracking_gap

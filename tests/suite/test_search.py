@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from focusfl.simulation.result import Result
+from focusfl.core.result import Result
 from focusfl.suite.measure import arrived
 from focusfl.suite.search import AT_ONCE, Search, Trial, best_of, search, step_of
 

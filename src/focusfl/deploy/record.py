@@ -18,12 +18,12 @@ import numpy as np
 from focusfl.algorithms import ALGORITHMS
 from focusfl.core import tree
 from focusfl.core.files import BLANK, write
+from focusfl.core.models import save_model
 from focusfl.core.tree import Tree
 from focusfl.deploy import SCENARIO
 from focusfl.flower import events as happened
 from focusfl.flower.job import Job
 from focusfl.flower.protocol.messages import paths
-from focusfl.models import save_model
 from focusfl.simulation.step_sizes import in_words, slows, tabled, used
 
 MODEL, CURVES, FOR_OTHERS = "model.npz", "curves.npz", "model.safetensors"
@@ -111,7 +111,7 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write what a study writes."""
-    from focusfl.simulation.result import costs
+    from focusfl.core.result import costs
     from focusfl.studies import results
 
     end, clients = events[-1], len(job.sites)
@@ -162,7 +162,7 @@ def _row(
     rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """A run's line of the table, in the words of a study."""
-    from focusfl.simulation.result import Result
+    from focusfl.core.result import Result
     from focusfl.studies.study import RunName, Seconds, make_run
     from focusfl.studies.summary import summarise
     from focusfl.studies.verdict import Expected

@@ -13,6 +13,7 @@ import numpy as np
 from focusfl.algorithms.compressed import Compressed, coded_in
 from focusfl.compression import FixedPoint
 from focusfl.core import Algorithm
+from focusfl.core.metrics import eval_data_of, evaluate
 from focusfl.core.validation import check_count
 from focusfl.deploy import SCENARIO, timed_by
 from focusfl.flower.protocol.settings import check_name
@@ -20,7 +21,6 @@ from focusfl.participation import Full
 from focusfl.participation.timed import Timed
 from focusfl.privacy import Private
 from focusfl.problems import PROBLEMS, Noisy, Problem
-from focusfl.simulation.evaluation import eval_data_of, evaluate
 from focusfl.simulation.spec import choose_lr
 from focusfl.simulation.step_sizes import in_words
 from focusfl.studies import config

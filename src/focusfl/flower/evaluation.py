@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import MetricRecord, RecordDict
 
 from focusfl.core import Server, gradient_sum, tree
+from focusfl.core.metrics import check_names, has_direction, summarize_clients
 from focusfl.core.tree import Tree
 from focusfl.core.validation import shown
 from focusfl.flower.job import Job
@@ -23,7 +24,6 @@ from focusfl.flower.protocol.messages import (
 )
 from focusfl.flower.protocol.site import like_model
 from focusfl.flower.records import from_records, to_records
-from focusfl.simulation.evaluation import check_names, known, told
 
 EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
 METRICS, GRADIENT = "metrics", "gradient"
@@ -104,12 +104,12 @@ class Evaluation:
         own = {
             name: np.array([one[name] for one in self._metrics])
             for name in mean
-            if self._per_site and known(name)  # which end is the worst
+            if self._per_site and has_direction(name)  # which end is the worst
         }
         if self.of:
             whole = sum(self._weights[site] for site in self.of)
             mean["grad_norm"] = norm(self._total) / whole
-        return {name: float(value) for name, value in told(own).items()} | mean
+        return {name: float(value) for name, value in summarize_clients(own).items()} | mean
 
 
 def measured(job: Job, server: Server) -> dict[str, float]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from focusfl.core import Algorithm, C, S
+from focusfl.core.result import Result
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_is, check_seed
 from focusfl.participation import Participation
@@ -16,7 +17,6 @@ from focusfl.privacy.budgets import warn_of_budget
 from focusfl.problems import Problem
 from focusfl.simulation.divergence import finish
 from focusfl.simulation.rest import warn
-from focusfl.simulation.result import Result
 from focusfl.simulation.simulation import Simulation
 from focusfl.simulation.spec import (
     DEFAULT_OPTIONS,

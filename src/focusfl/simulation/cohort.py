@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from focusfl.core import Algorithm, GradFn, Round, has_after_update
+from focusfl.core import metrics as evaluation
 from focusfl.core.tree import Tree
 from focusfl.problems import Objective
-from focusfl.simulation import evaluation
 from focusfl.simulation.client_round import batches_of, client_round, grad_fn
 from focusfl.simulation.devices import Devices
 from focusfl.simulation.layout import is_large

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from focusfl.core import Round
+from focusfl.core import metrics as evaluation
 from focusfl.core.tree import Tree
-from focusfl.simulation import evaluation
 from focusfl.simulation.cohort import (
     Memory,
     StaticConfig,

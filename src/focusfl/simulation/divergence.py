@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.simulation.result import Result
+from focusfl.core.result import Result
 
 BLOWN_UP = 1e8  # past this, times what it was at first, a distance or norm has diverged
 

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from focusfl.core.result import Result, costs
 from focusfl.core.tree import Tree
 from focusfl.simulation.checkpoint import CheckpointFile
 from focusfl.simulation.clients import ClientStore
 from focusfl.simulation.cohort import StaticConfig
 from focusfl.simulation.compiled import Log, State
 from focusfl.simulation.layout import PADDING, Plan
-from focusfl.simulation.result import Result, costs
 from focusfl.simulation.spec import RunSpec
 from focusfl.simulation.step_sizes import in_words, used
 from focusfl.simulation.stop import Progress

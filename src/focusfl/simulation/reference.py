@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.core import Algorithm, C, Round, S, tree
+from focusfl.core import metrics as evaluation
+from focusfl.core.result import Result, costs
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_is
 from focusfl.participation import Participation, schedule
 from focusfl.privacy.budgets import warn_of_budget, with_epsilon
 from focusfl.problems import Problem
-from focusfl.simulation import evaluation
 from focusfl.simulation.client_round import (
     batch_stream,
     batches_of,
@@ -25,7 +26,6 @@ from focusfl.simulation.client_round import (
 )
 from focusfl.simulation.divergence import finish, limit_of, number, sane
 from focusfl.simulation.rest import warn
-from focusfl.simulation.result import Result, costs
 from focusfl.simulation.spec import (
     DEFAULT_OPTIONS,
     LearningRate,

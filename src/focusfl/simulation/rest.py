@@ -11,8 +11,8 @@ import numpy as np
 
 from focusfl.algorithms import focus
 from focusfl.core import Algorithm, gradient_sum, tree
+from focusfl.core.result import Result
 from focusfl.problems import Noisy, Problem
-from focusfl.simulation.result import Result
 
 NEAR = 0.9  # share of the largest step from which on it is worth a warning
 FEW = 1 << 22  # numbers of data up to which L is worked out to warn by

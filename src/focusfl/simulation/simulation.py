@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from focusfl.core.fingerprint import fingerprint, stable_repr
+from focusfl.core.metrics import eval_data_of
+from focusfl.core.result import Result
 from focusfl.core.tree import size
 from focusfl.privacy.budgets import with_epsilon
 from focusfl.simulation import compiled, placement
@@ -33,7 +35,6 @@ from focusfl.simulation.driver import (
     result_of,
     run_chunks,
 )
-from focusfl.simulation.evaluation import eval_data_of
 from focusfl.simulation.layout import (
     ChunkPolicy,
     Layout,
@@ -42,7 +43,6 @@ from focusfl.simulation.layout import (
     chunk_rows,
     cohort_sizes,
 )
-from focusfl.simulation.result import Result
 from focusfl.simulation.spec import STEPS, Options, Progress, RunSpec, check_progress
 from focusfl.simulation.start import (
     Start,

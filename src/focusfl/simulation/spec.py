@@ -22,9 +22,8 @@ from focusfl.core.validation import (
 )
 from focusfl.participation import Participation
 from focusfl.privacy.budgets import within_budget
-from focusfl.problems import Problem
+from focusfl.problems import Objective, Problem
 from focusfl.problems.weights import check_weights
-from focusfl.simulation.evaluation import check_served
 from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, tabled
 from focusfl.simulation.stop import Progress as Progress
 from focusfl.simulation.stop import Stop
@@ -93,7 +92,7 @@ class RunSpec:
         check_one_of("on_empty", self.on_empty, get_args(OnEmpty))
         check_flag("per_client", self.per_client)
         if self.per_client:
-            check_served(self.problem)
+            check_per_client(self.problem)
         stop = Stop() if self.stop is None else self.stop
         check_is("stop", stop, Stop)
         self.participation.check(self.num_clients)
@@ -106,6 +105,16 @@ class RunSpec:
         law = self.participation.fitted(algorithm, x0, self.local_steps)
         whole = replace(self, algorithm=algorithm, participation=law, lrs=lrs, x0=x0, stop=stop)
         return replace(whole, participation=within_budget(whole))
+
+
+def check_per_client(problem: Problem) -> None:
+    """Raise unless a problem can be evaluated client by client."""
+    own = type(problem.objective).evaluate_clients is not Objective.evaluate_clients
+    if not own or problem.client_eval_data is None:
+        raise ValueError(
+            "per_client=True needs a problem with client_eval_data, and an "
+            f"objective with evaluate_clients; {type(problem).__name__} has none."
+        )
 
 
 def as_stale(algorithm: Algorithm, params: Tree) -> Algorithm:

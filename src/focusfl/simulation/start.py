@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from focusfl.core import Round, has_after_update, tree
+from focusfl.core.metrics import evaluate
 from focusfl.core.tree import Tree
 from focusfl.problems import Objective
 from focusfl.simulation.cohort import (
@@ -26,7 +27,6 @@ from focusfl.simulation.cohort import (
 )
 from focusfl.simulation.compiled import SPREAD, Log, State, log
 from focusfl.simulation.devices import REPLICATED, SHARDED
-from focusfl.simulation.evaluation import evaluate
 
 COPIED = 1 << 18  # numbers that are copied to the device rather than written there
 AT_ONCE = 1 << 25  # numbers in the models of clients that start warm together

@@ -11,7 +11,7 @@ from typing import Any
 from focusfl import __version__
 from focusfl.core.files import Damaged, check
 from focusfl.core.fingerprint import fingerprint, package
-from focusfl.models import save_model
+from focusfl.core.models import save_model
 from focusfl.simulation.step_sizes import tabled
 from focusfl.studies import results
 from focusfl.studies.config import Study

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from focusfl.core.metrics import eval_data_of, evaluate
 from focusfl.core.validation import shown, unknown
 from focusfl.problems import NotTranslated, Problem
-from focusfl.simulation.evaluation import check_served, eval_data_of, evaluate
-from focusfl.simulation.spec import ClientState, OnEmpty, StepSize
+from focusfl.simulation.spec import ClientState, OnEmpty, StepSize, check_per_client
 from focusfl.simulation.step_sizes import Schedule
 from focusfl.simulation.stop import Stop
 from focusfl.studies import toml
@@ -218,7 +218,7 @@ def _parsed(source: Source, name: str, folder: Path | None, known: bool = False)
     sections.check_clocks(study.participation)
     if study.per_client:
         try:
-            check_served(problem)
+            check_per_client(problem)
         except ValueError as error:
             raise Wrong(("per_client",), str(error)) from None
     return study

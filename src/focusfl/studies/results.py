@@ -25,9 +25,9 @@ import numpy as np
 from focusfl.core import files
 from focusfl.core.extras import pandas
 from focusfl.core.files import Damaged
+from focusfl.core.models import read_model, seal_of
 from focusfl.core.tree import Tree
 from focusfl.core.validation import unknown
-from focusfl.models import read_model, seal_of
 from focusfl.studies.kept import (
     AXES,
     CLIENTS,

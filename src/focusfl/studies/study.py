@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from focusfl.core.result import COSTS, Result
 from focusfl.participation import Participation
 from focusfl.privacy.budgets import budget_spent
 from focusfl.problems import Noisy, Problem
 from focusfl.simulation.rest import tracker_norm
-from focusfl.simulation.result import COSTS, Result
 from focusfl.simulation.spec import Checkpoint, Options, Progress, StepSize, choose_lr
 from focusfl.simulation.step_sizes import slows
 from focusfl.studies.config import Study

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from focusfl.core import files
-from focusfl.models import read_model
+from focusfl.core.models import read_model
 from focusfl.studies.cache import RUNS
 from focusfl.studies.kept import BESIDE, CURVES, read_runs
 from focusfl.studies.results import MANIFEST, read_manifest

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.core import Algorithm, Round, tree
+from focusfl.core.result import Result
 from focusfl.problems import Problem
 from focusfl.simulation.api import sweep
-from focusfl.simulation.result import Result
 from focusfl.simulation.spec import Options
 from focusfl.simulation.stop import Progress, Stop
 from focusfl.studies.stopwatch import compiling

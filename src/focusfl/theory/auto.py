@@ -28,7 +28,7 @@ from focusfl.problems.weights import mean_of
 from focusfl.theory.constants import Constants, Quadratics, check_rounds, constants, exact
 
 if TYPE_CHECKING:
-    from focusfl.simulation.result import Result
+    from focusfl.core.result import Result
     from focusfl.simulation.stop import Progress
 
 SEED = 250320117  # of the runs compared: not one that somebody will use by chance

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from focusfl.simulation.evaluation import in_words, rises
+from focusfl.core.metrics import in_words, rises
 from focusfl.studies.report.groups import GAP
 from focusfl.studies.report.numbers import quartiles
 from focusfl.studies.results import Columns, Run, axes_of

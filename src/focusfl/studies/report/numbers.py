@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.simulation.evaluation import in_words, rises
+from focusfl.core.metrics import in_words, rises
 from focusfl.studies.results import LOSS, Run
 from focusfl.studies.summary import TARGET
 

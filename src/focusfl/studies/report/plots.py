@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from focusfl.simulation.evaluation import rises
+from focusfl.core.metrics import rises
 from focusfl.studies.report import bands
 from focusfl.studies.report.bands import Band
 from focusfl.studies.report.figure import CEILING, blank

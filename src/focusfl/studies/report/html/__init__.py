@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from focusfl.simulation.evaluation import WORST
+from focusfl.core.metrics import WORST
 from focusfl.studies.merge import settings
 from focusfl.studies.report import verdict_words
 from focusfl.studies.report.finding import condition, findings

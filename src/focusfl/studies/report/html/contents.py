@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.simulation.evaluation import rises
+from focusfl.core.metrics import rises
 from focusfl.studies.report import bands
 from focusfl.studies.report.groups import (
     Group,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.simulation.evaluation import SPREAD, TENTH, in_words, rises
+from focusfl.core.metrics import SPREAD, TENTH, in_words, rises
 from focusfl.studies.report.groups import Group, bests
 from focusfl.studies.report.numbers import number
 

@@ -1,17 +1,13 @@
-"""Who is served: a model as it is to each client, and three numbers that tell it."""
+"""Metrics: their names, which way is better, and how they summarize clients."""
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from focusfl.core.tree import Tree
 from focusfl.core.validation import shown
-
-if TYPE_CHECKING:
-    from focusfl.problems import Objective, Problem
-
 
 # Columns that metrics stand beside in tables: none of them may be called so.
 TAKEN = frozenset(
@@ -57,51 +53,41 @@ def in_words(metric: str) -> str:
     return f"{name}, {what} client" if what == WORST else f"{name}, {what}"
 
 
-def check_served(problem: "Problem") -> None:
-    """Raise unless a problem can be evaluated client by client."""
-    from focusfl.problems import Objective
-
-    own = type(problem.objective).evaluate_clients is not Objective.evaluate_clients
-    if not own or problem.client_eval_data is None:
-        raise ValueError(
-            "per_client=True needs a problem with client_eval_data, and an "
-            f"objective with evaluate_clients; {type(problem).__name__} has none."
-        )
-
-
-def eval_data_of(problem: "Problem", per_client: bool) -> Tree:
+def eval_data_of(problem: Any, per_client: bool) -> Tree:
     """What `evaluate` looks at."""
     if not per_client:
         return problem.eval_data
     return {"common": problem.eval_data, "clients": problem.client_eval_data}
 
 
-def evaluate(objective: "Objective", per_client: bool, x: Tree, eval_data: Tree) -> dict[str, Any]:
+def evaluate(objective: Any, per_client: bool, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """The metrics of a model, with those of clients' own if they are asked for."""
     common = eval_data if not per_client else eval_data["common"]
     found = objective.evaluate(x, common)
     check_names(found)
     if not per_client:
         return found
-    return {**found, **told(evaluate_clients(objective, x, eval_data), found)}
+    return {**found, **summarize_clients(evaluate_clients(objective, x, eval_data), found)}
 
 
-def evaluate_clients(objective: "Objective", x: Tree, eval_data: Tree) -> dict[str, Any]:
-    """What a model is to each client: arrays of shape (clients,)."""
+def evaluate_clients(objective: Any, x: Tree, eval_data: Tree) -> dict[str, Any]:
+    """Evaluate a model on each client's own data: arrays of shape (clients,)."""
     found = objective.evaluate_clients(x, eval_data["clients"])
     check_names(found)
     return found
 
 
-def told(clients: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Sum up what clients find: the worst, the mean of the worst tenth of clients,
-    rounded up, and the standard deviation. No client weighs more than another.
+def summarize_clients(
+    clients: Mapping[str, Any], others: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Give three numbers per metric: the worst client's, the mean over the tenth of
+    clients (rounded up) that have the worst, and the standard deviation over clients.
 
     Raise if nobody can know which end is the worst, or if `others` has such a name.
     """
     found: dict[str, Any] = {}
     for name, values in clients.items():
-        if not known(name):
+        if not has_direction(name):
             raise ValueError(
                 f"per_client=True must know whether more of {name!r} is better; "
                 f"call it {name}_score if it is, {name}_error if not."
@@ -123,7 +109,7 @@ def told(clients: Mapping[str, Any], others: Mapping[str, Any] | None = None) ->
     return found
 
 
-def known(metric: str) -> bool:
+def has_direction(metric: str) -> bool:
     """Whether a metric's name says if more of it is better."""
     return bool(_last_word(metric))
 
