@@ -9,7 +9,7 @@ import pytest
 from helpers import Nested, Stopped, bits, loop, quadratic, simulate, stop_after, sweep
 
 import focusfl as ff
-from focusfl.core.metrics import rises
+from focusfl.core.metrics import rises, summarize_clients
 from focusfl.problems import sets
 from focusfl.simulation import layout, simulation
 
