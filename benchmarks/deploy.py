@@ -4,7 +4,7 @@ The same SuperLink and SuperNodes on loopback serve both, by turns; clients comp
 gradient each. Prints seconds per round, their ratio, and what the protocol keeps on
 disk per model.
 
-python benchmarks/deploy.py [--clients 4] [--rounds 6] [--turns 2] [--warm]
+python benchmarks/deploy.py [--clients 4] [--rounds 6] [--turns 2]
 """
 
 import argparse
@@ -180,7 +180,6 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--warm", action="store_true", help="SuperNodes kept warm")
     parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
     if options.quick:
@@ -188,7 +187,7 @@ def main() -> None:
     sites = [f"site-{i}" for i in range(options.clients)]
     with tempfile.TemporaryDirectory(prefix="focusfl-") as scratch:
         folder = Path(scratch)
-        with Fleet(folder / "fleet", sites, warm=options.warm) as fleet:
+        with Fleet(folder / "fleet", sites) as fleet:
             for dim in SIZES[:1] if options.quick else SIZES:
                 config = {"clients": options.clients, "rounds": options.rounds}
                 config["dim"] = dim

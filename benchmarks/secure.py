@@ -4,7 +4,7 @@ FOCUS in float64 in the plain protocol, and with sums of pushes in fixed point o
 the server sees none. Clients compute one gradient each; SuperLink and SuperNodes are
 real, on loopback.
 
-python benchmarks/secure.py [--clients 4] [--rounds 6] [--turns 2] [--warm]
+python benchmarks/secure.py [--clients 4] [--rounds 6] [--turns 2]
 """
 
 import argparse
@@ -33,7 +33,6 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--warm", action="store_true", help="SuperNodes kept warm")
     parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
     if options.quick:
@@ -42,7 +41,7 @@ def main() -> None:
     sites = [f"site-{i}" for i in range(options.clients)]
     with tempfile.TemporaryDirectory(prefix="focusfl-") as scratch:
         folder = Path(scratch)
-        with Fleet(folder / "fleet", sites, warm=options.warm) as fleet:
+        with Fleet(folder / "fleet", sites) as fleet:
             for dim in SIZES[:1] if options.quick else SIZES:
                 paces: dict[str, list[float]] = {"plain": [], "secure": []}
                 for turn in range(options.turns):

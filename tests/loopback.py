@@ -2,9 +2,9 @@
 
 import json
 from itertools import count
+from types import SimpleNamespace
 
 from flwr.app import Context, Error, Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -16,6 +16,7 @@ from focusfl.flower.protocol.limits import norm
 from focusfl.flower.protocol.messages import unpack
 from focusfl.flower.secure.held import read_parts
 
+# Outside of Flower's processes a Message can be made in no other way.
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 SITES = tuple(f"site-{i}" for i in range(4))
 FOCUS = ff.Focus()
@@ -51,7 +52,9 @@ class Loopback(Grid):
         return list(self.nodes)
 
     def get_nodes(self):
-        return [NodeInfo(node_id=k, name=n.name, public_key=n.key) for k, n in self.nodes.items()]
+        return [
+            SimpleNamespace(node_id=k, name=n.name, public_key=n.key) for k, n in self.nodes.items()
+        ]
 
     def push_messages(self, messages):
         keys = []

@@ -3,8 +3,7 @@
 import sys
 import time
 
-from focusfl.deploy import status
-from focusfl.deploy.processes import Process, environment
+from focusfl.deploy.processes import Process, environment, is_alive
 
 
 def sleeper(tmp_path, name="sleeper", code=""):
@@ -23,7 +22,7 @@ def sleeper(tmp_path, name="sleeper", code=""):
 def ended(pid):
     """Wait until a process that was killed is gone, however busy the machine."""
     limit = time.monotonic() + 120
-    while status.alive(pid):
+    while is_alive(pid):
         assert time.monotonic() < limit, f"process {pid} lives on"
         time.sleep(0.02)
     return True

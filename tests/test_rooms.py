@@ -68,15 +68,3 @@ def test_rooms_import_downwards():
         if floor_of(module.split(".")[0]) < floor_of(room)
     }
     assert upwards == set(KNOWN)
-
-
-def test_no_shipped_app_can_inject_faults():
-    """Only what starts processes on this machine knows of `deploy local --chaos`."""
-    told = {
-        file.relative_to(SOURCE).as_posix()
-        for file in SOURCE.rglob("*.py")
-        if "focusfl.deploy.faults" in file.read_text()
-    }
-    inside = {name for name in told if name.startswith("deploy/faults/")}
-    starts = {"cli/deploy.py", "deploy/apps.py", "deploy/driver.py", "deploy/local.py"}
-    assert inside and told - inside == starts

@@ -37,7 +37,7 @@ def test_a_healthy_machine_works_without_data(tmp_path):
 def test_a_version_that_was_not_tested_is_named():
     found = {
         "needed": {"jax": "0.10.7", "numpy": "9.0"},
-        "focusfl[flower]": {"flwr": "1.43.0", "uvicorn": None},
+        "focusfl[flower]": {"flwr": "1.43.0", "psutil": None},
     }
     (said,) = doctor.untested(found).values()
     assert said == {"flwr 1.43.0": "tested with 1.41, 1.42"}
@@ -104,8 +104,6 @@ LINES = {
         "watch",
         "stop",
         "certificates",
-        "login",
-        "superlink",
     },
     "focusfl deploy local --t": {"--target", "--tls"},
     "focusfl run st": {"study.toml"},

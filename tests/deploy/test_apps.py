@@ -12,7 +12,7 @@ def test_init_writes_an_app_that_is_whole(tmp_path):
     files = apps.init(tmp_path / "mine")
     names = {str(file.relative_to(tmp_path / "mine")) for file in files}
     code = {f"training/{n}.py" for n in ("__init__", "task", "client_app", "server_app")}
-    rest = {"README.md", "keys.sh", "nginx.conf", "pyproject.toml", ".gitignore"}
+    rest = {"README.md", "keys.sh", "pyproject.toml", ".gitignore"}
     assert names == rest | code
     for file in files:
         if file.suffix == ".py":

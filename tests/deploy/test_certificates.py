@@ -10,11 +10,11 @@ from focusfl.flower.public_keys import ending
 SECRETS = (
     "ca.key",
     "server.key",
-    "operator.token",
     "superexec.secret",
-    "paris",
-    "rome",
+    "paris/key",
+    "paris/client.key",
 )
+GIVEN = ("key", "client.key", "client.crt", "ca.crt", "nginx.conf")  # to a site
 
 
 def test_certificates_are_good_for_their_hosts_and_keys_are_secret(tmp_path):
@@ -22,21 +22,21 @@ def test_certificates_are_good_for_their_hosts_and_keys_are_secret(tmp_path):
 
     folder = tmp_path / "keys"
     files = certificates.make(folder, ["127.0.0.1", "localhost"], ["paris", "rome"])
-    assert len(files) == 10 and stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert len(files) == 6 + 2 * 6 and stat.S_IMODE(folder.stat().st_mode) == 0o700
     for name in SECRETS:
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(folder / "server.crt", folder / "server.key")
     for host, good in (("127.0.0.1", True), ("localhost", True), ("other.org", False)):
         assert _shakes_hands(server, folder / "ca.crt", host) is good
-    load_ssh_private_key((folder / "rome").read_bytes(), None)
-    before = (folder / "rome").read_bytes(), (folder / "ca.crt").read_bytes()
+    load_ssh_private_key((folder / "rome" / "key").read_bytes(), None)
+    before = (folder / "rome" / "key").read_bytes(), (folder / "ca.crt").read_bytes()
     again = certificates.make(folder, ["127.0.0.1"], ["rome", "oslo"])
-    assert {file.name for file in again} == {"oslo", "oslo.pub"}
-    assert before == ((folder / "rome").read_bytes(), (folder / "ca.crt").read_bytes())
+    assert {file.name for file in again} == {"oslo.pub", *GIVEN}
+    assert before == ((folder / "rome" / "key").read_bytes(), (folder / "ca.crt").read_bytes())
 
 
-@pytest.mark.parametrize("site", ["../rome", "", "ca", "server.key", "x.pub", "a b"])
+@pytest.mark.parametrize("site", ["../rome", "", "ca.crt", "server.key", "x.pub", "a b"])
 def test_a_site_cannot_be_called_like_another_file(site, tmp_path):
     with pytest.raises(ValueError, match="a site"):
         certificates.make(tmp_path / "keys", ["localhost"], [site])

@@ -10,10 +10,10 @@ import pytest
 from command_line import in_process
 from sleepers import ended, sleeper, words
 
-from focusfl.deploy import certificates, ours, status, superlink
+from focusfl.deploy import certificates, ownership
 from focusfl.deploy.fleet import Fleet
 from focusfl.deploy.local import FILES, PARTS, prepare
-from focusfl.deploy.processes import stop
+from focusfl.deploy.processes import is_alive, stop
 
 STUDY = """
 rounds = 3
@@ -49,14 +49,14 @@ def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "thesis must be a new or empty folder, or one of deploy local" in done.stderr
     after = {file: state(file) for file in sorted(before)}
-    assert after == before and not (tmp_path / "thesis" / ours.MARKER).exists()
+    assert after == before and not (tmp_path / "thesis" / ownership.MARKER).exists()
 
 
 def test_ours_is_emptied_and_the_mode_of_a_folder_stays(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
-    prepare(folder, ["a"], tls=False, warm=False)
+    prepare(folder, ["a"], tls=False)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     for name in ("keys", "flwr", "logs"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o700
@@ -65,11 +65,11 @@ def test_ours_is_emptied_and_the_mode_of_a_folder_stays(tmp_path):
     (folder / "server" / "old").touch()
     for name in ("index.html", "figure.png"):
         (folder / name).write_text("of an earlier run")
-    prepare(folder, ["a"], tls=False, warm=False)
+    prepare(folder, ["a"], tls=False)
     assert (folder / "notes.txt").read_text() == "theirs"
     assert not (folder / "server").exists()
     assert not (folder / "index.html").exists() and not [*folder.glob("*.png")]
-    prepare(tmp_path / "new", ["a"], tls=False, warm=False)
+    prepare(tmp_path / "new", ["a"], tls=False)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
@@ -86,24 +86,24 @@ def test_nothing_outlives_a_parent_that_is_killed(tmp_path):
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
     ) as parent:
         child, grandchild = map(int, parent.stdout.readline().split())
-        assert status.alive(child) and status.alive(grandchild)
+        assert is_alive(child) and is_alive(grandchild)
         parent.kill()
     assert ended(child) and ended(grandchild)
 
 
 def test_stop_ends_what_was_started_in_a_folder_and_nothing_else(tmp_path):
-    ours.claim(tmp_path / "runs" / "one")
+    ownership.claim(tmp_path / "runs" / "one")
     process, other = sleeper(tmp_path).start(), sleeper(tmp_path, "other").start()
     child = int(words(process))
     noted = f'{{"superlink": [{process.pid}, "signal"], "gone": [{os.getpid()}, "xyz"]}}'
-    (tmp_path / "runs" / "one" / status.FILE).write_text(noted)
+    (tmp_path / "runs" / "one" / ownership.PROCESSES).write_text(noted)
     with pytest.raises(ValueError, match="superlink still run; focusfl deploy stop"):
-        ours.claim(tmp_path / "runs" / "one")
-    ours.PATIENCE, before = 0.3, ours.PATIENCE  # they are deaf to the first signal
+        ownership.claim(tmp_path / "runs" / "one")
+    ownership.PATIENCE, before = 0.3, ownership.PATIENCE  # they are deaf to the first signal
     try:
         done = in_process("deploy", "stop", cwd=tmp_path)
     finally:
-        ours.PATIENCE = before
+        ownership.PATIENCE = before
     assert done.returncode == 0 and "runs/one: stopped superlink\n" in done.stdout
     process.kill()
     assert ended(child) and other.alive
@@ -116,37 +116,33 @@ def test_stop_ends_what_was_started_in_a_folder_and_nothing_else(tmp_path):
 def test_who_started_it_is_asked_first(tmp_path):
     code = (
         "import sys, time, signal; from pathlib import Path; "
-        "from focusfl.deploy import ours; "
+        "from focusfl.deploy import ownership; "
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
-        f"ours.claim(Path({str(tmp_path / 'run')!r})); "
+        f"ownership.claim(Path({str(tmp_path / 'run')!r})); "
         "print('ready', flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
     ) as driver:
         assert driver.stdout.readline() == "ready\n"
-        assert ours._driver(tmp_path / "run") == driver.pid
-        ours.stop(tmp_path / "run")
+        assert ownership.driver_of(tmp_path / "run") == driver.pid
+        ownership.stop(tmp_path / "run")
         assert driver.wait(60) == 7
-    assert ours._driver(tmp_path / "run") is None
+    assert ownership.driver_of(tmp_path / "run") is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"pid": "x", "began": 1}'])
 def test_a_damaged_marker_stops_nobody(tmp_path, text):
-    (tmp_path / ours.MARKER).write_text(text)
-    assert ours._driver(tmp_path) is None and ours.stop(tmp_path) == []
+    (tmp_path / ownership.MARKER).write_text(text)
+    assert ownership.driver_of(tmp_path) is None and ownership.stop(tmp_path) == []
 
 
 def test_a_number_that_another_process_has_by_now_is_nobody(tmp_path):
-    (tmp_path / ours.MARKER).write_text(f'{{"pid": {os.getpid()}, "began": "Mon 1"}}')
-    assert ours._driver(tmp_path) is None
+    (tmp_path / ownership.MARKER).write_text(f'{{"pid": {os.getpid()}, "began": "Mon 1"}}')
+    assert ownership.driver_of(tmp_path) is None
 
 
 WRONG = {
-    "superlink none": "none must have ca.crt; focusfl deploy certificates writes it",
-    "superlink keys --insecure --host 0.0.0.0": "the host must be 127.0.0.1",
-    "superlink keys --largest 0": "--largest must be positive",
-    "login localhost:1 none": "none must have operator.token",
     "certificates new": "at least one host name",
     "certificates none --renew": "renewing needs ca.key",
     "certificates new --hosts a --sites ../b": "a site must be a name",
@@ -163,23 +159,10 @@ def test_bad_input_is_one_line_and_nothing_is_written(command, tmp_path):
 def test_certificates_that_end_soon_are_said_by_status_and_doctor(tmp_path, monkeypatch):
     monkeypatch.setattr(certificates, "DAYS", 30)
     fleet = Fleet(tmp_path / "runs" / "x", ["a"], tls=True)
-    (fleet.folder / status.FILE).write_text(f'{{"superlink": [{os.getpid()}, "no"]}}')
+    (fleet.folder / ownership.PROCESSES).write_text(f'{{"superlink": [{os.getpid()}, "no"]}}')
     done = in_process("deploy", "status", cwd=tmp_path)
     assert "server.crt ends in 29 days" in done.stdout.replace("\n ", "")
     monkeypatch.chdir(fleet.folder)
     from focusfl.cli import doctor
 
     assert "ends in 29 days" in doctor._certificates()["certificates"]["keys"]
-
-
-def test_the_token_is_shown_by_flowers_own_command_line(tmp_path, monkeypatch):
-    from flwr.cli.auth_plugin import OidcCliPlugin
-    from flwr.supercore.credential_store import file_credential_store as store
-
-    file = superlink.log_in(tmp_path, "127.0.0.1:8001", "t0ken")
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    monkeypatch.setattr(store, "CREDENTIAL_FILE_PATH", file)
-    plugin = OidcCliPlugin("127.0.0.1:8001")
-    plugin.store = store.FileCredentialStore(file)
-    plugin.load_tokens()
-    assert plugin.access_token == "t0ken"

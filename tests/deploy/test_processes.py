@@ -3,8 +3,8 @@ import stat
 
 from sleepers import ended, sleeper, words
 
-from focusfl.deploy import status
-from focusfl.deploy.processes import environment, free_ports, listens, stop
+from focusfl.deploy import monitor, ownership
+from focusfl.deploy.processes import environment, free_ports, is_alive, listens, stop
 
 
 def test_stopping_ends_children_too_and_nothing_else(tmp_path):
@@ -13,7 +13,7 @@ def test_stopping_ends_children_too_and_nothing_else(tmp_path):
     assert ours.owns(child) and not ours.owns(foreign) and not ours.owns(os.getpid())
     stop([ours], patience=0.2)
     assert not ours.alive and ended(child)
-    assert other.alive and status.alive(foreign)
+    assert other.alive and is_alive(foreign)
     other.kill()
     assert ended(foreign)
 
@@ -50,9 +50,9 @@ def test_free_ports_are_different_and_free():
     assert len(set(ports)) == 5 and not any(listens(port) for port in ports)
 
 
-def test_status_knows_a_pid_that_somebody_else_has_by_now(tmp_path):
-    (tmp_path / status.FILE).write_text(f'{{"superlink": [{os.getpid()}, "flower-s"]}}')
-    (line,) = status.look(tmp_path)
+def test_ownership_knows_a_pid_that_somebody_else_has_by_now(tmp_path):
+    (tmp_path / ownership.PROCESSES).write_text(f'{{"superlink": [{os.getpid()}, "flower-s"]}}')
+    (line,) = ownership.started(tmp_path)
     assert not line.alive  # this is a test, and no SuperLink
-    assert status.search(tmp_path)[str(tmp_path)]["progress"] == "no round"
-    assert status.alive(os.getpid()) and status.look(tmp_path / "none") == []
+    assert monitor.search(tmp_path)[str(tmp_path)]["progress"] == "no round"
+    assert is_alive(os.getpid()) and ownership.started(tmp_path / "none") == []

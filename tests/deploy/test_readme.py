@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from focusfl.cli import main
-from focusfl.deploy import status
+from focusfl.deploy import ownership
 
 README = Path(__file__).parents[2] / "README.md"
 SHORT = {  # what makes a command take seconds; the deployment is a real one
     "demo": "--set rounds=10 --algorithms focus",
     "run": "--set rounds=10 --algorithms focus",
     "reproduce": "--set rounds=5 --algorithms focus",
-    "deploy": "--set rounds=2 --warm",
+    "deploy": "--set rounds=2",
 }
 
 
@@ -39,7 +39,7 @@ def test_the_commands_of_the_readme_work_one_after_the_other(tmp_path, monkeypat
     (row,) = json.loads(Path("runs/deploy-study/manifest.json").read_text())["runs"]
     assert row["counted"] == {f"site-{i}": 2 for i in range(4)}
     assert row["grad_norm"] > 0 and row["tracker_norm"] > 0
-    assert not [line for line in status.look(Path("runs/deploy-study")) if line.alive]
+    assert not [line for line in ownership.started(Path("runs/deploy-study")) if line.alive]
     for name in ("report", "plot"):  # of the deployment, as of any study
         out = {"report": "deployed.html", "plot": "deployed.pdf"}[name]
         assert main([name, "runs/deploy-study", "-o", out]) == 0

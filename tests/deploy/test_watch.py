@@ -12,9 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from focusfl.cli import main
 from focusfl.deploy import local
-from focusfl.deploy.following import Follower
-from focusfl.deploy.watch import Watch, told
-from focusfl.deploy.watch.prometheus import JOB, exposition
+from focusfl.deploy.monitor import Follower
+from focusfl.deploy.watch import OF_JOB, Watch, exposition, without_infinity
 from focusfl.flower import client_app, events
 from focusfl.flower.app import run
 
@@ -142,7 +141,7 @@ def test_names_and_numbers_of_any_kind_stay_in_their_label():
     name = 'a"b\\c\nd{}\x1b'
     one = dict.fromkeys("counted late refused unanswered".split(), 0)
     job = {
-        **{family.key: 1 for family in JOB},
+        **dict.fromkeys(OF_JOB, 1),
         "sites": {name: {**one, "age": None, "state": "late"}},
         "bytes": {}, "metrics": {name: float("nan"), "big": float("inf")},
     }  # fmt: skip
@@ -152,7 +151,7 @@ def test_names_and_numbers_of_any_kind_stay_in_their_label():
     assert {sample.labels["site"] for sample in samples if "site" in sample.labels} == {name}
     metrics = [s.labels["name"] for s in samples if s.name == "focusfl_metric"]
     assert metrics == [name, "big"]
-    assert told(job)["metrics"] == {name: None, "big": None}
+    assert without_infinity(job)["metrics"] == {name: None, "big": None}
 
 
 def test_what_is_appended_is_seen_and_a_half_written_line_is_waited_for(served, place):

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chaos import Lossy
 from helpers import gap
 from loopback import PROBLEM, SITES, Loopback, Node, events, job, secure_gap
 from world.world import memory
 
 import focusfl as ff
-from focusfl.deploy.faults.chaos import Chaos
-from focusfl.deploy.faults.lossy import Lossy
 from focusfl.flower import AlgorithmStrategy, client_app
 from focusfl.flower.app import run
 from focusfl.flower.protocol.messages import load_flat
@@ -59,7 +58,7 @@ def test_lost_replies_and_a_site_that_vanishes_leave_it_exact(folder):
         elif gone and asked % 11 == 0:
             grid.nodes |= gone
 
-    lossy = Lossy(Loopback(here, before), Chaos(drop=0.2, seed=3))
+    lossy = Lossy(Loopback(here, before), drop=0.2, seed=3)
     this = secure_job(folder, rounds=24, deadline=0.3, patience=0.1)
     assert not run(lossy, this)
     refusals = events(folder, "refused")

@@ -67,16 +67,8 @@ def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--tls", action="store_true", help="encrypt, and let known SuperNodes in alone"
     )
     local.add_argument(
-        "--warm", action="store_true",
-        help="SuperNodes that look for work often and keep a Python warm",
-    )  # fmt: skip
-    local.add_argument(
         "--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
         help="an honest server learns sums alone, of at least so many pushes (3)",
-    )  # fmt: skip
-    local.add_argument(
-        "--chaos", default="", metavar="SPEC",
-        help="what goes wrong: drop=0.2,node=3,superlink=1,server@9,disk:2@12,seed=7",
     )  # fmt: skip
     local.add_argument(
         "--deadline", type=float, metavar="SECONDS",
@@ -86,24 +78,17 @@ def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--target", type=int, metavar="REPLIES",
         help="after which a round closes, and later ones count in the next (all)",
     )  # fmt: skip
-    local.add_argument(
-        "--latency", action="store_true",
-        help="delay replies until they are as old as the study's [latency] says",
-    )  # fmt: skip
     local.add_argument("--out", type=Path, help="folder for it all (runs/deploy-NAME)")
 
 
 def _local(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import study
-    from focusfl.deploy.faults import chaos
     from focusfl.deploy.local import local_app, local_study
     from focusfl.flower import events
 
-    spec = chaos.parse(options.chaos)
-    how = {"chaos": spec, "tls": options.tls, "warm": options.warm}
     if options.what.is_dir():
-        names = ("set", "algorithm", "clients", "deadline", "target", "latency", "secure")
+        names = ("set", "algorithm", "clients", "deadline", "target", "secure")
         own = [f"--{n}" for n in names if getattr(options, n) not in (None, [], False)]
         if own:
             raise ValueError(
@@ -112,18 +97,17 @@ def _local(options: argparse.Namespace) -> int:
                 "them, or in its Job."
             )
         place = folder(options, f"deploy-{options.what.resolve().name}")
-        outcome = local_app(options.what, place, _watch, **how)
+        outcome = local_app(options.what, place, _watch, tls=options.tls)
         if outcome is None:
             return _end_unknown(options, place)
     else:
         deployed = study.load(
-            options.what, options.set, options.algorithm, options.clients,
-            options.secure, options.latency,
+            options.what, options.set, options.algorithm, options.clients, options.secure
         )  # fmt: skip
         place = folder(options, f"deploy-{deployed.study.name}")
         given = {"deadline": options.deadline, "target": options.target}
         more = {name: value for name, value in given.items() if value is not None}
-        outcome = local_study(deployed, place, _watch, settings=more, **how)
+        outcome = local_study(deployed, place, _watch, tls=options.tls, settings=more)
     found, files = _summary(outcome), _draw(place)
     if options.json:
         where = {"folder": str(place), "files": [str(file) for file in files]}
@@ -159,11 +143,9 @@ def _watch(event: Mapping[str, Any]) -> None:
 def _summary(outcome: "Outcome") -> dict[str, Any]:
     share = outcome.masks.mean(0).round(3).tolist()
     gap = {} if outcome.gap is None else {"tracking_error": outcome.gap}
-    timed = {"seconds_of_rounds": outcome.played, "seconds_by_latency": outcome.latency}
-    timed = {name: round(s, 1) for name, s in timed.items() if s is not None}
     return {
         "rounds": len(outcome.masks), "generations": outcome.generations,
-        "late": outcome.late, "seconds": round(outcome.seconds, 1), **timed,
+        "late": outcome.late, "seconds": round(outcome.seconds, 1),
         **outcome.metrics, "grad_norm_of": outcome.of, **gap, "participation": share,
         "counted": outcome.counted, "warnings": outcome.warnings,
         "healthy": not outcome.why, "why": list(outcome.why),
@@ -219,10 +201,10 @@ def _there(options: argparse.Namespace) -> Path:
 
 def _stop(options: argparse.Namespace) -> int:
     need_flower()
-    from focusfl.deploy import ours, status
+    from focusfl.deploy import monitor, ownership
 
-    places = [Path(place) for place in status.search(_there(options))]
-    stopped = {str(place): ours.stop(place) for place in places}
+    places = [Path(place) for place in monitor.search(_there(options))]
+    stopped = {str(place): ownership.stop(place) for place in places}
     found = {place: names for place, names in stopped.items() if names}
     if options.json:
         print(json.dumps(found, indent=2))
@@ -235,14 +217,14 @@ def _stop(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     need_flower()
-    from focusfl.deploy import status
-    from focusfl.deploy.watch import told
+    from focusfl.deploy import monitor
+    from focusfl.deploy.watch import without_infinity
     from focusfl.flower.events import packed
     from focusfl.studies.report import terminal
 
-    found = status.search(_there(options))
+    found = monitor.search(_there(options))
     if options.json:
-        print(json.dumps(told(found), indent=2, allow_nan=False))
+        print(json.dumps(without_infinity(found), indent=2, allow_nan=False))
     elif not found:
         print(f"nothing was started in {options.folder}")
     for place, about in found.items() if not options.json else ():

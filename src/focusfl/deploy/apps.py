@@ -32,9 +32,7 @@ def init(folder: Path) -> list[Path]:
         if source.is_file() and source.name != "__init__.py"
     ]
     ignored, empty = folder / ".gitignore", package / "__init__.py"
-    ignored.write_text(
-        "keys/\nruns/\nnginx.*\n!nginx.conf\n"
-    )  # by git, and by Flower when it sends the app
+    ignored.write_text("keys/\nruns/\n")  # by git, and by Flower when it sends the app
     empty.write_text("")
     (folder / "keys.sh").chmod(0o755)
     return [*files, ignored, empty]
@@ -129,11 +127,10 @@ def write_study(deployed: Deployed, folder: Path, more: Mapping[str, Any]) -> Pa
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     (folder / "pyproject.toml").write_text(head + "\n".join(lines) + "\n")
     (package / "__init__.py").write_text("")
-    module = "focusfl.deploy.faults.app" if "chaos" in more else "focusfl.deploy.study"
     for side in ("server", "client"):
         (package / f"{side}_app.py").write_text(
             "from pathlib import Path\n\n"
-            f"from {module} import study_{side}\n\n"
+            f"from focusfl.deploy.study import study_{side}\n\n"
             f"app = study_{side}(Path(__file__).parent)\n"
         )
     studies.write(deployed, package / studies.FILE)

@@ -1,4 +1,15 @@
-"""Certificates for the server, keys for the sites, secrets for operators."""
+"""Certificates and keys for a federation on several hosts, and nginx in front of it.
+
+In the folder, readable by its owner alone where it is secret:
+
+ca.crt, ca.key              the authority of this federation, good for ten years
+server.crt, server.key      of the server, good for a year
+superexec.secret            what `flower-superexec` shows to the SuperLink
+nginx.conf                  the proxy at the server
+SITE.pub                    the site's public key, by which the SuperLink knows it
+SITE/                       what the site is given: key, for its SuperNode; client.crt,
+                            client.key, ca.crt and nginx.conf, for its proxy
+"""
 
 import ipaddress
 import secrets
@@ -11,39 +22,42 @@ from focusfl.core.files import renamed
 from focusfl.flower.protocol.settings import check_name
 
 DAYS = 365  # that a server's certificate is good for
-YEARS = 10  # that sites can go on trusting the authority
-TOKEN, SECRET = "operator.token", "superexec.secret"
+AUTHORITY_DAYS = 3650  # so long is the authority's, and a site's, which has no other way
+SECRET = "superexec.secret"
 AUTHORITY = "focusfl certificate authority"
-TAKEN = ("ca", "server")
-ENDINGS = (".crt", ".key", ".pub", ".token", ".secret")
+ENDINGS = (".conf", ".crt", ".key", ".log", ".parts", ".pid", ".pub", ".secret")
+CONFIGURATIONS = Path(__file__).parent / "nginx"
 
 
 def make(folder: Path, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]:
-    """Write what a server needs, and SITE, SITE.pub for every site.
+    """Write what a server and its sites need; keep what is there already.
 
-    Of the server: ca.crt, which sites trust, and ca.key, with which the certificate is
-    renewed; server.crt and server.key; the operators' token and the secret of what runs
-    the server app. What is there already stays: run it again to add a site. All but
-    certificates and public keys can be read by their owner alone.
+    Args:
+        folder: to write to, or one that was written before, to add sites.
+        hosts: names or addresses by which sites reach the server; their proxies call
+            the first that is a name, as nginx checks no addresses.
+        sites: a name for each. A site that made its key itself has its SITE.pub here.
+
+    Returns:
+        The files that were written.
     """
     for site in sites:
         check_name("a site", site)
-        if site in TAKEN or site.endswith(ENDINGS):
+        if site.endswith(ENDINGS):
             raise ValueError(f"a site cannot be called {site!r}: files here are.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = [] if (folder / "server.crt").exists() else _server(folder, hosts)
-    files += make_secrets(folder)
+    files += make_secret(folder)
     for site in sites:
-        if not (folder / site).exists() and not (folder / f"{site}.pub").exists():
+        if not (folder / site).exists():
             files += _site(folder, site)
     return files
 
 
-def make_secrets(folder: Path) -> list[Path]:
-    """Write what operators and the server app show to a SuperLink, if it is missing."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    missing = [folder / n for n in (TOKEN, SECRET) if not (folder / n).exists()]
-    return [_write(file, secrets.token_urlsafe(32).encode()) for file in missing]
+def make_secret(folder: Path) -> list[Path]:
+    """Write the secret of what runs the server app, if it is missing."""
+    file = folder / SECRET
+    return [] if file.exists() else [_write(file, secrets.token_urlsafe(32).encode())]
 
 
 def renew(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
@@ -51,83 +65,110 @@ def renew(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
 
     The authority and the server's key stay, so sites need nothing new.
     """
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     for name in ("ca.key", "ca.crt", "server.key", "server.crt"):
         if not (folder / name).is_file():
             raise ValueError(
                 f"renewing needs {name}, which is not in {folder}. Without ca.key make "
                 "a new folder, and give every site its ca.crt."
             )
-    key, authority = (
-        load_pem_private_key((folder / name).read_bytes(), None)
-        for name in ("server.key", "ca.key")
-    )
-    old = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
-    named = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    own = _of_server(hosts or [str(name.value) for name in named], key, authority)
-    return [_write(folder / "server.crt", own, private=False)]
+    names = hosts or _hosts(folder)
+    return [_write(folder / "server.crt", _of_server(folder, names), private=False)]
 
 
 def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
 
     if not hosts:
         raise ValueError("a server certificate needs at least one host name.")
-    authority, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
+    authority, key = _new_key(), _new_key()
     usage = x509.KeyUsage(
         digital_signature=True, key_cert_sign=True, crl_sign=True,
         content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
-    issued_by = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
-    roots = _certificate(
-        _called(AUTHORITY), authority, authority, YEARS * DAYS,
-        [
-            (x509.BasicConstraints(ca=True, path_length=0), True),
-            (usage, True),
-            (issued_by, False),
-        ],
-    )  # fmt: skip
-    own = _of_server(hosts, key, authority)
+    issuer = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    basic = x509.BasicConstraints(ca=True, path_length=0)
+    extensions = [(basic, True), (usage, True), (issuer, False)]
+    root = _certificate(AUTHORITY, authority.public_key(), authority, AUTHORITY_DAYS, extensions)
+    proxy = (CONFIGURATIONS / "server.conf").read_text().replace("HOST", _name(hosts))
     return [
         _write(folder / "ca.key", _private(authority)),
-        _write(folder / "ca.crt", roots, private=False),
+        _write(folder / "ca.crt", root, private=False),
         _write(folder / "server.key", _private(key)),
-        _write(folder / "server.crt", own, private=False),
+        _write(folder / "server.crt", _of_server(folder, hosts), private=False),
+        _write(folder / "nginx.conf", proxy.encode(), private=False),
     ]
 
 
-def _of_server(hosts: Sequence[str], key: Any, authority: Any) -> bytes:
-    """The certificate of a server with these names."""
+def _site(folder: Path, site: str) -> list[Path]:
+    """Write a site's key, unless it made one itself, and what its proxy needs."""
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    own, public = folder / site, folder / f"{site}.pub"
+    own.mkdir(mode=0o700)
+    files = []
+    if not public.exists():
+        key = _new_key()
+        text = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+        # Flower reads OpenSSH's format, nginx PEM: it is the same key.
+        files += [
+            _write(public, text + b"\n", private=False),
+            _write(own / "key", _private(key, form.PrivateFormat.OpenSSH)),
+            _write(own / "client.key", _private(key)),
+        ]
+    known = form.load_ssh_public_key(public.read_bytes())
+    # For the server it is a client, for its own SuperNode a server, and of this host alone:
+    # with these names it cannot pass for the server, whatever the site is called.
+    here = _names(["localhost", "127.0.0.1"])
+    usage = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+    client = _leaf(folder, site, known, AUTHORITY_DAYS, usage, here)
+    proxy = (CONFIGURATIONS / "site.conf").read_text().replace("HOST", _name(_hosts(folder)))
+    return [
+        *files,
+        _write(own / "client.crt", client, private=False),
+        _write(own / "ca.crt", (folder / "ca.crt").read_bytes(), private=False),
+        _write(own / "nginx.conf", proxy.encode(), private=False),
+    ]
+
+
+def _of_server(folder: Path, hosts: Sequence[str]) -> bytes:
+    """The certificate of a server with these names, for the key in the folder."""
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    key = _load(folder / "server.key").public_key()
+    usage = [ExtendedKeyUsageOID.SERVER_AUTH]
+    return _leaf(folder, hosts[0], key, DAYS, usage, _names(hosts))
+
+
+def _leaf(folder: Path, name: str, key: Any, days: int, usage: list, names: Any) -> bytes:
+    """A certificate of hosts with these names, signed by the authority in the folder."""
     from cryptography import x509
 
-    issued_by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
+    authority = _load(folder / "ca.key")
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
         x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     )
-    return _certificate(
-        _called(hosts[0]), key, authority, DAYS,
-        [
-            (x509.SubjectAlternativeName([_host(name) for name in hosts]), False),
-            (x509.BasicConstraints(ca=False, path_length=None), True),
-            (issued_by, False),
-        ],
-    )  # fmt: skip
+    basic = x509.BasicConstraints(ca=False, path_length=None)
+    extensions = [(basic, True), (issuer, False), (x509.ExtendedKeyUsage(usage), False)]
+    return _certificate(name, key, authority, days, [*extensions, (names, False)])
 
 
-def _certificate(name: Any, key: Any, authority: Any, days: int, extensions: Any) -> bytes:
-    """A certificate of a name and a key, signed by the authority, as PEM."""
+def _certificate(name: str, key: Any, authority: Any, days: int, extensions: list) -> bytes:
+    """A certificate of a name and a public key, signed by the authority, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives import serialization as form
+    from cryptography.x509.oid import NameOID
+
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
 
     builder = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(_called(AUTHORITY))
-        .public_key(key.public_key())
+        .subject_name(named(name))
+        .issuer_name(named(AUTHORITY))
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(datetime.now(UTC) - timedelta(hours=1))
         .not_valid_after(datetime.now(UTC) + timedelta(days=days))
@@ -137,40 +178,54 @@ def _certificate(name: Any, key: Any, authority: Any, days: int, extensions: Any
     return builder.sign(authority, hashes.SHA384()).public_bytes(form.Encoding.PEM)
 
 
-def _called(name: str) -> Any:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _host(name: str) -> Any:
-    """A host in a certificate: an address, or a name."""
+def _hosts(folder: Path) -> list[str]:
+    """The names that the server's certificate has."""
     from cryptography import x509
 
+    old = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
+    names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(name.value) for name in names]
+
+
+def _names(hosts: Sequence[str]) -> Any:
+    """The hosts of a certificate: addresses, or names."""
+    from cryptography import x509
+
+    return x509.SubjectAlternativeName([
+        x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
+        for host in hosts
+    ])  # fmt: skip
+
+
+def _name(hosts: Sequence[str]) -> str:
+    return next((host for host in hosts if not _is_address(host)), hosts[0])
+
+
+def _is_address(host: str) -> bool:
     try:
-        return x509.IPAddress(ipaddress.ip_address(name))
+        return bool(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(name)
+        return False
 
 
-def _private(key: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization as form
-
-    return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-
-
-def _site(folder: Path, site: str) -> list[Path]:
-    from cryptography.hazmat.primitives import serialization as form
+def _new_key() -> Any:
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    key = ec.generate_private_key(ec.SECP384R1())
-    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
-    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-    return [
-        _write(folder / f"{site}.pub", public + b"\n", private=False),
-        _write(folder / site, private),
-    ]
+    return ec.generate_private_key(ec.SECP384R1())
+
+
+def _load(file: Path) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    return load_pem_private_key(file.read_bytes(), None)
+
+
+def _private(key: Any, kind: Any = None) -> bytes:
+    from cryptography.hazmat.primitives import serialization as form
+
+    return key.private_bytes(
+        form.Encoding.PEM, kind or form.PrivateFormat.PKCS8, form.NoEncryption()
+    )
 
 
 def _write(path: Path, content: bytes, private: bool = True) -> Path:

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,16 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from focusfl.core.files import make_folder, renamed
-from focusfl.deploy import certificates, status, superlink
-from focusfl.deploy.certificates import SECRET, TOKEN
+from focusfl.core.files import make_folder
+from focusfl.deploy import certificates, ownership
 from focusfl.deploy.processes import (
     LOOPBACK,
     Failed,
     Process,
-    deaf,
     environment,
     free_ports,
+    ignore_sigint,
     listens,
     stop,
 )
@@ -30,21 +28,18 @@ from focusfl.deploy.processes import (
 PATIENCE = 90.0  # seconds for a process to come up, on a machine with much to do
 CONNECTION = "fleet"  # what the SuperLink is called in Flower's configuration
 # Seconds until a SuperNode looks for work again; Flower's own 1 is much of a round.
-OFTEN = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 
 
 class Fleet:
-    """The processes of one federation, their folders, and what can be done to them.
+    """The processes of one federation, and their folders.
 
-    `with` stops exactly what was started, however it is left. Every site has a folder
-    for its state, keys too with `tls`; `warm` nodes start client apps sooner. An answer
-    may have `largest` MiB.
+    All are started by Flower's own command line. `with` stops exactly what was started,
+    however it is left. Every site has a folder for its state; with `tls`, messages are
+    encrypted and a SuperNode needs a key.
     """
 
-    def __init__(
-        self, folder: Path, sites: Sequence[str], *, tls: bool = False,
-        warm: bool = False, largest: float | None = None,
-    ):  # fmt: skip
+    def __init__(self, folder: Path, sites: Sequence[str], *, tls: bool = False):
         self.folder, self.sites, self.tls = folder.resolve(), list(sites), tls
         keys, self._home = self.folder / "keys", self.folder / "flwr"
         for own in (self.folder, keys, self._home, self.folder / "logs"):
@@ -52,39 +47,40 @@ class Fleet:
         self.keys = str(keys) if tls else ""  # of the sites, as a job is told
         self._port, *ports = free_ports(1 + len(sites))
         address = f"{LOOPBACK}:{self._port}"
-        trust, connection = ["--insecure"], "insecure = true"
+        trust, serve, connection = ["--insecure"], ["--insecure"], "insecure = true"
+        certificates.make_secret(keys)
         if tls:
-            certificates.make(keys, [LOOPBACK, "localhost"], self.sites)
+            certificates.make(keys, ["localhost", LOOPBACK], self.sites)
             trust = ["--root-certificates", f"{keys}/ca.crt"]
+            serve = [
+                "--enable-supernode-auth", "--ssl-ca-certfile", f"{keys}/ca.crt",
+                "--ssl-certfile", f"{keys}/server.crt", "--ssl-keyfile", f"{keys}/server.key",
+            ]  # fmt: skip
             connection = f'root-certificates = "{keys}/ca.crt"'
-        certificates.make_secrets(keys)
         (self._home / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n'
             f'[superlink.{CONNECTION}]\naddress = "{address}"\n{connection}\n'
         )
-        superlink.log_in(self._home, address, (keys / TOKEN).read_text())
-        python = [sys.executable, "-m"]
+        secret = ["--superexec-auth-secret-file", str(keys / certificates.SECRET)]
+        # "process" and a superexec apart: so the server app outlives a crash of the link.
         self.superlink = self._process(
             "superlink", self._home,
-            [*python, "focusfl.cli", "deploy", "superlink", str(keys)],
-            ["--port", str(self._port), *([] if tls else ["--insecure"])],
+            ["flower-superlink", *serve, *secret, "--isolation", "process"],
+            ["--host", LOOPBACK, "--port", str(self._port)],
             ["--database", str(self.folder / "superlink.db")],
-            ["--largest", str(largest)] if largest else [],
+            ["--disable-runtime-dependency-installation"],
         )  # fmt: skip
-        # Apart from the SuperLink: so the server app outlives a crash of that.
         self.superexec = self._process(
             "superexec", self._home,
-            ["flower-superexec", *trust, "--runtime-api-address", address],
-            ["--superexec-auth-secret-file", str(keys / SECRET)],
+            ["flower-superexec", *trust, *secret, "--runtime-api-address", address],
         )  # fmt: skip
-        command = [*python, f"focusfl.deploy.{'warm' if warm else 'node'}"]
         self.nodes = {
             site: self._process(
                 site, self._node_home(site),
-                command, trust,
-                ["--superlink", address, "--host", LOOPBACK, "--port", str(port)],
+                ["flower-supernode", *trust, "--superlink", address],
+                ["--host", LOOPBACK, "--port", str(port)],
                 ["--node-config", self._node_config(number, site)],
-                ["--auth-supernode-private-key", f"{keys}/{site}"] if tls else [],
+                ["--auth-supernode-private-key", f"{keys}/{site}/key"] if tls else [],
             )
             for number, (site, port) in enumerate(zip(sites, ports, strict=True))
         }  # fmt: skip
@@ -104,8 +100,7 @@ class Fleet:
 
     def _process(self, name: str, home: Path, *command: list[str]) -> Process:
         words = [word for part in command for word in part]
-        more = {} if home == self._home else OFTEN
-        env = environment(home, **more)
+        env = environment(home, **POLL)
         return Process(name, words, self.folder / "logs" / f"{name}.log", env)
 
     @property
@@ -130,7 +125,7 @@ class Fleet:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with deaf():
+        with ignore_sigint():
             stop(self.processes)
 
     def _register(self, site: str) -> None:
@@ -152,24 +147,13 @@ class Fleet:
         # was killed while it copied would never have the rest.
         shutil.rmtree(self._node_home(site) / "apps", ignore_errors=True)
         self.nodes[site].start()
-        self._note()
-
-    def wipe(self, site: str) -> None:
-        """Delete all that a site has on disk."""
-        shutil.rmtree(self.state(site), ignore_errors=True)
+        pids = {process.name: process.pid for process in self.processes if process.pid}
+        ownership.note(self.folder, pids, str(self._port))  # it is in every command
 
     def kill_server_app(self, pid: int) -> None:
         """End the server app, if it is one of ours, as a crash would."""
         if self.superexec.owns(pid):
             os.kill(pid, signal.SIGKILL)
-
-    def _note(self) -> None:
-        """Write down what runs, for whoever asks."""
-        word = str(self._port)  # in every command: another process may have a pid later
-        started = {p.name: [p.pid, word] for p in self.processes if p.pid}
-        text = json.dumps(started)
-        with renamed(self.folder / status.FILE) as part:
-            part.write_text(text)
 
     def run(self, app: Path, config: Mapping[str, Any] | None = None) -> int:
         """Start an app, with settings on top of its own; give the run's number."""
@@ -177,30 +161,24 @@ class Fleet:
         more = ["--run-config", " ".join(words)] if words else []
         return int(self.flwr("run", str(app), *more)["run-id"])
 
-    def stop_run(self, run_id: int) -> None:
-        """Have the SuperLink forget a run."""
-        self.flwr("stop", str(run_id))
-
     def flwr(self, *command: str) -> dict:
         """Call Flower's own command line; give what it answers."""
-        done = subprocess.run(
-            ["flwr", *command, "--format", "json"], env=environment(self._home),
-            capture_output=True, text=True, timeout=PATIENCE,
-        )  # fmt: skip
+        done = self._call(*command, "--format", "json")
         try:
             answer = json.loads(done.stdout)
         except ValueError:
             answer = {}
         if done.returncode or not answer.get("success"):
-            said = answer.get("error-message") or done.stderr or done.stdout
-            raise Failed(f"flwr {command[0]}: {said.strip()}")
+            why = answer.get("error-message") or done.stderr or done.stdout
+            raise Failed(f"flwr {command[0]}: {why.strip()}")
         return answer
 
-    def words_of(self, run_id: int) -> str:
+    def log(self, run_id: int) -> str:
         """What the server app of a run has said."""
-        done = subprocess.run(
-            ["flwr", "log", str(run_id), CONNECTION, "--show"],
-            env=environment(self._home), capture_output=True, text=True,
+        return self._call("log", str(run_id), CONNECTION, "--show").stdout
+
+    def _call(self, *command: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            ["flwr", *command], env=environment(self._home), capture_output=True, text=True,
             timeout=PATIENCE,
         )  # fmt: skip
-        return done.stdout

@@ -1,18 +1,18 @@
-"""Processes of ours: started, killed, restarted, stopped. Nobody else's is touched."""
+"""Processes that this program starts, kills, starts again and stops; it touches no others."""
 
 import atexit
 import contextlib
 import os
-import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 LOOPBACK = "127.0.0.1"
 QUIET = {
@@ -25,7 +25,7 @@ QUIET = {
 
 
 class Failed(ValueError):
-    """A process of ours that did not do what it was started for."""
+    """A process that did not do what it was started for."""
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -51,11 +51,20 @@ def listens(port: int) -> bool:
         return tried.connect_ex((LOOPBACK, port)) == 0
 
 
+def is_alive(pid: int, word: str = "") -> bool:
+    """Whether a process runs, and its command has a word in it."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and word in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
 class Process:
     """A command in a process group of its own, its words in a log file.
 
-    Its children are in the group, and go when it goes; the group goes when we do,
-    however that is.
+    Its children are in the group, and go when it goes; the group goes when this program
+    does, however that ends.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]):
@@ -71,7 +80,7 @@ class Process:
                 env=dict(self.env), start_new_session=True,
                 umask=0o077,  # what they write is their owner's alone
             )  # fmt: skip
-        _tell(f"+{self._running.pid}")
+        _tell_reaper(f"+{self._running.pid}")
         return self
 
     @property
@@ -84,26 +93,10 @@ class Process:
 
     def kill(self) -> None:
         """End it and its children at once, as a power cut would."""
-        self._signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         if self._running:
             self._running.wait()
-            _tell(f"-{self._running.pid}")
-
-    def pause(self) -> None:
-        """Have it and its children stand still."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Have them go on."""
-        self._signal(signal.SIGCONT)
-
-    def limit_files(self, size: int) -> None:
-        """Let no file that it or its children write grow past a size, -1: any."""
-        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if self.owns(pid):
-                    _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, most))
+            _tell_reaper(f"-{self._running.pid}")
 
     def owns(self, pid: int) -> bool:
         """Whether a process is this one or a child of it."""
@@ -116,43 +109,43 @@ class Process:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
-    def _signal(self, number: int) -> None:
+    def signal(self, number: int) -> None:
+        """Send a signal to it and its children, if they run."""
         if self._running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._running.pid, number)
 
 
 @cache
-def _guard() -> subprocess.Popen:
+def _reaper() -> subprocess.Popen:
     """What ends our processes when we are gone; it hears that from its input."""
-    command = [sys.executable, "-I", str(Path(__file__).with_name("guard.py"))]
+    command = [sys.executable, "-I", str(Path(__file__).with_name("reaper.py"))]
     started = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
     atexit.register(started.communicate)
     return started
 
 
-def _tell(words: str) -> None:
-    guard = _guard()
-    assert guard.stdin is not None
+def _tell_reaper(line: str) -> None:
+    reaper = _reaper()
+    assert reaper.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # somebody has ended it
-        guard.stdin.write(f"{words}\n")
-        guard.stdin.flush()
+        reaper.stdin.write(f"{line}\n")
+        reaper.stdin.flush()
 
 
 def stop(processes: Sequence[Process], patience: float = 3.0) -> None:
     """Ask processes to end, all at once, then end those that did not."""
     for each in processes:
-        each._signal(signal.SIGTERM)
-    until = time.monotonic() + patience
-    while any(each.alive for each in processes) and time.monotonic() < until:
-        time.sleep(0.05)
+        each.signal(signal.SIGTERM)
+    started = [psutil.Process(each.pid) for each in processes if each.pid and each.alive]
+    psutil.wait_procs(started, timeout=patience)
     for each in processes:
         each.kill()  # children too, which may have outlived their parent
 
 
 @contextlib.contextmanager
-def deaf() -> Iterator[None]:
-    """Do not hear an interrupt until this is done."""
+def ignore_sigint() -> Iterator[None]:
+    """Ignore an interrupt until this is done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -15,10 +15,9 @@ from focusfl.compression import FixedPoint
 from focusfl.core import Algorithm
 from focusfl.core.metrics import eval_data_of, evaluate
 from focusfl.core.validation import check_count
-from focusfl.deploy import SCENARIO, timed_by
+from focusfl.deploy import SCENARIO
 from focusfl.flower.protocol.settings import check_name
 from focusfl.participation import Full
-from focusfl.participation.timed import Timed
 from focusfl.privacy import Private
 from focusfl.problems import PROBLEMS, Noisy, Problem
 from focusfl.simulation.spec import choose_lr
@@ -79,12 +78,6 @@ class Deployed(NamedTuple):
         words = in_words(self.study.lr_of(self.name, self.lr))
         return f"lr {self.lr:.3g}" if words is None else f"lr {words}"
 
-    @property
-    def latency(self) -> Any:
-        """The LatencyModel by which replies are delayed; None: they are not."""
-        law = self.study.participation[SCENARIO].participation
-        return law.latency if isinstance(law, Timed) else None
-
     def job(self, folder: str | Path) -> "Job":
         """The training, as its server app needs it."""
         from focusfl.flower import Job
@@ -114,11 +107,6 @@ class Deployed(NamedTuple):
         """
         if self.study.secure is None:
             return self
-        if self.latency:
-            raise ValueError(
-                "--latency is of rounds that are one request and one reply; those of "
-                "--secure are four. Leave one of them out."
-            )
         from focusfl.flower.secure import Secure
 
         coded = self.algorithm
@@ -147,10 +135,9 @@ class Deployed(NamedTuple):
 
 def load(
     path: Path, changes: Collection[str], algorithm: str | None, clients: int | None,
-    secure: int | None = None, timed: bool = False,
+    secure: int | None = None,
 ) -> Deployed:  # fmt: skip
-    """Read a study from TOML, for so many clients, with secure sums of so many of them;
-    `timed`: its clock delays them.
+    """Read a study from TOML, for so many clients, with secure sums of so many of them.
 
     Who takes part is who is there: of the study's participation models only the step
     size of the first counts, and of its seeds the first.
@@ -161,7 +148,7 @@ def load(
         if clients > MOST:
             _too_many(clients)  # before their data are made
         _set_clients(source, clients)
-    timed_by.set_latency(source.table, timed)
+    source.table.pop("latency", None)  # how long a reply takes is found out
     _set_participation(source.table)
     if secure is not None:
         own = source.table.get("secure")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flwr.app import Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from focusfl.core.validation import printable
@@ -224,7 +223,7 @@ class Link:
         return found
 
 
-def _key(info: NodeInfo) -> bytes:
+def _key(info: Any) -> bytes:
     """The public key of a node; nothing if it has none that can be read."""
     try:
         return canonical(info.public_key)

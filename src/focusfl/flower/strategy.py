@@ -3,16 +3,15 @@
 The rounds of `server_app` are in server.py.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from logging import INFO, WARNING
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
-from flwr.supercore import log
 
 from focusfl.flower import evaluation, events
 from focusfl.flower.ending import Unhealthy
@@ -20,6 +19,8 @@ from focusfl.flower.job import Job
 from focusfl.flower.link import Answer, Asked, Link
 from focusfl.flower.records import to_records
 from focusfl.flower.server import Server
+
+log = logging.getLogger("flwr")  # Flower's own: these lines are among its rounds
 
 
 class AlgorithmStrategy(Strategy):
@@ -141,13 +142,13 @@ class AlgorithmStrategy(Strategy):
         for reply in answered:
             site = server.link.site(reply.metadata.src_node_id)
             if why := test.take(site, None if reply.has_error() else reply.content):
-                log(WARNING, "\t%s: %s", site, why)
+                log.warning("\t%s: %s", site, why)
         server.tell_test(test)
         found = test.found()
         return MetricRecord(dict(found)) if found else None
 
     def summary(self) -> None:
-        log(INFO, "\t%s, %s sites", self._job.algorithm, len(self._job.sites))
+        log.info("\t%s, %s sites", self._job.algorithm, len(self._job.sites))
 
     @property
     def _started(self) -> Server:

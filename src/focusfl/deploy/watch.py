@@ -8,19 +8,21 @@ changed by it.
 import json
 import math
 import time
+from collections.abc import Iterator, Mapping
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from focusfl.deploy.following import Jobs
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+
+from focusfl.deploy.monitor import Jobs
 from focusfl.deploy.processes import LOOPBACK
-from focusfl.deploy.watch.prometheus import exposition
 from focusfl.flower.health import STATES
 from focusfl.studies.report import html
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "page"
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -29,7 +31,25 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-TEXT = "text/plain; version=0.0.4; charset=utf-8"  # as Prometheus names its format
+TEXT = "text/plain; charset=utf-8"
+# Numbers for Prometheus: of a job and of a site, by their names in what is known of them.
+OF_JOB = {
+    "round": ("rounds", "counter", "Rounds that are over."),
+    "rounds": ("rounds_planned", "gauge", "Rounds of the whole training."),
+    "generation": ("generation", "gauge", "How often states were emptied."),
+    "healthy": ("healthy", "gauge", "1 if this were a healthy end, or is one."),
+    "heard": ("last_event_timestamp_seconds", "gauge", "When it spoke last."),
+    "strangers": ("strangers", "counter", "Nodes that were not let in."),
+    "seconds": ("round_seconds", "gauge", "How long the last round took."),
+}
+OF_SITE = {
+    "counted": ("site_counted", "counter", "Rounds it was counted in."),
+    "late": ("site_late", "counter", "Answers to an earlier round."),
+    "refused": ("site_refused", "counter", "Answers that were refused."),
+    "epsilon": ("site_epsilon", "gauge", "What it says it has given away."),
+    "unanswered": ("site_unanswered", "counter", "Requests without an answer."),
+    "age": ("site_memory_age_rounds", "gauge", "Rounds since it was counted."),
+}
 
 
 class Watch(ThreadingHTTPServer):
@@ -83,11 +103,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/":
             self._answer(200, "text/html; charset=utf-8", self.server.page())
         elif self.path == "/health.json":
-            known = {"now": time.time(), "jobs": told(self.server.look())}
+            known = {"now": time.time(), "jobs": without_infinity(self.server.look())}
             text = json.dumps(known, allow_nan=False)
             self._answer(200, "application/json", text)
         elif self.path == "/metrics":
-            self._answer(200, TEXT, exposition(self.server.look()))
+            self._answer(200, CONTENT_TYPE_LATEST, exposition(self.server.look()))
         else:
             self._answer(404, TEXT, "there are /, /health.json and /metrics\n")
 
@@ -107,12 +127,59 @@ class _Handler(BaseHTTPRequestHandler):
         """Be quiet: whoever looks, looks every second."""
 
 
-def told(value: Any) -> Any:
-    """A value as JSON has it, where no number is infinite or none at all."""
+def exposition(jobs: Mapping[str, Mapping[str, Any]]) -> str:
+    """All numbers of all jobs, as Prometheus reads them."""
+    registry = CollectorRegistry()
+    registry.register(_Exposition(jobs))
+    return generate_latest(registry).decode()
+
+
+class _Exposition:
+    """A collector of Prometheus's client, over what is known of jobs."""
+
+    def __init__(self, jobs: Mapping[str, Mapping[str, Any]]):
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        """Give every family of numbers, with the labels of each."""
+        jobs = self._jobs
+        sites = [(name, site, own) for name, j in jobs.items() for site, own in j["sites"].items()]
+        for key, about in OF_JOB.items():
+            yield _metric(*about, [({"job": name}, job[key]) for name, job in jobs.items()])
+        for key, about in OF_SITE.items():
+            yield _metric(*about, [
+                ({"job": name, "site": site}, own[key])
+                for name, site, own in sites if own.get(key) is not None  # no memory, no age
+            ])  # fmt: skip
+        yield _metric("site_state", "gauge", "1 for the state it is in.", [
+            ({"job": name, "site": site, "state": state}, own["state"] == state)
+            for name, site, own in sites for state in STATES
+        ])  # fmt: skip
+        yield _metric("bytes", "counter", "Bytes of messages.", [
+            ({"job": name, "direction": way}, count)
+            for name, job in jobs.items() for way, count in job["bytes"].items()
+        ])  # fmt: skip
+        yield _metric("metric", "gauge", "What is known of the model.", [
+            ({"job": name, "name": metric}, value)
+            for name, job in jobs.items() for metric, value in job["metrics"].items()
+        ])  # fmt: skip
+
+
+def _metric(name: str, kind: str, help: str, samples: list[tuple[dict[str, str], Any]]) -> Metric:
+    """One family; Prometheus wants the samples of a counter to end in _total."""
+    metric = Metric(f"focusfl_{name}", help, kind)
+    ending = "_total" if kind == "counter" else ""
+    for labels, value in samples:
+        metric.add_sample(f"focusfl_{name}{ending}", labels, float(value))
+    return metric
+
+
+def without_infinity(value: Any) -> Any:
+    """Replace numbers that JSON does not have by None."""
     if isinstance(value, dict):
-        return {key: told(own) for key, own in value.items()}
+        return {key: without_infinity(own) for key, own in value.items()}
     if isinstance(value, list | tuple):
-        return [told(own) for own in value]
+        return [without_infinity(own) for own in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

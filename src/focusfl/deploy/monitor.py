@@ -1,12 +1,14 @@
-"""Jobs that are found in a folder, followed by what they write: nobody is asked."""
+"""How the jobs of a folder are doing, read from what their servers write."""
 
 import os
 import threading
 from pathlib import Path
 from typing import Any
 
+from focusfl.deploy import ownership
 from focusfl.flower import events
 from focusfl.flower.health import Health
+from focusfl.flower.public_keys import ending
 
 # Where a job's events are: in its folder, under a server's, under that of fleets.
 PLACES = ("", "*/", "*/*/", "*/server/*/")
@@ -39,9 +41,9 @@ class Follower:
             raise ValueError(f"{self._file} has a line that no server wrote ({what}).") from None
         return self._health
 
-    def _take(self, found: list[dict[str, Any]], file: Any) -> None:
+    def _take(self, new: list[dict[str, Any]], file: Any) -> None:
         """Bring it up to date; from the beginning, if the server has gone back."""
-        for event in found:
+        for event in new:
             if event["event"] == "begin" and event["round"] < self._health.round:
                 file.seek(0)
                 past = file.read(self._at)
@@ -60,7 +62,8 @@ class Jobs:
     def look(self) -> dict[Path, dict[str, Any]]:
         """How each is doing, by the folder it writes to."""
         with self._lock:
-            return {place: self._health(place) for place in places(self._folder)}
+            files = [file for place in PLACES for file in self._folder.glob(place + events.FILE)]
+            return {place: self._health(place) for place in sorted({f.parent for f in files})}
 
     def _health(self, place: Path) -> dict[str, Any]:
         follower = self._known.setdefault(place, Follower(place))
@@ -74,15 +77,43 @@ class Jobs:
             return {"job": place.name, **Health().as_dict(), **unread}
 
 
+def search(folder: Path) -> dict[str, dict[str, Any]]:
+    """Say how every job is doing that writes to a folder or under it.
+
+    And what runs of everything that was started there.
+    """
+    jobs = {fleet_of(place): job for place, job in Jobs(folder).look().items()}
+    known = {}
+    for place in sorted({folder, *folder.glob("*/"), *jobs}):
+        lines, job = ownership.started(place), jobs.get(place)
+        if lines or job:
+            states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
+            known[str(place)] = {
+                **_progress(job), "notices": ending(place / "keys"),
+                "processes": states, "health": job,
+            }  # fmt: skip
+    return known
+
+
+def fleet_of(place: Path) -> Path:
+    """The folder of the fleet whose job writes to one; itself if there is no fleet."""
+    fleet = place.parent.parent
+    return fleet if (fleet / ownership.PROCESSES).exists() else place
+
+
 def _stopped(place: Path) -> bool:
     """Whether a job is of a fleet of this machine of which nothing runs any more."""
-    from focusfl.deploy import status  # which reads jobs by this module
-
-    lines = status.look(status.owner(place))
+    lines = ownership.started(fleet_of(place))
     return bool(lines) and not any(line.alive for line in lines)
 
 
-def places(folder: Path) -> list[Path]:
-    """The folders in which jobs write, in and under a folder."""
-    files = [file for one in PLACES for file in folder.glob(one + events.FILE)]
-    return sorted({file.parent for file in files})
+def _progress(job: dict[str, Any] | None) -> dict[str, Any]:
+    """How far a job has come, and where its model stands."""
+    if not job or not job["round"]:
+        return {"progress": "no round"}
+    here = [name for name, one in job["sites"].items() if one["state"] != "offline"]
+    progress = f"{job['round']}/{job['rounds']} rounds, last online {', '.join(here)}"
+    known = job["metrics"] if job["state"] == "ended" else {}
+    norms = {k: known[k] for k in ("grad_norm", "tracker_norm") if k in known}
+    words = [f"{name} {value:.3g}" for name, value in norms.items()]
+    return {"progress": ", ".join([progress, *words]), **norms}

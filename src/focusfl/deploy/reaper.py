@@ -1,7 +1,7 @@
-"""Ends what a process has started when that process is gone, however it went.
+"""Ends what a process has started when that process is gone, be it by kill -9.
 
 It reads +PID and -PID of process groups from its input, which ends with whoever writes
-there, be it by kill -9. Run as a file, with nothing but what Python brings.
+there. Run as a file, with nothing but what Python brings.
 """
 
 import contextlib

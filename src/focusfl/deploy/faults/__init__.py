@@ -1,1 +1,0 @@
-"""Fault injection, for tests and `deploy local --chaos`. No shipped app imports it."""
