@@ -346,7 +346,7 @@ def test_an_evaluation_that_cannot_be_averaged_is_left_out(said):
     content = RecordDict({"metrics": MetricRecord(said)})
     test = Evaluation("test", 3, SITES, PROBLEM.x0)
     why = test.take("site-1", content)
-    assert "site-1" not in test.awaited and not test.answered and not test.found()
+    assert "site-1" not in test.awaited and not test.answered and not test.results()
     assert why.startswith("its evaluation is left out: ") and why.count("\n") == 0
     assert metrics_of(RecordDict()) == {}
 

@@ -165,7 +165,7 @@ def test_who_did_not_take_part_in_a_new_generation_is_named():
         for n, said in enumerate((both, one))
     ]
     begin = {"event": "begin", "round": 0, "rounds": 2, "everybody": ["a", "b"]}
-    (why,) = Health([{**begin, "time": 1.0}, *rounds]).amiss()
+    (why,) = Health([{**begin, "time": 1.0}, *rounds]).failures()
     assert "b did not take part since generation 2 began" in why
 
 

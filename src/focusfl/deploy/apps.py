@@ -61,8 +61,8 @@ def settings_with_job(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: if nobody says who the sites are, or a setting is of a wrong type.
     """
-    found, why = settings(folder), ""
-    if OF_JOB.keys() - found.keys():
+    known, why = settings(folder), ""
+    if OF_JOB.keys() - known.keys():
         code = "import sys; from focusfl.deploy import apps; apps.print_job(sys.argv[1])"
         done = subprocess.run(
             [sys.executable, "-B", "-c", code, str(folder)],
@@ -71,19 +71,19 @@ def settings_with_job(folder: Path) -> dict[str, Any]:
         last = (done.stdout if done.returncode == 0 else done.stderr).strip()
         last = last.rpartition("\n")[2]
         why = f" ({last})" if done.returncode else ""
-        found = {**({} if done.returncode else json.loads(last)), **found}
-    if "sites" not in found:
+        known = {**({} if done.returncode else json.loads(last)), **known}
+    if "sites" not in known:
         raise ValueError(
             f'who takes part must be said by sites = "site-0 site-1" in {CONFIG} of '
             f"{folder}, or by the Job of its server_app(job); neither does{why}."
         )
     for name, kind in OF_JOB.items():
-        if not isinstance(found.get(name, kind()), kind):
+        if not isinstance(known.get(name, kind()), kind):
             raise ValueError(
                 f"{name} in {CONFIG} of {folder} must be "
-                f"{'text' if kind is str else 'a whole number'}; got {found[name]!r}."
+                f"{'text' if kind is str else 'a whole number'}; got {known[name]!r}."
             )
-    return found
+    return known
 
 
 def print_job(folder: str) -> None:
@@ -94,11 +94,11 @@ def print_job(folder: str) -> None:
 
     module, _, name = _flower(Path(folder))["components"]["serverapp"].partition(":")
     sys.path.insert(0, str(Path(folder).resolve()))
-    app, found = getattr(importlib.import_module(module), name), {}
+    app, known = getattr(importlib.import_module(module), name), {}
     if isinstance(app, JobApp):
         job = app.job_of(Context(0, 0, {}, RecordDict(), settings(Path(folder))))
-        found = {"job": job.job, "sites": " ".join(job.sites), "rounds": job.rounds}
-    print(json.dumps(found))
+        known = {"job": job.job, "sites": " ".join(job.sites), "rounds": job.rounds}
+    print(json.dumps(known))
 
 
 def add_settings(folder: Path, more: Mapping[str, Any]) -> None:

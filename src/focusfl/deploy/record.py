@@ -56,28 +56,30 @@ def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state:
 
 
 def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The curves: rounds done, and the metrics of the models that all were found of.
+    """Make the curves: rounds done, and by name the metrics that all their models have.
 
-    What the server finds after every round has a point for every round; what sites
-    find now and then has fewer.
+    What the server computes after every round has a point for each; what sites compute
+    now and then has fewer.
     """
-    found: dict[int, dict[str, float]] = {}
+    metrics_by_round: dict[int, dict[str, float]] = {}
     places = {"begin": ("round", 0), "round": ("round", 1), "end": ("round", 0)}
     places["evaluation"] = ("after", 0)
     for event in events:
         if event["event"] in places:
             name, more = places[event["event"]]
-            point = found.setdefault(event[name] + more, {})
+            point = metrics_by_round.setdefault(event[name] + more, {})
             # The server's own word counts: it is of everybody.
             for metric, value in happened.metrics(event).items():
                 if not metric.startswith("|"):
                     point.setdefault(metric, value)
-    always = set.intersection(*(set(point) for point in found.values()))
-    last = found[max(found)]
+    always = set.intersection(*(set(point) for point in metrics_by_round.values()))
+    last = metrics_by_round[max(metrics_by_round)]
     wanted = last if always <= {"tracker_norm"} else always
-    whole = [n for n in sorted(found) if set(wanted) <= set(found[n])]
+    whole = [n for n, point in sorted(metrics_by_round.items()) if set(wanted) <= set(point)]
     names = [name for name in happened.metrics({"metrics": last}) if name in wanted]
-    return np.array(whole), {name: np.array([found[n][name] for n in whole]) for name in names}
+    return np.array(whole), {
+        name: np.array([metrics_by_round[n][name] for n in whole]) for name in names
+    }
 
 
 def participants(job: Job, events: Events) -> Pairs:
@@ -140,8 +142,8 @@ def _save(
         **metrics,
         **_given_away(events, rounds),
     }
-    found = {name: _spread(rounds, end, values) for name, values in metrics.items()}
-    row = _row(job, end, {**spent, **found}, rounds, float(seconds.sum()), state)
+    evaluated = {name: _spread(rounds, end, values) for name, values in metrics.items()}
+    row = _row(job, end, {**spent, **evaluated}, rounds, float(seconds.sum()), state)
     manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, clients)})
     results.save(folder, manifest, [results.Run(row, curves)], {SCENARIO: pairs})
 

@@ -261,5 +261,7 @@ def study_client(folder: Path) -> "ClientApp":
     """Make the client app of the study in a folder."""
     from focusfl.flower import client_app
 
-    mine = read(folder / FILE)
-    return client_app(mine.problem, mine.algorithm, seed=mine.seed, secure=mine.secure)
+    deployed = read(folder / FILE)
+    return client_app(
+        deployed.problem, deployed.algorithm, seed=deployed.seed, secure=deployed.secure
+    )

@@ -73,11 +73,11 @@ class Watch(ThreadingHTTPServer):
 
     def look(self) -> dict[str, dict[str, Any]]:
         """How every job is doing, by a name that tells it from the others."""
-        found = self.jobs.look()
-        names = [job["job"] for job in found.values()]
+        jobs = self.jobs.look()
+        names = [job["job"] for job in jobs.values()]
         return {
             job["job"] if names.count(job["job"]) == 1 else str(place.relative_to(self.folder)): job
-            for place, job in found.items()
+            for place, job in jobs.items()
         }
 
     def page(self) -> str:

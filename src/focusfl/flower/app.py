@@ -37,13 +37,13 @@ def server_app(job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            mine = app.job_of(context).configured(context.run_config, own)
-            amiss = run(grid, mine)
+            this_job = app.job_of(context).configured(context.run_config, own)
+            failures = run(grid, this_job)
         except (ValueError, ArithmeticError) as error:
             events.fail(context.run_config, error)
             raise
-        if amiss:  # all that was found is on disk; Flower is to call the run failed
-            raise Unhealthy(" ".join(amiss))
+        if failures:  # all that was found is on disk; Flower is to call the run failed
+            raise Unhealthy(" ".join(failures))
 
     return app
 

@@ -84,11 +84,11 @@ def client_app(
         if context.node_config.get("leave"):
             reply = _site(algorithm, *named, secure, context).leave(request)
             return Message(to_records(reply), reply_to=message)
-        mine = work_of(work, context, seed)
-        site = _site(algorithm, *named, secure, context, mine.private)
-        reply = site.answer(request, mine.grad_fn, mine.batch_of)
-        told = site.account.summary if site.account else {}
-        return Message(with_privacy(to_records(reply), told), reply_to=message)
+        site_work = work_of(work, context, seed)
+        site = _site(algorithm, *named, secure, context, site_work.private)
+        reply = site.answer(request, site_work.grad_fn, site_work.batch_of)
+        summary = site.account.summary if site.account else {}
+        return Message(with_privacy(to_records(reply), summary), reply_to=message)
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:
@@ -97,12 +97,12 @@ def client_app(
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        mine = work_of(work, context, seed)
-        found = evaluation.answer(
-            from_records(message.content), _job(job, context), mine.evaluate,
-            None if secure else mine.whole,
+        site_work = work_of(work, context, seed)
+        results = evaluation.answer(
+            from_records(message.content), _job(job, context), site_work.evaluate,
+            None if secure else site_work.whole,
         )  # fmt: skip
-        return Message(found, reply_to=message)
+        return Message(results, reply_to=message)
 
     return app
 

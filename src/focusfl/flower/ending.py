@@ -59,18 +59,18 @@ class Ending:
         self._numbers = dict(measured)
         self._of: Collection[str] = job.sites  # whose the gradient is
         if test is not None and test.round == protocol.round:
-            found, here = test.found(), set(job.sites) - {*protocol.gone}
+            results, here = test.results(), set(job.sites) - {*protocol.gone}
             # A server that evaluates knows of everybody; sites of those who answer.
             if "grad_norm" not in measured or protocol.gone or here == {*test.of}:
                 self._numbers.pop("grad_norm", None)
                 self._of = test.of
-            self._numbers = {**found, **self._numbers}
+            self._numbers = {**results, **self._numbers}
         health = Health(self._events)
-        health.agree(protocol.pushes)
+        health.confirm(protocol.pushes)
         blown_up = f"the training diverged in round {protocol.round}; lower lr."
         ended = budgets_spent(job, protocol)
-        self.why = [blown_up] if diverged else [ended] * bool(ended) + health.amiss()
-        others = [] if diverged else [health.stale(), self._false_rest()]
+        self.why = [blown_up] if diverged else [ended] * bool(ended) + health.failures()
+        others = [] if diverged else [health.stale_warning(), self._false_rest()]
         self.warnings = [*self.why, *(words for words in others if words)]
         self.facts: dict[str, Any] = {
             "metrics": self._numbers, "generation": protocol.generation,

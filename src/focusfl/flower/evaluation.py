@@ -54,8 +54,8 @@ def answer(
     x = nest(load_flat(asked["model"]), "x")
     content = RecordDict()
     if gradient:
-        found = pack(like_model(x, gradient(x)))
-        content = to_records(encode(Header(GRADIENT, job), {GRADIENT: found}))
+        packed = pack(like_model(x, gradient(x)))
+        content = to_records(encode(Header(GRADIENT, job), {GRADIENT: packed}))
     numbers = evaluate(x) if evaluate else {}
     content[METRICS] = MetricRecord({k: float(v) for k, v in numbers.items()})
     return content
@@ -85,19 +85,19 @@ class Evaluation:
             return ""
         why = ""
         try:
-            found = metrics_of(content)
+            metrics = metrics_of(content)
         except ValueError as error:
-            found, why = {}, f"its evaluation is left out: {error}"
-        if found:
-            self._metrics.append(found)
+            metrics, why = {}, f"its evaluation is left out: {error}"
+        if metrics:
+            self._metrics.append(metrics)
         gradient = gradient_of(content, self._job, self._total)
-        self.answered += bool(found) or gradient is not None
+        self.answered += bool(metrics) or gradient is not None
         if gradient is not None:
             self._total = tree.axpy(self._weights[site], gradient, self._total)
             self.of.append(site)
         return why
 
-    def found(self) -> dict[str, float]:
+    def results(self) -> dict[str, float]:
         """Means over the sites, what they are to the worst of them if that is asked
         for, and the norm of the mean gradient, by their weights."""
         mean = mean_of(self._metrics) if self._metrics else {}
@@ -119,24 +119,24 @@ def measured(job: Job, server: Server) -> dict[str, float]:
     weights: what they take the gradient for.
     """
     parts = server._asdict().items()
-    found = {f"|{name}|": norm(part) for name, part in parts if name != "x"}
+    norms = {f"|{name}|": norm(part) for name, part in parts if name != "x"}
     if (tracker := gradient_sum(server)) is not None:
-        found = {"tracker_norm": norm(tracker) / job.total_weight}
+        norms = {"tracker_norm": norm(tracker) / job.total_weight}
     if job.evaluate is None:
-        return found
+        return norms
     own = {name: float(value) for name, value in job.evaluate(server.x).items()}
     check_names(own)
-    return {**own, **found}
+    return {**own, **norms}
 
 
 def metrics_of(content: RecordDict) -> dict[str, float]:
-    """What a site has found; ValueError if it cannot be averaged."""
-    found = dict(content.metric_records.get(METRICS) or {})
-    check_names(found)
-    for name, value in found.items():
+    """Read what a site says of a model; ValueError if it cannot be averaged."""
+    metrics = dict(content.metric_records.get(METRICS) or {})
+    check_names(metrics)
+    for name, value in metrics.items():
         if not isinstance(value, int | float) or not math.isfinite(value):
             raise ValueError(f"{name} must be a finite number; got {shown(value)}.")
-    numbers = {name: float(value) for name, value in found.items()}  # type: ignore
+    numbers = {name: float(value) for name, value in metrics.items()}  # type: ignore
     if not numbers.get(EXAMPLES, 1.0) > 0:
         raise ValueError(f"{EXAMPLES} must be positive; got {numbers[EXAMPLES]}.")
     return numbers
@@ -154,11 +154,11 @@ def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:
         return None
 
 
-def mean_of(found: list[dict[str, float]]) -> dict[str, float]:
-    """Average what sites have found, weighted by how much each has looked at."""
-    weights = [metrics.get(EXAMPLES, 1.0) for metrics in found]
-    names = set.intersection(*(set(metrics) for metrics in found)) - {EXAMPLES}
+def mean_of(results: list[dict[str, float]]) -> dict[str, float]:
+    """Average what sites say of a model, weighted by how much each has looked at."""
+    weights = [metrics.get(EXAMPLES, 1.0) for metrics in results]
+    names = set.intersection(*(set(metrics) for metrics in results)) - {EXAMPLES}
     return {
-        name: float(np.average([metrics[name] for metrics in found], weights=weights))
+        name: float(np.average([metrics[name] for metrics in results], weights=weights))
         for name in sorted(names)
     }

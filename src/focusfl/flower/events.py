@@ -39,13 +39,13 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     """The events that lines of a file are; what is none is passed over."""
-    found = []
+    events = []
     for line in lines:
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict) and isinstance(event.get("event"), str):
-                found.append(event)
-    return found
+                events.append(event)
+    return events
 
 
 def lasting(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -54,12 +54,12 @@ def lasting(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     A server that begins at an earlier round than it had come to was restored from a
     backup: what it had done after that round is undone.
     """
-    found: list[Mapping[str, Any]] = []
+    lasting_events: list[Mapping[str, Any]] = []
     for event in events:
         if event["event"] == "begin":
-            found = [one for one in found if not _undone(one, event["round"])]
-        found.append(event)
-    return found
+            lasting_events = [one for one in lasting_events if not _undone(one, event["round"])]
+        lasting_events.append(event)
+    return lasting_events
 
 
 def _undone(event: Mapping[str, Any], begun: int) -> bool:
@@ -89,8 +89,8 @@ def write_failure(place: Path, error: Exception) -> None:
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:
     """The numbers that an event says of the model."""
-    found = event.get("metrics", {})
-    return {k: found[k] for k in sorted(found, key=_rank)}
+    numbers = event.get("metrics", {})
+    return {k: numbers[k] for k in sorted(numbers, key=_rank)}
 
 
 def describe(event: Mapping[str, Any]) -> str:

@@ -46,18 +46,18 @@ class Fetching:
         """What has come; raise what Flower raises where nothing has."""
         if self._whole is not None and self._whole.is_alive():
             self._start([[key] for key in self._whole.ids if key in ids], PROMPT)
-            self._whole = None  # what it has found comes when it is done
+            self._whole = None  # what it gets comes when it is done
         waiting = [call for call in self._calls if call.is_alive()]
-        held = {call.ids[0] for call in waiting if len(call.ids) == 1}
-        if free := [key for key in ids if key not in held]:
+        stalled = {call.ids[0] for call in waiting if len(call.ids) == 1}
+        if free := [key for key in ids if key not in stalled]:
             (self._whole,) = self._start([free], STALL)
         done = [call for call in self._calls if not call.is_alive()]
         self._calls = [call for call in self._calls if call not in done]
-        found = [message for call in done for message in call.found]
+        messages = [message for call in done for message in call.found]
         errors = [call.error for call in done if call.error]
-        if errors and not found:
+        if errors and not messages:
             raise errors[0]
-        return found
+        return messages
 
     def _start(self, parts: list[list[str]], patience: float) -> list[_Call]:
         """Begin some calls, and give them a while."""

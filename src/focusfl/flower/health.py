@@ -17,8 +17,8 @@ STATES = (  # worst first
     "on time", "gone",
 )  # fmt: skip
 AWAY = ("gone", "left out")  # by its own will, or by the server's
-NOTICES = 9  # that are told, and one more
-RECENT = 40  # rounds that are told one by one
+NOTICES = 9  # shown at most, and the newest
+RECENT = 40  # rounds shown one by one
 WORSE = 4.0  # times its best, and above the first: a metric that gets worse
 FALLING = ("loss", "grad_norm")  # metrics that are to fall
 
@@ -159,8 +159,8 @@ class Health:
         elif kind == "nothing":
             one.unanswered += 1
 
-    def agree(self, pushes: Mapping[str, int]) -> None:
-        """Take the server's word for whose state is in the model: events may be lost.
+    def confirm(self, pushes: Mapping[str, int]) -> None:
+        """Believe the server on whose state is in the model: events may be lost.
 
         Args:
             pushes: how many of each site were counted in this generation.
@@ -170,8 +170,8 @@ class Health:
             if not push or one.age is None:
                 one.age = 0 if push else None
 
-    def _judge(self) -> None:
-        """Say how everybody is doing by now."""
+    def _update_states(self) -> None:
+        """Bring every site's state up to now."""
         for name, one in self.sites.items():
             if one.state in AWAY:
                 continue
@@ -185,19 +185,19 @@ class Health:
                 late = "never counted" if one.last is None else "late"
                 one.state = "on time" if one.age == 0 else late
 
-    def amiss(self) -> list[str]:
+    def failures(self) -> list[str]:
         """Why this would be no healthy end, if it were one; nothing if it would."""
-        self._judge()
-        found = [self._missing()]
+        self._update_states()
+        reasons = [self._missing()]
         here = {k: one for k, one in self.sites.items() if one.state != "gone"}
         for name, one in here.items():
             if one.state == "left out":
-                found.append(f"{name} was refused {one.refused} times and left out; {one.error}")
+                reasons.append(f"{name} was refused {one.refused} times and left out; {one.error}")
                 continue
             most = one.refused >= max(OFTEN, one.counted)
             if most or one.refused_since >= REFUSED:
-                found.append(f"{name} was refused {one.refused} times; {one.error}")
-        return [words for words in found if words]
+                reasons.append(f"{name} was refused {one.refused} times; {one.error}")
+        return [words for words in reasons if words]
 
     def _missing(self) -> str:
         """Say who has no part in the model, and was not left out of it."""
@@ -210,23 +210,23 @@ class Health:
                 f"no site was counted in any of {self.round} rounds: the model was not "
                 f"trained. {self.error}"
             ).strip()
-        found = []
+        reasons = []
         if never:
-            found.append(f"{', '.join(never)} never took part")
+            reasons.append(f"{', '.join(never)} never took part")
         if since:
             words = f"did not take part since generation {self.generation} began"
-            found.append(f"{', '.join(since)} {words}")
-        if not found:
+            reasons.append(f"{', '.join(since)} {words}")
+        if not reasons:
             return ""
         times = ", ".join(f"{name} {one.counted}" for name, one in self.sites.items())
         return (
-            f"{'; '.join(found)}: the model is that of the others alone. "
+            f"{'; '.join(reasons)}: the model is that of the others alone. "
             f"Rounds counted, of {self.round}: {times}."
         )
 
-    def stale(self) -> str:
+    def stale_warning(self) -> str:
         """Say whose memory is so old that the model may not be theirs; or nothing."""
-        self._judge()
+        self._update_states()
         old = {
             name: one.age
             for name, one in self.sites.items()
@@ -235,20 +235,20 @@ class Health:
         if not old:
             return ""
         worst = sorted(old, key=lambda name: -(old[name] or 0))
-        told = [f"{name} in round {self.round - old[name]}" for name in worst[:NAMED]]
+        rounds = [f"{name} in round {self.round - old[name]}" for name in worst[:NAMED]]
         left = f" and {len(old) - NAMED} more" if len(old) > NAMED else ""
         return (
-            f"counted last, of {self.round} rounds: {', '.join(told)}{left}. The model "
+            f"counted last, of {self.round} rounds: {', '.join(rounds)}{left}. The model "
             "follows what they said then."
         )
 
     @property
     def why(self) -> list[str]:
         """Why it is not healthy: as the server said at the end, or as it would now."""
-        return self.amiss() if self._why is None else self._why
+        return self.failures() if self._why is None else self._why
 
     @property
-    def worse(self) -> str:
+    def worsening(self) -> str:
         """Which metrics have grown far above their best and their first value."""
         return ", ".join(
             f"{name} {short(each[-1])}, {short(each[-1] / min(each))} times its best"
@@ -258,16 +258,16 @@ class Health:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for machines."""
-        self._judge()
+        self._update_states()
         totals = {
             name: sum(getattr(one, name) for one in self.sites.values())
             for name in ("refused", "unanswered", "late")
         }
-        warnings = self.warnings if self.state == "ended" else [self.stale()]
+        warnings = self.warnings if self.state == "ended" else [self.stale_warning()]
         warnings = [words for words in warnings if words]
         return {
             "state": self.state, "healthy": not self.why, "why": self.why,
-            "worse": self.worse, "warnings": warnings, "awaited": self.awaited,
+            "worse": self.worsening, "warnings": warnings, "awaited": self.awaited,
             "round": self.round, "rounds": self.rounds, "generation": self.generation,
             "began": self.began,
             "heard": self.heard, "seconds": self.seconds, "eta": self.eta,

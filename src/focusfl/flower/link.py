@@ -21,33 +21,35 @@ OUTAGE = 120.0  # seconds for which the SuperLink may fail us before we give up
 KEPT = 1000  # answered messages that are remembered, to know a copy when it comes
 
 
-class Asked(NamedTuple):
-    kind: str  # of message: train, evaluate or query
+class Pending(NamedTuple):
+    """A message that was sent, and may be answered."""
+
+    kind: str  # train, evaluate or query, as Flower calls it
     node: int
     site: str  # nothing until the node has said
     at: float
-    number: int | None = None  # of the request
+    number: int | None = None  # the round, or the turn of a secure sum
 
 
 class Answer(NamedTuple):
     """What came of a message: an answer, or why there will be none."""
 
-    asked: Asked
+    pending: Pending
     content: RecordDict | None
     why: str = ""  # there is no content
     last: bool = True  # nothing else will come of that message; False: of a copy
 
     @classmethod
-    def of(cls, asked: Asked, message: Message, last: bool = True) -> "Answer":
+    def of(cls, pending: Pending, message: Message, last: bool = True) -> "Answer":
         """What a message says in answer to what was asked."""
         if message.has_error():
             why = f"error {message.error.code}: {message.error.reason}"
-            return cls(asked, None, why, last)
-        return cls(asked, message.content, "", last)
+            return cls(pending, None, why, last)
+        return cls(pending, message.content, "", last)
 
     @property
     def site(self) -> str:
-        return self.asked.site
+        return self.pending.site
 
 
 class Link:
@@ -65,11 +67,11 @@ class Link:
         self._fetch = Fetching(grid.pull_messages)
         self._named = keys is not None  # nodes are known by more than their word
         self._refused: dict[int, str] = {}  # why, by node
-        self._untold: list[str] = []
+        self._unreported: list[str] = []
         self._site: dict[int, str] = {}  # by node; nothing: a stranger
         self._node: dict[str, int] = {}  # by site: its newest
-        self._asked: dict[str, Asked] = {}  # by message
-        self._answered: dict[str, Asked] = {}
+        self._pending: dict[str, Pending] = {}  # by message
+        self._answered: dict[str, Pending] = {}
         self._moved: list[str] = []  # sites that have come back as another node
         self._unsent: list[Answer] = []
         self._failing: dict[str, float] = {}  # since when, by what we ask of it
@@ -77,7 +79,7 @@ class Link:
     def look(self) -> list[str]:
         """Find out who is online; greet who is new."""
         nodes = {n.node_id: n for n in self._try(self._grid.get_nodes) or ()}
-        greeted = {asked.node for asked in self._asked.values() if not asked.site}
+        greeted = {pending.node for pending in self._pending.values() if not pending.site}
         for node, info in nodes.items():
             if node in self._site or node in greeted:
                 continue
@@ -94,14 +96,14 @@ class Link:
             elif self._named:
                 self._refuse(node, "it was registered without a name")
             else:
-                hello = Asked("query", node, "", time.monotonic())
+                hello = Pending("query", node, "", time.monotonic())
                 self._send([(hello, RecordDict())], "hello")
         return [site for site, node in self._node.items() if node in nodes]
 
     def refused(self) -> list[str]:
         """Say which nodes were refused since this was asked last, and why."""
-        told, self._untold = self._untold, []
-        return told
+        report, self._unreported = self._unreported, []
+        return report
 
     def node(self, site: str) -> int:
         """Where a site was seen last."""
@@ -116,7 +118,7 @@ class Link:
         now = time.monotonic()
         self._send(
             [
-                (Asked(kind, self._node[site], site, now, number), to_records(wired))
+                (Pending(kind, self._node[site], site, now, number), to_records(wired))
                 for site, number, wired in requests
             ],
             group,
@@ -125,42 +127,42 @@ class Link:
     def poll(self, patience: float) -> list[Answer]:
         """Fetch what has come since, and give up what was asked too long ago."""
         replies, self._unsent = self._unsent, []
-        if self._asked:
-            asked_for = list(self._asked)
+        if self._pending:
+            asked_for = list(self._pending)
             for message in self._try(self._fetch, asked_for) or ():
                 replies += self._take(message)
         now = time.monotonic()
-        for key, asked in list(self._asked.items()):
-            long = patience if asked.site else min(patience, HELLO)
-            if asked.site in self._moved or now - asked.at > long:
-                del self._asked[key]
-                why = "it came back" if asked.site in self._moved else "no answer"
-                if asked.site:
-                    replies.append(Answer(asked, None, why))
+        for key, pending in list(self._pending.items()):
+            long = patience if pending.site else min(patience, HELLO)
+            if pending.site in self._moved or now - pending.at > long:
+                del self._pending[key]
+                why = "it came back" if pending.site in self._moved else "no answer"
+                if pending.site:
+                    replies.append(Answer(pending, None, why))
         self._moved.clear()
         return replies
 
     def _take(self, message: Message) -> list[Answer]:
         key = message.metadata.reply_to_message_id
-        first = self._asked.pop(key, None)
-        asked = first or self._answered.get(key)
-        if asked is None:
+        first = self._pending.pop(key, None)
+        pending = first or self._answered.get(key)
+        if pending is None:
             return []
-        self._answered[key] = asked
+        self._answered[key] = pending
         while len(self._answered) > KEPT:
             del self._answered[next(iter(self._answered))]
-        answer = Answer.of(asked, message, first is not None)
-        if asked.site:
+        answer = Answer.of(pending, message, first is not None)
+        if pending.site:
             return [answer]
         records = answer.content.config_records if answer.content else {}
         hello: Mapping[str, Any] = records.get("hello", {})
         if self._named:  # since it was asked
-            self._refuse(asked.node, "it was registered without a name")
+            self._refuse(pending.node, "it was registered without a name")
         elif "site" in hello:
-            self._meet(asked.node, str(hello["site"]))
+            self._meet(pending.node, str(hello["site"]))
         else:
             words = printable(answer.why)
-            log.warning("node %s does not say which site it is: %s", asked.node, words)
+            log.warning("node %s does not say which site it is: %s", pending.node, words)
         return []
 
     def _meet(self, node: int, site: str, stranger: str = "") -> None:
@@ -188,20 +190,21 @@ class Link:
     def _refuse(self, node: int, why: str) -> None:
         if self._refused.get(node) != why:
             self._refused[node] = why
-            self._untold.append(f"node {node}: {why}")
+            self._unreported.append(f"node {node}: {why}")
             log.warning("node %s is refused: %s", node, why)
 
-    def _send(self, parcels: list[tuple[Asked, RecordDict]], group: str) -> None:
+    def _send(self, parcels: list[tuple[Pending, RecordDict]], group: str) -> None:
         messages = [
-            Message(content, asked.node, asked.kind, group_id=group) for asked, content in parcels
+            Message(content, pending.node, pending.kind, group_id=group)
+            for pending, content in parcels
         ]
         sent = self._try(self._grid.push_messages, messages) if messages else []
         keys = sent or [""] * len(parcels)  # it has failed, or finds it too large
-        for key, (asked, _) in zip(keys, parcels, strict=True):
+        for key, (pending, _) in zip(keys, parcels, strict=True):
             if key:
-                self._asked[key] = asked
-            elif asked.site:
-                self._unsent.append(Answer(asked, None, "it could not be sent"))
+                self._pending[key] = pending
+            elif pending.site:
+                self._unsent.append(Answer(pending, None, "it could not be sent"))
 
     def _try(self, call: Callable[..., Any], *args: Any) -> Any:
         """Ask the SuperLink; nothing if it fails.
@@ -211,7 +214,7 @@ class Link:
         """
         name = getattr(call, "__name__", "pull_messages")
         try:
-            found = call(*args)
+            result = call(*args)
         except Exception as error:
             now = time.monotonic()
             if now - self._failing.setdefault(name, now) > OUTAGE:
@@ -220,7 +223,7 @@ class Link:
             log.warning("the SuperLink fails: %s", words)
             return None
         self._failing.pop(name, None)
-        return found
+        return result
 
 
 def _key(info: Any) -> bytes:

@@ -21,16 +21,16 @@ def read(keys: Keys, sites: Sequence[str]) -> dict[bytes, str]:
             f"keys must have a public key of every site; {', '.join(missing)} "
             f"{'has' if len(missing) == 1 else 'have'} none in {_where(keys)}."
         )
-    found: dict[bytes, str] = {}
+    sites_by_key: dict[bytes, str] = {}
     for site in sites:
         key = canonical(texts[site], f"the public key of {site}")
-        if key in found:
+        if key in sites_by_key:
             raise ValueError(
-                f"every site must have a key of its own; {found[key]} and {site} have "
+                f"every site must have a key of its own; {sites_by_key[key]} and {site} have "
                 f"the same in {_where(keys)}."
             )
-        found[key] = site
-    return found
+        sites_by_key[key] = site
+    return sites_by_key
 
 
 def in_folder(folder: Path) -> dict[str, bytes]:
@@ -60,7 +60,7 @@ def ending(folder: Path, now: datetime | None = None) -> list[str]:
     """Say which certificates in a folder have ended, or will soon."""
     from cryptography import x509
 
-    found, now = [], now or datetime.now(UTC)
+    notices, now = [], now or datetime.now(UTC)
     for file in sorted(folder.glob("*.crt")):
         end = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
         if end - now < SOON:
@@ -68,8 +68,8 @@ def ending(folder: Path, now: datetime | None = None) -> list[str]:
             what = "focusfl deploy certificates FOLDER --renew"
             if file.name == "ca.crt":
                 what = "a new folder of keys, whose ca.crt every site needs"
-            found.append(f"{file.name} {when}, on {end:%Y-%m-%d}: {what}.")
-    return found
+            notices.append(f"{file.name} {when}, on {end:%Y-%m-%d}: {what}.")
+    return notices
 
 
 def _where(keys: Keys) -> str:

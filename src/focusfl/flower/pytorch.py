@@ -67,9 +67,9 @@ def from_torch(
 
     params(module, freeze_statistics=freeze_statistics)  # checks
     check_called("loss", loss)
-    mine = client_data[client] if isinstance(client_data, list) else client_data
-    own = _tensors("client_data", mine, module)
-    held = own if eval_data is None else _tensors("eval_data", eval_data, module)
+    samples = client_data[client] if isinstance(client_data, list) else client_data
+    own = _tensors("client_data", samples, module)
+    eval_samples = own if eval_data is None else _tensors("eval_data", eval_data, module)
     here = _Here(module, loss, trained(module))
     here.check(own)
 
@@ -79,7 +79,7 @@ def from_torch(
         return epochs(number, _length(own), batch_size, seed, client)
 
     def evaluate(x: Mapping[str, np.ndarray]) -> dict[str, float]:
-        return here.evaluate(x, held, metrics)
+        return here.evaluate(x, eval_samples, metrics)
 
     def grad_fn(x: Mapping[str, np.ndarray], batch: Any) -> dict[str, np.ndarray]:
         return here.grad(x, _picked(own, batch), training=True)
@@ -130,9 +130,9 @@ class _Here:
         self._load(x)
         with torch.no_grad():
             outputs, loss = self._loss(samples, training=False)
-            asked = dict(metrics(outputs, samples[1]) if metrics else {})
+            more = dict(metrics(outputs, samples[1]) if metrics else {})
         found = {"loss": loss.mean().item(), EXAMPLES: float(_length(samples))}
-        return found | {name: float(number) for name, number in asked.items()}
+        return found | {name: float(number) for name, number in more.items()}
 
     def _loss(self, samples: Samples, training: bool) -> tuple[Any, Any]:
         """Outputs and their loss."""

@@ -31,19 +31,19 @@ def to_records(message: Wired) -> RecordDict:
     return records
 
 
-def with_privacy(records: RecordDict, told: Mapping[str, float]) -> RecordDict:
+def with_privacy(records: RecordDict, summary: Mapping[str, float]) -> RecordDict:
     """The records, and what a site says of what it has given away."""
-    if told:
-        records[PRIVACY] = ConfigRecord(dict(told))
+    if summary:
+        records[PRIVACY] = ConfigRecord(dict(summary))
     return records
 
 
 def privacy_of(site: str, content: RecordDict) -> dict[str, float]:
     """What a site says that it has given away, by its name; nothing if it says none."""
     own: Any = content.config_records.get(PRIVACY) or {}
-    found = own.get("epsilon")
-    sound = isinstance(found, float) and math.isfinite(found) and found >= 0
-    return {site: found} if sound else {}
+    epsilon = own.get("epsilon")
+    sound = isinstance(epsilon, float) and math.isfinite(epsilon) and epsilon >= 0
+    return {site: epsilon} if sound else {}
 
 
 def from_records(content: RecordDict) -> Wired:

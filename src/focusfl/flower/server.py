@@ -36,37 +36,13 @@ class Server:
         self._epsilons: dict[str, float] = {}  # since the last round, as sites say
         self._needed: list[str] = []  # whom the warm-up was waiting for last
         self._heard: list[str] = []  # in the warm-up so far
-        self._number = 0  # of the last request
-        self._waiting: dict[str, tuple[int, int]] = {}  # number and round, by site
-
-    @property
-    def waiting(self) -> dict[str, int]:
-        """Who owes a reply, and since which round."""
-        return {site: since for site, (_, since) in self._waiting.items()}
-
-    def number_of(self, site: str) -> int | None:
-        """The number of the request that a site owes a reply to."""
-        return self._waiting[site][0] if site in self._waiting else None
+        self.waiting: set[str] = set()  # sites that owe a reply to a plain request
 
     def request(self, sites: Iterable[str]) -> list[tuple[str, int, Wired]]:
-        """Requests to some sites, each with its number."""
-        found = []
-        for site in sites:
-            self._number += 1
-            self._waiting[site] = self._number, self.protocol.round
-            found.append((site, self._number, self.protocol.request(site)))
-        return found
-
-    def give_up(self, site: str, number: int | None = None) -> bool:
-        """Wait no longer for a reply; with a number, for that one alone.
-
-        Returns:
-            Whether it was waited for.
-        """
-        waits = site in self._waiting and number in (None, self.number_of(site))
-        if waits:
-            del self._waiting[site]
-        return waits
+        """Make requests to some sites, each with its round; wait for their replies."""
+        sites = list(sites)
+        self.waiting.update(sites)
+        return [(site, self.protocol.round, self.protocol.request(site)) for site in sites]
 
     def gather(self) -> None:
         """Give everybody a chance to be there before the first round."""
@@ -84,16 +60,16 @@ class Server:
         if protocol.round == 0 and not (self._test or self._tested) and self._asks_sites:
             self._begin_test()  # what is learned is seen against where it began
         asked: set[str] = set()
-        before = set(self._waiting)  # asked in an earlier round
+        before = set(self.waiting)  # asked in an earlier round
         while True:
             self.look()
-            busy = {*asked, *self._waiting}
+            busy = {*asked, *self.waiting}
             free = [s for s in protocol.free if s in self.online and s not in busy]
             self.ask(self.request(free), "train")
             asked.update(free)
             again = self.receive()  # who lacks its state is sent it at once
             asked -= again
-            awaited = asked & set(self._waiting)
+            awaited = asked & set(self.waiting)
             seconds, counted = time.monotonic() - began, len(protocol.counted)
             # Of a warm-up every part is committed: each site is heard but once.
             least = 1 if protocol.warming else job.minimum
@@ -260,7 +236,7 @@ class Server:
         """Take what has come; give who lacks its state and must be asked again."""
         again = set()
         for answer in self.link.poll(self.job.patience):
-            if answer.asked.kind == "evaluate":
+            if answer.pending.kind == "evaluate":
                 self._take(answer)
             elif site := self.take_push(answer):
                 again.add(site)
@@ -270,7 +246,7 @@ class Server:
         """Whether a reply is waited for; else it is a copy, or comes too late."""
         if isinstance(self.protocol, SecureServer):
             return self.protocol.awaits(site, number)
-        return self.number_of(site) == number
+        return site in self.waiting
 
     def take_push(self, answer: Answer) -> str | None:
         """Count what a site answers to a request; say so where it cannot be.
@@ -278,23 +254,23 @@ class Server:
         Returns:
             The site, if it lacks its state and must be asked again.
         """
-        site, number = answer.site, answer.asked.number
+        site = answer.site
         if answer.content is None:
             self.say("nothing", site=site, why=answer.why[:LONGEST])
-            self.give_up(site, number)
+            self.waiting.discard(site)
             if isinstance(self.protocol, SecureServer):
                 self.protocol.give_up(site)
             return None
         message = from_records(answer.content)
         self._bytes["up"] += size(message)
         self._epsilons |= privacy_of(site, answer.content)
-        due = answer.last and self._is_due(site, number)
+        due = answer.last and self._is_due(site, answer.pending.number)
         receipt = self.protocol.receive(site, message)
         if receipt.status != "applied":
             copy = {} if due else {"copy": True}
             self.say(receipt.status, site=site, why=receipt.why, **copy)
         if answer.last:
-            self.give_up(site, number)
+            self.waiting.discard(site)
         return site if receipt.status == "missing" else None
 
     def _begin_test(self) -> None:
@@ -310,7 +286,7 @@ class Server:
 
     def _take(self, answer: Answer) -> None:
         test = self._test
-        if test is None or answer.asked.number != test.round:  # of an earlier one
+        if test is None or answer.pending.number != test.round:  # of an earlier one
             return
         if answer.content is not None:
             self._bytes["up"] += size(from_records(answer.content))
@@ -328,8 +304,8 @@ class Server:
     def tell_test(self, test: evaluation.Evaluation) -> None:
         """Keep an evaluation that is over, and say what it found."""
         self._tested = test
-        if found := test.found():
+        if metrics := test.results():
             self.say(
                 "evaluation", after=test.round, sites=test.answered,
-                of=who(test.of, self.job.sites), metrics=found,
+                of=who(test.of, self.job.sites), metrics=metrics,
             )  # fmt: skip

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from focusfl.flower import evaluation, events
 from focusfl.flower.ending import Unhealthy
 from focusfl.flower.job import Job
-from focusfl.flower.link import Answer, Asked, Link
+from focusfl.flower.link import Answer, Link, Pending
 from focusfl.flower.records import to_records
 from focusfl.flower.server import Server
 
@@ -106,11 +106,11 @@ class AlgorithmStrategy(Strategy):
         for reply in replies:
             node = reply.metadata.src_node_id
             if site := server.link.site(node):
-                asked = Asked("train", node, site, self._opened, server.number_of(site))
-                server.take_push(Answer.of(asked, reply))
-        for site in server.waiting:  # Flower has stopped to listen
+                pending = Pending("train", node, site, self._opened)
+                server.take_push(Answer.of(pending, reply))
+        for site in sorted(server.waiting):  # Flower has stopped to listen
             server.say("nothing", site=site, why="no answer")
-            server.give_up(site)
+        server.waiting.clear()
         counted = server.close_round(set(), self._opened) or ()
         self._counted += len(counted)
         model = {name: Array(np.asarray(leaf)) for name, leaf in protocol.x.items()}
@@ -144,8 +144,8 @@ class AlgorithmStrategy(Strategy):
             if why := test.take(site, None if reply.has_error() else reply.content):
                 log.warning("\t%s: %s", site, why)
         server.tell_test(test)
-        found = test.found()
-        return MetricRecord(dict(found)) if found else None
+        metrics = test.results()
+        return MetricRecord(dict(metrics)) if metrics else None
 
     def summary(self) -> None:
         log.info("\t%s, %s sites", self._job.algorithm, len(self._job.sites))

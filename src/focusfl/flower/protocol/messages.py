@@ -79,10 +79,10 @@ class Receipt(NamedTuple):
 
 def digest(*parts: bytes) -> str:
     """Name content by its hash."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for part in parts:
-        found.update(part)
-    return found.hexdigest()[:32]
+        hashed.update(part)
+    return hashed.hexdigest()[:32]
 
 
 def encode(fields: Any, parts: Mapping[str, bytes]) -> Wired:
@@ -156,13 +156,13 @@ def pack(a: Tree) -> bytes:
 
 def unpack(blob: bytes, like: Tree) -> Tree:
     """Read a tree of this structure, these shapes and dtypes; Refused if it is not."""
-    found = load_flat(blob)
+    arrays = load_flat(blob)
     wanted = dict(paths(like))
-    for path in [*wanted, *found]:
-        ours, theirs = _spec(wanted.get(path)), _spec(found.get(path))
-        if ours != theirs:
-            raise Refused(f"{short(path)} must be {ours}; got {theirs}.")
-    leaves = iter([found[path] for path in wanted])
+    for path in [*wanted, *arrays]:
+        expected, got = _spec(wanted.get(path)), _spec(arrays.get(path))
+        if expected != got:
+            raise Refused(f"{short(path)} must be {expected}; got {got}.")
+    leaves = iter([arrays[path] for path in wanted])
     # Numbers that are no arrays travel as arrays without axes.
     return tree.map(lambda a: next(leaves) if hasattr(a, "shape") else next(leaves).item(), like)
 
@@ -170,13 +170,13 @@ def unpack(blob: bytes, like: Tree) -> Tree:
 def load_flat(blob: bytes) -> dict[str, np.ndarray]:
     """Read the arrays of a safetensors file by path; Refused if one is not finite."""
     try:
-        found = load(blob)
+        arrays = load(blob)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Refused(f"it cannot be read: {short(error)}.") from None
-    for path, array in found.items():
+    for path, array in arrays.items():
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise Refused(f"{short(path)} holds NaN, infinity or no numbers.")
-    return found
+    return arrays
 
 
 def nest(flat: Mapping[str, np.ndarray], root: str) -> Tree:

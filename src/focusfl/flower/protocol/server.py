@@ -384,12 +384,12 @@ class ProtocolServer:
             raise Refused(f"{sender} has left this job.")
         if reply.kind not in KINDS:
             raise Refused(f"kind must be one of {KINDS}; got {reply.kind[:80]!a}.")
-        for what, got, ours in [
+        for what, got, expected in [
             ("algorithm", reply.algorithm, repr(self.algorithm)),
             ("job", reply.job, self.job),
         ]:
-            if got != ours:
-                raise Refused(f"it belongs to {what} {got[:80]!a}; this is {ours}.")
+            if got != expected:
+                raise Refused(f"it belongs to {what} {got[:80]!a}; this is {expected}.")
         if reply.version != row.version:
             raise Refused(
                 f"it was computed from state {reply.version[:80]!a}; the current one "

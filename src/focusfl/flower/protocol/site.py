@@ -141,10 +141,10 @@ class Site:
             raise Refused("it carries no model.")
         if request.local_steps < 1 or request.num_clients <= 0:
             raise Refused("a round must have clients and local steps.")
-        ours = repr(self.algorithm), self.job, self.site
-        theirs = request.algorithm, request.job, request.site
+        expected = repr(self.algorithm), self.job, self.site
+        got = request.algorithm, request.job, request.site
         names = ("algorithm", "job", "site")
-        for what, own, other in zip(names, ours, theirs, strict=True):
+        for what, own, other in zip(names, expected, got, strict=True):
             if own != other:
                 raise Refused(f"it is for {what} {other[:80]!a}; this is {own}.")
         return request, name

@@ -65,9 +65,9 @@ def check(path: Path) -> None:
     """Raise ValueError if a database is damaged; nobody may have it open."""
     store = Store(path)
     try:
-        (found,) = store.db.execute("PRAGMA quick_check").fetchone()
-        if found != "ok":
-            raise ValueError(f"{path} is damaged: {found}.")
+        (verdict,) = store.db.execute("PRAGMA quick_check").fetchone()
+        if verdict != "ok":
+            raise ValueError(f"{path} is damaged: {verdict}.")
         for _ in store.sites(HERE, LEFT, BARRED):
             pass
     except sqlite3.DatabaseError as error:
@@ -181,11 +181,11 @@ class Store:
             Whether it had: this is the compare and swap by which replies count.
         """
         names = ", ".join(f"{column} = ?" for column in fields)
-        found = self.db.execute(
+        cursor = self.db.execute(
             f"UPDATE sites SET {names} WHERE name = ? AND version = coalesce(?, version)",
             [*_sealed(fields).values(), name, expected],
         )
-        return found.rowcount == 1
+        return cursor.rowcount == 1
 
     def set_sites(self, **fields: Any) -> None:
         """Change columns of all sites' rows."""
@@ -210,8 +210,8 @@ class Store:
     def has_pushed(self, except_for: str) -> bool:
         """Whether any other site that is here has pushed in this generation."""
         query = "SELECT 1 FROM sites WHERE pushes > 0 AND status = ? AND name != ?"
-        found = self.db.execute(query + " LIMIT 1", [HERE, except_for])
-        return found.fetchone() is not None
+        rows = self.db.execute(query + " LIMIT 1", [HERE, except_for])
+        return rows.fetchone() is not None
 
 
 def _sealed(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,13 +74,13 @@ class _Compressed(NamedTuple):
     def read(self, got: np.ndarray, index: int) -> np.ndarray:
         compressor, like = self.compressor, self.like
         try:
-            with np.errstate(all="ignore"):  # infinity is found below
-                found = compressor.decode(got.tobytes(), like.shape, like.dtype, index, self.salt)
+            with np.errstate(all="ignore"):  # infinity is refused below
+                array = compressor.decode(got.tobytes(), like.shape, like.dtype, index, self.salt)
         except ValueError as error:
             raise Refused(f"{compressor!r} cannot read it: {error}.") from None
-        if not np.isfinite(found).all():
+        if not np.isfinite(array).all():
             raise Refused(f"what {compressor!r} reads of it is not finite.")
-        return found
+        return array
 
 
 class Uplink:
@@ -125,6 +125,6 @@ def trial_push(algorithm: Algorithm, params: Tree) -> Message:
 
 
 def _leaves(a: Tree) -> list[Any]:
-    found: list[Any] = []
-    tree.map(found.append, a)
-    return found
+    leaves: list[Any] = []
+    tree.map(leaves.append, a)
+    return leaves
