@@ -25,11 +25,11 @@ class NoTransaction(ProtocolServer):
 
 
 class NoSettling(ProtocolServer):
-    def _settle(self, counted, rd): ...
+    def _change_states_after_update(self, counted, rd): ...
 
 
 class NoRepair(ProtocolServer):
-    def _repair(self): ...
+    def _recompute_sums(self): ...
 
 
 class StatesOutliveGenerations(ProtocolServer):

@@ -104,6 +104,14 @@ class Process:
             return self._running is not None and os.getpgid(pid) == self._running.pid
         return False
 
+    def family(self) -> list[psutil.Process]:
+        """It and its children, as far as they run."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self._running:
+                leader = psutil.Process(self._running.pid)
+                return [leader, *leader.children(recursive=True)]
+        return []
+
     def words(self, lines: int = 15) -> str:
         """The end of what it said."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -134,13 +142,14 @@ def _tell_reaper(line: str) -> None:
 
 
 def stop(processes: Sequence[Process], patience: float = 3.0) -> None:
-    """Ask processes to end, all at once, then end those that did not."""
+    """Ask processes to end, all at once, then end those that did not, and children."""
+    family = [member for each in processes for member in each.family()]
     for each in processes:
         each.signal(signal.SIGTERM)
-    started = [psutil.Process(each.pid) for each in processes if each.pid and each.alive]
-    psutil.wait_procs(started, timeout=patience)
+    psutil.wait_procs(family, timeout=patience)
     for each in processes:
         each.kill()  # children too, which may have outlived their parent
+    psutil.wait_procs(family, timeout=patience)  # until then they hold locks and ports
 
 
 @contextlib.contextmanager

@@ -77,9 +77,8 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     wanted = last if always <= {"tracker_norm"} else always
     whole = [n for n, point in sorted(metrics_by_round.items()) if set(wanted) <= set(point)]
     names = [name for name in happened.metrics({"metrics": last}) if name in wanted]
-    return np.array(whole), {
-        name: np.array([metrics_by_round[n][name] for n in whole]) for name in names
-    }
+    points = [metrics_by_round[n] for n in whole]
+    return np.array(whole), {name: np.array([point[name] for point in points]) for name in names}
 
 
 def participants(job: Job, events: Events) -> Pairs:

@@ -119,10 +119,11 @@ class ProtocolServer:
         self.algorithm, self.job, self.sites = algorithm, job, tuple(sites)
         self._lr, self._local_steps = steps_of(lr), int(local_steps)
         self._on_empty, self._max_norm = on_empty, max_norm
+        # What comes off the wire or the disk must have the structure of these.
         self._like_server, self._like_state = algorithm.init(params)
         self._uplink = Uplink(algorithm, params)
         coded = coded_in(algorithm)
-        # Parts of a push say nothing about its size.
+        # A push of some coordinates alone says nothing about the size of a whole one.
         self._comparable = coded is None or coded.compressor.sends_all
         self.spent: set[str] = set()  # their privacy budgets, while this server runs
         self._strikes: dict[str, int] = {}  # pushes refused in a row
@@ -203,6 +204,8 @@ class ProtocolServer:
         if row.status != HERE:
             raise ValueError(f"{site} has left this job.")
         rd, (down, model) = self._rd(), self._model()
+        # The reply repeats version and model, and that is all it is judged by: neither
+        # side counts messages or acknowledges them.
         request = Request(
             algorithm=repr(self.algorithm), job=self.job, site=site,
             version=row.version, model=model, round=rd.index, lr=rd.lr,
@@ -221,9 +224,12 @@ class ProtocolServer:
             row = self._check_reply(sender, reply)
             if reply.kind != "push":
                 return self._report(reply, row, message.keys() - {"header"})
+            # The site holds the state before its push and the one after: it cannot know
+            # which of them is current until it is asked again.
             self._cached[sender] = (reply.version, name)
             self._count(row, reply, name, message)
         except limits.TooLarge as error:
+            # Anything else that is refused may come of a lost race; this does not.
             self._strike(sender)
             return self._refuse(sender, error)
         except Refused as error:
@@ -241,6 +247,8 @@ class ProtocolServer:
             ArithmeticError: If the model would be infinite. The round is dropped.
         """
         counted, warming = self.counted, self.warming
+        # Begun by the first push already, unless nobody was counted. A kill before the
+        # commit below forgets pushes and update together: sites are asked again.
         self._store.begin()
         if counted or (self._on_empty == "step" and not self.warming):
             total = tree.zeros(self._uplink.up) if self._total is None else self._total
@@ -254,13 +262,15 @@ class ProtocolServer:
                 words = f"round {self.round} cannot be closed: {error} Lower lr."
                 raise ArithmeticError(words) from None
             if self.algorithm.has_after_update:
-                self._settle(counted, rd)
+                self._change_states_after_update(counted, rd)
+        # After the update: a departure takes back all that the site has pushed, what it
+        # pushed in this round included.
         for site in sorted(self._leaving):
             self._remove(site, LEFT)
         for site in self._struck():
             log.warning("%s is left out: refused %s times", site, limits.STRIKES)
             self._remove(site, BARRED)
-        self._repair()
+        self._recompute_sums()
         if warming:
             self.warming = not all(self._store.column("pushes", HERE).values())
         else:
@@ -390,6 +400,8 @@ class ProtocolServer:
         ]:
             if got != expected:
                 raise Refused(f"it belongs to {what} {got[:80]!a}; this is {expected}.")
+        # The one rule. A copy, a reply given up and asked for again, one from before a
+        # backup was restored: each names a version that is not current any more.
         if reply.version != row.version:
             raise Refused(
                 f"it was computed from state {reply.version[:80]!a}; the current one "
@@ -398,7 +410,8 @@ class ProtocolServer:
         if reply.kind == "push" and sender in self._leaving:
             raise Refused(f"{sender} is leaving.")
         if reply.round > (-1 if self.warming else self.round):
-            # Of a future that a restored backup has abandoned.
+            # Of a future that a restored backup has abandoned. The version may be current
+            # all the same, if the site had not pushed since the backup was made.
             raise Refused(f"round {reply.round} is still to come.")
         stale = self.algorithm.accepts_stale_model
         if reply.kind == "push" and not stale and reply.model != self._model()[1]:
@@ -414,6 +427,7 @@ class ProtocolServer:
         if row.name in self._counted:
             raise Refused(f"{row.name} is counted in this round already.")
         if reply.kind == "missing":
+            # We believed it had its state: from a reply that it sent before it lost that.
             self._cached.pop(row.name, None)  # the next request carries the state
             return self._missing(row)
         if reply.kind == "spent":
@@ -434,7 +448,8 @@ class ProtocolServer:
         if self._max_norm is not None or self._comparable:
             others = self._store.has_pushed(row.name)
             limits.check_size(size, self._max_norm, self._largest, row.pushes, others)
-        # Here a push is multiplied by its site's weight, and nowhere else.
+        # Here a push is multiplied by its site's weight, and nowhere else: a site cannot
+        # choose its own, and its state is the same whatever it weighs.
         weighed = up if row.weight == 1 else tree.scale(row.weight, up)
         with np.errstate(all="ignore"):
             total = weighed if self._total is None else tree.add(self._total, weighed)
@@ -451,6 +466,7 @@ class ProtocolServer:
         up = self._uplink.read(unpack(message["up"], self._uplink.like), reply.round)
         if sends:
             return up, unpack(message["state"], self._like_state)
+        # What the site computed from the same three: its state need not travel.
         down, rd = self.algorithm.broadcast(self.server), self._rd(reply.round)
         return up, self.algorithm.state_after(self._state(row), up, down, rd)
 
@@ -463,10 +479,11 @@ class ProtocolServer:
             grads_done=row.grads_done + self._rd(reply.round).local_steps,
             pushes=row.pushes + 1,
         )  # fmt: skip
+        # One process has the database, so that nobody can have come between.
         assert swapped, "the version was compared before"
         self._counted[row.name] = row.weight
 
-    def _settle(self, counted: Sequence[str], rd: Round) -> None:
+    def _change_states_after_update(self, counted: Sequence[str], rd: Round) -> None:
         """Do for the sites what they would do with the server's answer.
 
         Their states change once more, and so do the versions: such a state travels with
@@ -480,7 +497,7 @@ class ProtocolServer:
             norm = limits.norm(state)
             self._store.set_site(site, None, version=version, state=blob, norm=norm)
 
-    def _repair(self) -> None:
+    def _recompute_sums(self) -> None:
         """Recompute the server's sums if a far too large push took their digits."""
         now = self._store.largest_norm()
         if not limits.lost_digits(self._largest, now, self.x):

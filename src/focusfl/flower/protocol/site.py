@@ -93,11 +93,15 @@ class Site:
         """
         request, name = self._read(message)
         if self.account and self.cache.get("request") == name.encode():
-            return self._last_reply()  # noise costs budget: do not draw it twice
+            # Asked twice for the same, as when a reply was lost: noise costs budget, and
+            # the mean of two answers would have less of it.
+            return self._last_reply()
         down, like = self._broadcast(message["down"])
         state = self._state(request, message, like)
         if state is None:
             return self._reply(request, "missing")
+        # The server counts gradients for the site: batches go on where they stopped, even
+        # for a site that has lost everything, and a lost reply repeats its batches.
         done = request.grads_done
         numbers = range(done, done + request.local_steps)
         batches: Any = map(batch_of or partial(Batch, None), numbers)
@@ -151,6 +155,7 @@ class Site:
 
     def _broadcast(self, blob: bytes) -> tuple[Any, Client]:
         """The broadcast, and a newcomer's state, whose shapes follow from the model."""
+        # The site has no model of its own: this one says what everything looks like.
         x = nest(load_flat(blob), "x")
         server, client = self.algorithm.init(tree.zeros(x))
         return unpack(blob, self.algorithm.broadcast(server)), client

@@ -105,9 +105,11 @@ class Store:
         except BaseException:
             self._lock.close()
             raise
-        # Transactions begin and end where this class says.
+        # Transactions begin and end where this class says, not where the module guesses.
         self.db = sqlite3.connect(path, isolation_level=None)
         try:
+            # Pages as large as a small model's state. FULL, as NORMAL may lose the last
+            # commits when the power fails: sites would be ahead of their server.
             self.db.executescript(
                 "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL;"
                 "PRAGMA synchronous = FULL;" + SCHEMA
