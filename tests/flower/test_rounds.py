@@ -329,7 +329,7 @@ def test_settings_of_the_app_change_the_job(tmp_path):
         ({"eval-evry": 3}, "Did you mean 'eval-every'"),
         ({"eval-every": -1}, "eval_every must be .* at least 0; got -1"),
         ({"wrap": "x"}, "unknown setting"),
-        ({"per-client": "each"}, "per_client .* must be true or false"),
+        ({"per-client": "each"}, "per-client .* must be true or false"),
         ({"sites": ""}, "sites must be different names"),
         ({"job": "a/b"}, "job must be a name"),
     ],
