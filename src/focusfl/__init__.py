@@ -3,96 +3,55 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from focusfl.algorithms import ALGORITHMS
-from focusfl.compression import COMPRESSORS
-from focusfl.core import Algorithm, Round
-
 if TYPE_CHECKING:
-    from focusfl import (
-        compression,
-        conformance,
-        data,
-        flower,
-        mixing,
-        participation,
-        privacy,
-        problems,
-        theory,
-    )
+    from focusfl import algorithms as algorithms
+    from focusfl import compression as compression
+    from focusfl import conformance as conformance
+    from focusfl import core as core
+    from focusfl import data as data
+    from focusfl import flower as flower
+    from focusfl import mixing as mixing
+    from focusfl import participation as participation
+    from focusfl import privacy as privacy
+    from focusfl import problems as problems
+    from focusfl import theory as theory
     from focusfl.algorithms import *  # noqa: F403
+    from focusfl.algorithms import ALGORITHMS as ALGORITHMS
     from focusfl.compression import *  # noqa: F403
-    from focusfl.core import schedules
-    from focusfl.core.result import Result
-    from focusfl.privacy import BudgetWarning
-    from focusfl.simulation.api import simulate, sweep
-    from focusfl.simulation.divergence import (
-        Diverged,
-        DivergenceWarning,
-        StepWarning,
-    )
-    from focusfl.simulation.reference import loop
-    from focusfl.simulation.rest import RestWarning
-    from focusfl.simulation.spec import Checkpoint, Options
-    from focusfl.simulation.stop import Stop
-    from focusfl.studies.results import load_model, load_results
-
-_PARTS = {
-    part.__name__: part
-    for registry in (ALGORITHMS, COMPRESSORS)
-    for part in registry.registered.values()
-}
-globals().update(_PARTS)
+    from focusfl.core import Algorithm as Algorithm
+    from focusfl.core import Round as Round
+    from focusfl.core import schedules as schedules
+    from focusfl.core.result import Result as Result
+    from focusfl.privacy import BudgetWarning as BudgetWarning
+    from focusfl.simulation.api import simulate as simulate
+    from focusfl.simulation.api import sweep as sweep
+    from focusfl.simulation.divergence import Diverged as Diverged
+    from focusfl.simulation.divergence import DivergenceWarning as DivergenceWarning
+    from focusfl.simulation.divergence import StepWarning as StepWarning
+    from focusfl.simulation.reference import loop as loop
+    from focusfl.simulation.rest import RestWarning as RestWarning
+    from focusfl.simulation.spec import Checkpoint as Checkpoint
+    from focusfl.simulation.spec import Options as Options
+    from focusfl.simulation.stop import Stop as Stop
+    from focusfl.studies.results import load_model as load_model
+    from focusfl.studies.results import load_results as load_results
 
 __version__ = "0.1.0"
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "BudgetWarning",
-    "Checkpoint",
-    "DivergenceWarning",
-    "Diverged",
-    "Options",
-    "RestWarning",
-    "Result",
-    "Round",
-    "StepWarning",
-    "Stop",
-    "compression",
-    "conformance",
-    "data",
-    "flower",
-    "load_model",
-    "load_results",
-    "loop",
-    "mixing",
-    "participation",
-    "privacy",
-    "problems",
-    "schedules",
-    "simulate",
-    "sweep",
-    "theory",
-    *_PARTS,
-]
 
-# Imported when first needed: a participant of a deployment has numpy alone, and jax
-# takes its time.
+# What is imported from where when it is first used, so that `import focusfl` imports
+# neither NumPy nor jax. Algorithms and compressors are found in their registries.
 _MODULES = {
-    name: f"focusfl.{name}"
-    for name in (
-        "compression", "conformance", "data", "flower", "mixing", "participation",
-        "privacy", "problems", "theory",
-    )
-} | {"schedules": "focusfl.core.schedules"}  # fmt: skip
-_NAMES = {
+    "ALGORITHMS": "algorithms",
+    "Algorithm": "core",
     "BudgetWarning": "privacy.budgets",
     "Checkpoint": "simulation.spec",
-    "Options": "simulation.spec",
-    "DivergenceWarning": "simulation.divergence",
-    "StepWarning": "simulation.divergence",
     "Diverged": "simulation.divergence",
+    "DivergenceWarning": "simulation.divergence",
+    "Options": "simulation.spec",
     "RestWarning": "simulation.rest",
     "Result": "core.result",
+    "Round": "core",
+    "StepWarning": "simulation.divergence",
     "Stop": "simulation.stop",
     "load_model": "studies.results",
     "load_results": "studies.results",
@@ -100,17 +59,37 @@ _NAMES = {
     "simulate": "simulation.api",
     "sweep": "simulation.api",
 }
+_PACKAGES = {
+    name: f"focusfl.{name}"
+    for name in (
+        "algorithms", "compression", "conformance", "core", "data", "flower", "mixing",
+        "participation", "privacy", "problems", "theory",
+    )
+} | {"schedules": "focusfl.core.schedules"}  # fmt: skip
 
 
 def __getattr__(name: str):
+    if name == "__all__":
+        return [name for name in __dir__() if name != "__version__"]
+    if name in _PACKAGES:
+        return import_module(_PACKAGES[name])
     if name in _MODULES:
-        return import_module(_MODULES[name])
-    if name in _NAMES:
-        globals()[name] = getattr(import_module(f"focusfl.{_NAMES[name]}"), name)
+        globals()[name] = getattr(import_module(f"focusfl.{_MODULES[name]}"), name)
         return globals()[name]
-    parts = COMPRESSORS if name in COMPRESSORS.classes() else ALGORITHMS
+    if name.startswith("_"):  # asked for by tools: not worth an import
+        raise AttributeError(f"module 'focusfl' has no attribute {name!r}")
+    algorithms, compressors = _registries()
+    parts = compressors if name in compressors.classes() else algorithms
     return parts.attribute("focusfl", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *ALGORITHMS.classes(), *COMPRESSORS.classes(), "__version__"})
+    classes = (name for parts in _registries() for name in parts.classes())
+    return sorted({*_MODULES, *_PACKAGES, *classes, "__version__"})
+
+
+def _registries():
+    from focusfl.algorithms import ALGORITHMS
+    from focusfl.compression import COMPRESSORS
+
+    return ALGORITHMS, COMPRESSORS

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from focusfl.core.compilation import cache_folder
 from focusfl.core.validation import shown
 from focusfl.data.registry import Entry, entry
 
@@ -15,12 +16,6 @@ def folder(data_dir: Place = None) -> Path:
     The argument, else $FOCUSFL_DATA, else the cache folder.
     """
     return _folders(data_dir)[0]
-
-
-def cache_folder() -> Path:
-    """Say where downloads and faster copies go: $FOCUSFL_CACHE or ~/.cache/focusfl."""
-    named = os.environ.get("FOCUSFL_CACHE")
-    return _clean(named) if named else Path.home() / ".cache" / "focusfl"
 
 
 def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) -> list[Path]:

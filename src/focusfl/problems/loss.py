@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from focusfl import data as room
 from focusfl.core import random as keys
+from focusfl.core.compilation import run_once
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_flag
 from focusfl.problems import given, sets
@@ -152,7 +153,7 @@ class MeanLoss(Objective):
             return self._fast(self.loss_fn)(self._lower(x), samples)
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
-            return np.asarray(jax.jit(losses)(x, samples))
+            return np.asarray(run_once(losses, x, samples))
 
     def _fast(self, function: Callable) -> Callable:
         from focusfl.problems.convolutions import Fast

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from focusfl.core import Algorithm, C, S
+from focusfl.core.compilation import use_compilation_cache
 from focusfl.core.result import Result
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_is, check_seed
@@ -90,6 +91,7 @@ def simulate(
         ValueError: If an argument is out of its range or does not fit the problem.
         Diverged: If the run diverges, with Options(on_divergence="raise").
     """
+    use_compilation_cache()
     check_is("options", options, Options)
     check_seed("seed", seed)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
@@ -135,6 +137,7 @@ def sweep(
     Returns:
         The results seed by seed, each at every step size.
     """
+    use_compilation_cache()
     check_is("options", options, Options)
     spec = RunSpec(
         algorithm, problem, participation, rounds, rates_of(lrs), local_steps, x0,

@@ -160,6 +160,11 @@ def gather(a, dim, at, sparse_grad=False):
     return jnp.take_along_axis(a, at, dim, mode="fill")
 
 
+def flatten(a, first=0, last=-1):
+    first, last = first % a.ndim, last % a.ndim
+    return a.reshape(*a.shape[:first], -1, *a.shape[last + 1 :])
+
+
 def _places(dim, at):
     where = list(jnp.indices(at.shape, sparse=True))
     where[dim % at.ndim] = at
@@ -210,7 +215,8 @@ ARRAYS = {
     "_cdist_forward": cdist, "diagonal": jnp.diagonal,
     "empty": lambda size, *_: jnp.zeros(size),
     "empty_like": jnp.zeros_like, "empty_permuted": lambda size, *_: jnp.zeros(size),
-    "expand": expand, "eye": jnp.eye, "flip": jnp.flip, "full": full,
+    "expand": expand, "eye": jnp.eye, "flatten.using_ints": flatten,
+    "flip": jnp.flip, "full": full,
     "full_like": full_like, "gather": gather, "index": index, "index_put": index_put,
     "index_select": lambda a, dim, at: jnp.take(a, at, dim),
     "linalg_vector_norm": vector_norm, "linspace": jnp.linspace,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.core.compilation import run_once
 from focusfl.core.tree import Tree
 from focusfl.problems.torch.eager import Eager, still
 from focusfl.problems.torch.module import several, tensors
@@ -14,7 +15,6 @@ from focusfl.problems.torch.translated import Translated
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # relative: rounding, and no more
 ROUGH = {"hardsigmoid": 1e-7}  # PyTorch's own gradient has 1/6 as a float32
-HURRY = {"xla_backend_optimization_level": 0}  # it runs once
 SMALL = 1e-2  # a gradient that is smaller than this of the largest is measured by that
 
 
@@ -114,7 +114,7 @@ def compared(
     function = jax.value_and_grad(loss, has_aux=True) if training else loss
     wide = next(iter(params.values())).dtype == "float64"
     with jax.enable_x64(wide), _on_cpu(), jax.default_matmul_precision("highest"):
-        found = jax.jit(function, compiler_options=HURRY)(params, samples)
+        found = run_once(function, params, samples)
     (value, outputs), grads = found if training else (found, {})
     with still():
         theirs, their_value, their_grads = eager.grad(params, samples, training)

@@ -156,7 +156,7 @@ ELEMENTWISE = {
     "softplus": softplus, "sub": sub, "where": where,
     "xlogy": jax.scipy.special.xlogy,
     # Copies, and changes of type alone: every result is given its own type anyway.
-    "_to_copy": same, "alias": same, "clone": same, "contiguous": same,
+    "_to_copy": same, "alias": same, "clone": same, "contiguous": same, "to.dtype": same,
     "detach": lambda a: jax.lax.stop_gradient(a), "lift_fresh_copy": same,
     "to": same, "copy": lambda a, b, *_: jnp.broadcast_to(b, a.shape),
 }  # fmt: skip

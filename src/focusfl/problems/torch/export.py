@@ -14,12 +14,16 @@ import numpy as np
 from focusfl.problems.torch.program import Program, Ref, Step
 
 # Operators that would fall apart into others, and are better as they are: some because
-# their parts overflow where they do not, some because their parts are many.
+# their parts overflow where they do not, some because their parts are many, and those
+# of most networks because taking a program apart takes a quarter of a second.
 WHOLE = (
-    "binary_cross_entropy", "celu", "detach", "einsum", "elu", "gru.input",
+    "binary_cross_entropy", "celu", "conv1d.default", "conv2d.default", "conv3d.default",
+    "cross_entropy_loss", "detach", "einsum", "elu", "flatten.using_ints",
+    "gru.input",
     "hardsigmoid", "hardswish", "linear", "log_sigmoid_forward", "lstm.input",
-    "matmul", "mish", "rms_norm", "rnn_relu.input", "rnn_tanh.input",
-    "scaled_dot_product_attention", "silu", "softplus", "upsample_bicubic2d.vec",
+    "matmul", "max_pool2d", "mish", "rms_norm", "rnn_relu.input", "rnn_tanh.input",
+    "scaled_dot_product_attention", "silu", "softplus", "to.dtype",
+    "upsample_bicubic2d.vec",
 )  # fmt: skip
 # What says of what type and where a result is: that is known of every result.
 UNUSED = {

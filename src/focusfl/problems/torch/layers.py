@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from focusfl.problems.torch.arrays import gather
+
 
 def linear(x, weight, bias=None):
     y = x @ weight.T
@@ -47,6 +49,41 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
         ("NC" + space, "OI" + space, "NC" + space), groups,
     )  # fmt: skip
     return y if bias is None else y + bias.reshape(-1, *[1] * n)
+
+
+def plain_convolution(
+    x, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1
+):  # fmt: skip
+    """Convolve images, or a single one without an axis for several."""
+    given = weight, bias, stride, padding, dilation, False, (0,), groups
+    if x.ndim < weight.ndim:
+        return convolution(x[None], *given)[0]
+    return convolution(x, *given)
+
+
+def cross_entropy(scores, targets, weight=None, reduction=1, ignore_index=-100, smoothing=0.0):
+    """Targets are classes or, as floats, the share of each class, along axis 1 of scores."""
+    axis = min(1, scores.ndim - 1)
+    classes = scores.shape[axis]
+    logs = jax.nn.log_softmax(scores, axis)
+    weighted = logs
+    if weight is not None:
+        weighted = logs * weight.reshape([-1 if i == axis else 1 for i in range(scores.ndim)])
+    if jnp.issubdtype(targets.dtype, jnp.floating):
+        shares = targets * (1 - smoothing) + smoothing / classes
+        losses = -(weighted * shares).sum(axis)
+        weights = jnp.ones_like(losses)
+    else:
+        counted = targets != ignore_index
+        at = jnp.where(counted, targets, 0)
+        losses = -gather(weighted, axis, jnp.expand_dims(at, axis)).squeeze(axis)
+        if smoothing:
+            losses = losses * (1 - smoothing) - weighted.sum(axis) * (smoothing / classes)
+        weights = counted if weight is None else jnp.where(counted, weight[at], 0)
+        losses = jnp.where(counted, losses, 0)
+    if reduction == 0:
+        return losses
+    return losses.sum() / (weights.sum().astype(losses.dtype) if reduction == 1 else 1)
 
 
 def _normalised(x, axes, eps):
@@ -135,7 +172,9 @@ LAYERS: dict[str, Callable] = {
     "_fused_rms_norm": lambda *given: (rms_norm(*given), None),
     "_native_batch_norm_legit": batch_norm_no_stats,
     "_native_batch_norm_legit_no_training": batch_norm, "addmm": addmm,
-    "baddbmm": addmm, "bmm": jnp.matmul, "convolution": convolution, "dot": jnp.dot,
+    "baddbmm": addmm, "bmm": jnp.matmul, 
+    **{f"conv{n}d": plain_convolution for n in (1, 2, 3)}, "convolution": convolution,
+    "cross_entropy_loss": cross_entropy, "dot": jnp.dot,
     "einsum": einsum, "embedding": embedding, "linear": linear, "matmul": jnp.matmul,
     "mm": jnp.matmul, "mv": jnp.matmul, "native_group_norm": group_norm,
     "native_layer_norm": layer_norm, "outer": jnp.outer, "rms_norm": rms_norm,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from focusfl.core.compilation import use_compilation_cache
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_flag, shown
 from focusfl.problems import given
@@ -102,6 +103,7 @@ def from_torch(
             travel, or if it computes something else in jax.
     """
     needed("torch")
+    use_compilation_cache()
     check_flag("freeze_statistics", freeze_statistics)
     dtype = check_module(module, freeze_statistics)
     given.check_options(batch_size, stream, dtype, compute_dtype)
