@@ -12,6 +12,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from focusfl.core.files import write
 from focusfl.studies import config
 from focusfl.studies.environment import environment
 from focusfl.studies.report import figure, table, terminal
+from focusfl.studies.report.names import label, looks
+from focusfl.studies.results import Run
 from focusfl.studies.study import RunName, expected, make_run, run
 from focusfl.studies.summary import summarise
 from focusfl.theory.prediction import predict
@@ -30,6 +33,17 @@ NAMES = ("ridge", "ridge-public-code", "quadratics")
 FIGURE = ("full", "uniform", "weighted")  # the scenarios of the paper's figure
 GRID = 2.0 ** np.arange(-4, 4.5, 0.5)  # steps that are tried, times that of the study
 PUBLISHED = {"fedau": "FedAU", "scaffold": "Scaffold", "mifa": "MIFA", "scaffnew": "Scaffnew"}
+FLOOR, CEILING = 1e-17, 1e4
+LABELS = {
+    "relative error": "‖x − x*‖ / ‖x*‖",
+    "relative gradient": "‖∇F(x)‖ / ‖∇F(x₀)‖",
+    "loss": "loss",
+}
+MARKS = {"falling": " ↓", "oscillating": " ~", "unclear": " ?", "absent": " –"}
+KEY = (
+    "E(k): exact, at 1e-8 in round k. A number: the error in the end; ↓ still falling, "
+    "~ up and down, ? cannot be told, – nobody took part. ∞: diverged."
+)
 
 
 def load(name: str, changed: Sequence[str] = (), only: Sequence[str] = ()) -> config.Study:
@@ -64,6 +78,67 @@ def tuned(study: config.Study) -> Iterator:
             yield make_run(where, best, summary, theory, weight)
 
 
+def matrix(runs: list[Run]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headers and rows of algorithms against participation models, as KEY says."""
+    scenarios = list(dict.fromkeys(run.row["participation"] for run in runs))
+    names = list(dict.fromkeys(run.row["algorithm"] for run in runs))
+    found = {(run.row["algorithm"], run.row["participation"]): _entry(run.row) for run in runs}
+    rows = [(label(name), *(found[name, scenario] for scenario in scenarios)) for name in names]
+    return ("algorithm", *scenarios), rows
+
+
+def _entry(row: dict[str, Any]) -> str:
+    if row["verdict"] == "diverged":
+        return "∞"
+    if row["verdict"] == "exact":
+        return f"E({row['rounds_to_target']})"
+    return f"{row['error']:.1e}{MARKS.get(row['verdict'], '')}"
+
+
+def convergence(runs: list[Run], axes: tuple[str, ...] = ("rounds",)) -> Any:
+    """Draw relative error against rounds, or vectors sent; one row for each axis.
+
+    Algorithms as published are dotted, in the colour of the algorithm itself.
+    """
+    scenarios = list(dict.fromkeys(run.row["participation"] for run in runs))
+    names = list(dict.fromkeys(run.row["algorithm"] for run in runs))
+    look = looks(names)
+    crowd = len(names) > 4
+    drawing = figure.blank(
+        figsize=(0.8 + 3.1 * len(scenarios) + 1.9 * crowd, 0.4 + 3 * len(axes)),
+        layout="constrained",
+    )
+    grid = drawing.subplots(len(axes), len(scenarios), sharey=True, squeeze=False)
+    for row, axis in zip(grid, axes, strict=True):
+        for panel, scenario in zip(row, scenarios, strict=True):
+            for one in runs:
+                if one.row["participation"] == scenario:
+                    _curve(panel, one, axis, look[one.row["algorithm"]])
+            panel.set_yscale("log")
+            panel.set_xlabel(axis)
+            panel.grid(alpha=0.25, linewidth=0.6)
+            panel.spines[["top", "right"]].set_visible(False)
+        row[0].set_ylabel(LABELS[runs[0].row["measure"]])
+    for panel, scenario in zip(grid[0], scenarios, strict=True):
+        panel.set_title(scenario, fontsize=11)
+    if crowd:
+        handles = {line.get_label(): line for p in grid[0] for line in p.get_lines()}
+        shown = [label(name) for name in names]
+        lines = [handles[name] for name in shown]
+        drawing.legend(lines, shown, loc="outside right center", frameon=False)
+    else:
+        grid[0][0].legend(frameon=False)
+    return drawing
+
+
+def _curve(panel, run: Run, axis: str, look: dict[str, Any]) -> None:
+    place = run.curves["vectors_sent" if axis == "vectors sent" else "round"]
+    distance = np.clip(run.errors, FLOOR, CEILING)
+    panel.plot(place, distance, label=label(run.row["algorithm"]), **look)
+    if run.row["diverged_at"] is not None:
+        panel.plot(place[-1], distance[-1], "x", color=look["color"], label="_")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", choices=NAMES, nargs="?", default="quadratics")
@@ -78,21 +153,21 @@ def main() -> None:
         parser.error(str(error))
     runs, best = list(run(study)), list(tuned(study))
     shown = [one for one in runs if one.row["participation"] in FIGURE]
-    matrices = table.matrix(runs), table.matrix(best)
+    matrices = matrix(runs), matrix(best)
     found = {"runs": [one.row for one in runs], "tuned": [one.row for one in best]}
     about = {"study": study.source, **found, "environment": environment()}
     folder = options.out or Path("runs") / f"reproduce-{options.name}"
-    text = "\n".join(table.markdown(*matrix) for matrix in matrices)
+    text = "\n".join(table.markdown(*cells) for cells in matrices)
     write(folder / "results.json", json.dumps(about, indent=1))
     write(folder / "table.md", text)
     figures = {
-        "figure": lambda: figure.convergence(shown),
-        "tuned": lambda: figure.convergence(best, ("rounds", "vectors sent")),
+        "figure": lambda: convergence(shown),
+        "tuned": lambda: convergence(best, ("rounds", "vectors sent")),
     }
     figure.saved(folder, figures)
-    for title, matrix in zip(("the study", "each at its own best step"), matrices, strict=True):
-        terminal.print_table(title, *matrix)
-    print(f"{table.KEY}\nwritten: {folder}")
+    for title, cells in zip(("the study", "each at its own best step"), matrices, strict=True):
+        terminal.print_table(title, *cells)
+    print(f"{KEY}\nwritten: {folder}")
 
 
 if __name__ == "__main__":

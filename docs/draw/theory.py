@@ -7,7 +7,8 @@ from svg import PICTURES
 
 import focusfl as ff
 from focusfl.core.files import renamed
-from focusfl.studies.report.figure import LABELS, blank, render
+from focusfl.studies.report.bands import LABELS
+from focusfl.studies.report.figure import blank, render
 from focusfl.studies.report.names import colour
 
 ROUNDS, TAU, LR, NOISE = 800, 5, 5e-4, 5.0
@@ -45,7 +46,7 @@ def main():
         left.annotate(f"  {lr:.0e}", (rounds, rate.factor**rounds), **ours)
     left.set_title("FOCUS, three steps", fontsize=11)
     left.set_xlim(0, rounds * 1.2)
-    left.set_ylabel(LABELS["relative error"])
+    left.set_ylabel(LABELS["distance"])
 
     floor = ff.theory.noise_floor(problem, who, LR / 10, NOISE) ** 0.5 / unit
     fedavg, noisy = run(ff.FedAvg()), ff.problems.Noisy(problem, NOISE)

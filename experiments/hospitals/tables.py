@@ -6,7 +6,8 @@ import numpy as np
 from hospitals.serve import OPTIMUM, TRAINING, Outcome
 
 from focusfl.studies.report import table
-from focusfl.studies.report.figure import FLOOR, LABELS, blank
+from focusfl.studies.report.bands import LABELS, SMALLEST
+from focusfl.studies.report.figure import blank
 from focusfl.studies.report.names import label, looks
 
 if TYPE_CHECKING:
@@ -85,11 +86,11 @@ def figure(outcome: Outcome) -> "Figure":
     for name in names:
         middle = np.median(outcome.curves[scenario, name], axis=0)
         rounds = np.flatnonzero(~np.isnan(middle))  # those that were evaluated
-        height = np.clip(middle[rounds], FLOOR, None)
+        height = np.clip(middle[rounds], SMALLEST, None)
         curves.plot(rounds, height, label=label(name), **look[name])
     curves.set_yscale("log")
     curves.set_xlabel("rounds")
-    curves.set_ylabel(LABELS["relative error"])
+    curves.set_ylabel(LABELS["distance"])
     curves.set_title("distance to the optimum", fontsize=11)
     found = _found(outcome, scenario, TRAINING)
     above = {who: found[who] - found[OPTIMUM, who[1]] for who in found}

@@ -129,15 +129,15 @@ def _read_all(options: argparse.Namespace) -> "list[Results]":
 def _merge(options: argparse.Namespace) -> int:
     from focusfl.cli.options import folder
     from focusfl.studies.merge import merge
-    from focusfl.studies.report import shown
+    from focusfl.studies.report import output
 
     found = merge(options.runs, folder(options, ""))
-    files = [str(file) for file in shown.save_report(found)]
+    files = [str(file) for file in output.save_report(found)]
     if options.json:
         rows = [run.row for run in found.runs]
         print(json.dumps({"runs": rows, "files": files}, indent=2))
         return 0
-    shown.print_report(found)
+    output.print_report(found)
     many = f"{len(options.runs)} folders, {len(found.runs)} runs"
     print(f"merged: {many}, {_seeds(found)}")
     print("written: " + "  ".join(files))

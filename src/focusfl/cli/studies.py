@@ -116,7 +116,7 @@ def run_study(options: argparse.Namespace) -> int:
     from focusfl.studies import config
     from focusfl.studies.cache import ResultCache
     from focusfl.studies.folder import begun, run_in_folder
-    from focusfl.studies.report import shown, terminal
+    from focusfl.studies.report import output, terminal
 
     if options.workers is not None and options.workers < 1:
         raise ValueError(
@@ -160,12 +160,12 @@ def run_study(options: argparse.Namespace) -> int:
             _say_what_is_kept(place, plan)
             raise
         tell(earlier := [run for run in found.runs if run.row["key"] not in told])
-    files = shown.save_report(found)
+    files = output.save_report(found)
     if options.json:
         rows = [run.row for run in found.runs]
         print(json.dumps({"runs": rows, "files": [str(f) for f in files]}, indent=2))
     elif not options.quiet:
-        shown.print_report(found)
+        output.print_report(found)
         if not left:
             print("nothing was left to run; --fresh runs everything again.")
         if trackers:

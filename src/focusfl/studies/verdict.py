@@ -15,15 +15,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 Word = Literal[
-    "exact",  # at the optimum, to rounding
-    "falling",  # not there yet, and on its way
-    "biased",  # levelled off elsewhere
-    "noisy",  # levelled off under gradient noise
-    "oscillating",  # neither falls nor settles
-    "unclear",  # the curve does not say
-    "absent",  # nobody ever took part
-    "diverged",
+    "exact", "falling", "biased", "noisy", "oscillating", "unclear", "absent", "diverged"
 ]
+MEANING: dict[str, str] = {
+    "exact": "ends within rounding of the optimum",
+    "falling": "was still falling when the rounds were over",
+    "biased": "has settled away from the optimum",
+    "noisy": "stays where the noise of its gradients keeps it",
+    "oscillating": "goes up and down, and neither settles nor falls",
+    "unclear": "these rounds are too few, or too noisy, to tell",
+    "absent": "nobody took part, so nothing happened",
+    "diverged": "grew without bound",
+}
 
 EXACT = 1e-10  # a relative error that ends below this is rounding, not bias
 FEWEST = 20  # evaluations that a trend can be read from

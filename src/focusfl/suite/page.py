@@ -8,10 +8,10 @@ from string import Template
 import numpy as np
 
 from focusfl.studies.report import html, plots
+from focusfl.studies.report.columns import columns_of
 from focusfl.studies.report.figure import NoMatplotlib, render
 from focusfl.studies.report.groups import bests, grouped, study_names
 from focusfl.studies.report.html import unbroken
-from focusfl.studies.report.rows import columns
 from focusfl.studies.results import Results
 from focusfl.suite.cells import ROUNDS
 from focusfl.suite.figure import profiles
@@ -66,8 +66,8 @@ def _half(half: str, rows: Sequence[Row]) -> str:
 def _study(name: str, study: Results) -> str:
     """What a study has found, against rounds and whatever else it counts."""
     groups = bests(grouped(study))
-    own = [c for c in columns(groups) if c.name in TOLD or "/" in c.name]
-    lines = [tuple(column.text(column.cells[row]) for column in own) for row in range(len(groups))]
+    own = [c for c in columns_of(groups) if c.name in TOLD or "/" in c.name]
+    lines = [tuple(column.text(column.cell(group)) for column in own) for group in groups]
     note = "Medians over seeds in the end, each at the best step of its grid."
     table = Table(name, tuple(column.title for column in own), lines, note)
     problem = study.manifest["problem"]

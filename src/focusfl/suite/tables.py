@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from focusfl.studies.report.numbers import short
+from focusfl.studies.report.columns import short
 from focusfl.suite import compare
 from focusfl.suite.cells import FLOOR, IMAGES, LAWS, LONGEST, ROUNDS, SPLITS
 from focusfl.suite.store import Row

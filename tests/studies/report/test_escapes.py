@@ -7,7 +7,7 @@ import pytest
 from made_up import make_run, save
 
 from focusfl.core.validation import printable
-from focusfl.studies.report import export, html, shown, table, terminal
+from focusfl.studies.report import export, html, output, table, terminal
 from focusfl.studies.results import read
 
 EVIL = "e\x1b]0;pwned\x07\x9b31m\r\n|vil,\t\u202e"
@@ -32,7 +32,7 @@ def test_control_characters_are_told_by_their_code():
 
 
 def test_no_control_character_reaches_the_terminal(found, capsys):
-    shown.print_report(found)
+    output.print_report(found)
     terminal.say(EVIL)
     said = capsys.readouterr()
     assert "pwned" in said.out and "pwned" in said.err

@@ -3,8 +3,8 @@ import pytest
 from made_up import make_run, make_study, save
 
 from focusfl.studies.report import bands
+from focusfl.studies.report.columns import COLUMNS, sci, short
 from focusfl.studies.report.groups import bests, group_looks, grouped, study_names
-from focusfl.studies.report.numbers import NUMBERS, sci, short
 
 
 def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path):
@@ -34,7 +34,7 @@ def test_a_label_names_the_step_size_only_where_there_are_several(tmp_path):
 def test_step_sizes_that_were_chosen_are_one_group_whatever_was_chosen(tmp_path):
     runs = [make_run("a", "focus", s, lr=0.1 + s, why_lr="auto") for s in (0, 1)]
     (one,) = grouped(save(tmp_path, runs))
-    assert one.lr is None and one.spread("lr").mid == pytest.approx(0.6)
+    assert one.lr is None and one.quartiles("lr").mid == pytest.approx(0.6)
 
 
 GRID = {"focus": (0.9, 0.5, 0.7), "mifa": (0.6, 0.7, 0.8)}  # rates at each step
@@ -118,7 +118,7 @@ def test_rounds_that_were_not_evaluated_are_not_counted():
 def test_the_vectors_to_the_target_are_those_of_its_round():
     run = make_run("a", "x", 0, every=5, rounds_to_target=40)
     whole = make_run("a", "x", 0)
-    sent = NUMBERS["vectors_to_target"].of(run)
+    sent = COLUMNS["vectors_to_target"].number_of(run)
     assert sent == whole.curves["vectors_sent"][40]
 
 
@@ -150,9 +150,9 @@ def test_what_was_never_reached_is_infinite_and_spoils_only_its_own_quartile(
 ):
     runs = [make_run("a", "focus", s, bias=0.1 if s == 4 else 0) for s in range(5)]
     (one,) = grouped(save(tmp_path, runs))
-    low, mid, high = one.spread("rounds_to_target")
+    low, mid, high = one.quartiles("rounds_to_target")
     assert low <= mid <= high < np.inf
-    assert NUMBERS["rounds_to_target"].text(np.inf) == "never"
+    assert COLUMNS["rounds_to_target"].write(np.inf) == "never"
     assert one.numbers("rounds_to_target")[4] == np.inf
 
 

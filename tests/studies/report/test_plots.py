@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
+from focusfl.studies.report.columns import COLUMNS, columns_of
 from focusfl.studies.report.figure import render
 from focusfl.studies.report.groups import grouped
-from focusfl.studies.report.numbers import NUMBERS
+from focusfl.studies.report.output import save_report
 from focusfl.studies.report.plots import plot
-from focusfl.studies.report.rows import columns
-from focusfl.studies.report.shown import save_report
 
 pytest.importorskip("matplotlib")
 
@@ -55,8 +54,9 @@ def test_error_is_drawn_against_bytes_where_results_know_them(tmp_path):
     ends = [line.get_xdata()[-1] for line in lines(panel).values()]
     assert ends == [run.curves["bytes_up"][-1] for run in runs]
     assert ends[0] == 8 * ends[1]
-    assert NUMBERS["bytes_to_target"].of(runs[0]) == 8 * NUMBERS["bytes_to_target"].of(runs[1])
-    assert "bytes_to_target" in [one.name for one in columns(grouped(found))]
+    sent = [COLUMNS["bytes_to_target"].number_of(run) for run in runs]
+    assert sent[0] == 8 * sent[1]
+    assert "bytes_to_target" in [one.name for one in columns_of(grouped(found))]
     assert {"figure.png", "figure-bytes.png"} <= {f.name for f in save_report(found)}
 
 
@@ -64,7 +64,7 @@ def test_older_results_have_no_bytes_and_say_so(tmp_path):
     run = make_run("rare", "focus", 0)
     del run.curves["bytes_up"]
     found = save(tmp_path, [run])
-    assert "bytes_to_target" not in [one.name for one in columns(grouped(found))]
+    assert "bytes_to_target" not in [one.name for one in columns_of(grouped(found))]
     assert {file.name for file in save_report(found)} & {"figure.png"}
     assert not (tmp_path / "figure-bytes.png").exists()
     with pytest.raises(ValueError, match="--x bytes-up is of newer results"):

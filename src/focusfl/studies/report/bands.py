@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from focusfl.core.metrics import in_words, rises
+from focusfl.studies.report.columns import quartiles
 from focusfl.studies.report.groups import GAP
-from focusfl.studies.report.numbers import quartiles
 from focusfl.studies.results import Columns, Run, axes_of
 
 LABELS = {  # of the metrics, in the order they are offered

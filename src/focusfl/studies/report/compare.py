@@ -4,15 +4,18 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from focusfl.studies.merge import settings
+from focusfl.studies.report.columns import (
+    COLUMNS,
+    SECONDS_PER_ROUND,
+    WORST_CLIENT,
+    Column,
+    Quartiles,
+    column,
+)
 from focusfl.studies.report.groups import Group, grouped
-from focusfl.studies.report.numbers import PER_ROUND, Spread, number
 from focusfl.studies.results import Results
 from focusfl.studies.verdict import EXACT
 
-MEASURES = (
-    "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
-    "vectors_to_target", "bytes_to_target", PER_ROUND,
-)  # fmt: skip
 JITTER = 0.1  # of the seconds: that much they differ from one time to the next
 ROUNDING = 1e-3  # of all else: another machine adds in another order
 HEADERS = ("participation", "algorithm", "", "A", "B", "B / A", "")
@@ -24,9 +27,9 @@ class Change(NamedTuple):
     participation: str
     algorithm: str
     label: str  # the same for people, with its step size where there are several
-    what: str  # one of MEASURES
-    before: Spread
-    after: Spread
+    what: str  # the name of its column
+    before: Quartiles
+    after: Quartiles
     word: str  # better, worse or same
 
     @property
@@ -67,9 +70,9 @@ def lines(changes: list[Change]) -> list[tuple[str, ...]]:
         (
             change.participation,
             change.label,
-            number(change.what).title,
-            _text(change.what, change.before),
-            _text(change.what, change.after),
+            column(change.what).title,
+            _text(column(change.what), change.before),
+            _text(column(change.what), change.after),
             "–" if change.ratio is None else f"{change.ratio:.3g}",
             change.word if change.word != "same" else "same within the spread",
         )
@@ -80,7 +83,7 @@ def lines(changes: list[Change]) -> list[tuple[str, ...]]:
 def as_dict(found: Comparison) -> dict[str, Any]:
     """For machines: what was never reached is null."""
 
-    def known(spread: Spread) -> dict[str, float | None]:
+    def known(spread: Quartiles) -> dict[str, float | None]:
         return {
             name: value if abs(value) < float("inf") else None
             for name, value in zip(("q1", "median", "q3"), spread, strict=True)
@@ -109,27 +112,35 @@ def _name(one: Group) -> str:
 
 
 def _changes(before: Group, after: Group) -> Iterator[Change]:
-    for what in MEASURES:
-        a, b = before.spread(what), after.spread(what)
+    for what in _compared():
+        a, b = before.quartiles(what.name), after.quartiles(what.name)
         if a is not None and b is not None:
             word = _word(what, a, b)
-            yield Change(before.scenario, before.algorithm, before.label, what, a, b, word)
+            yield Change(before.scenario, before.algorithm, before.label, what.name, a, b, word)
 
 
-def _word(what: str, a: Spread, b: Spread) -> str:
-    """Better or worse only where the quartiles do not overlap."""
-    if what == "error":  # below this, rounding differs and nothing else
-        a, b = (Spread(*(max(value, EXACT) for value in s)) for s in (a, b))
-    slack = 1 + (JITTER if what == PER_ROUND else ROUNDING)
+def _compared() -> Iterator[Column]:
+    for one in (*COLUMNS.values(), SECONDS_PER_ROUND):
+        if "compare" in one.places:
+            yield one
+        if one.name == "accuracy":
+            yield from map(column, WORST_CLIENT)
+
+
+def _word(what: Column, a: Quartiles, b: Quartiles) -> str:
+    """Say better or worse only where the quartiles do not overlap."""
+    if what.name == "error":  # below this, rounding differs and nothing else
+        a, b = (Quartiles(*(max(value, EXACT) for value in s)) for s in (a, b))
+    slack = 1 + (JITTER if what is SECONDS_PER_ROUND else ROUNDING)
     if b.high * slack < a.low:
-        return "worse" if number(what).rising else "better"
+        return "worse" if what.rising else "better"
     if b.low > a.high * slack:
-        return "better" if number(what).rising else "worse"
+        return "better" if what.rising else "worse"
     return "same"
 
 
-def _text(what: str, spread: Spread) -> str:
-    low, mid, high = (number(what).text(value) for value in spread)
+def _text(what: Column, spread: Quartiles) -> str:
+    low, mid, high = (what.write(value) for value in spread)
     return mid if low == high else f"{mid} ({low}–{high})"
 
 

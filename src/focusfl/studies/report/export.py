@@ -1,4 +1,4 @@
-"""A study for other programs: curves and table as CSV, the table as LaTeX."""
+"""Write a study for other programs: curves and table as CSV, the table as LaTeX."""
 
 import csv
 import io
@@ -11,23 +11,13 @@ import numpy as np
 
 from focusfl.core.validation import printable, unknown
 from focusfl.studies.report.bands import metrics_of
+from focusfl.studies.report.columns import Cell, Column, Quartiles, columns_of
 from focusfl.studies.report.groups import Group, grouped
 from focusfl.studies.report.names import label
-from focusfl.studies.report.numbers import Spread, number
-from focusfl.studies.report.rows import SETTINGS, columns
 from focusfl.studies.results import IDENTITY, Results, axes_of
 from focusfl.studies.verdict import EXACT
 
 KINDS = ("curves", "table")
-MEAN = "_mean"  # what the name of a column of means ends in
-BEST = (
-    "error", "accuracy", "accuracy/worst", "loss/worst", "rounds_to_target",
-    "vectors_to_target", "bytes_to_target", "seconds",
-)  # fmt: skip
-LEFT_OUT = (  # of a table that fits on paper
-    "reason", "bytes_to_target", "rate", "seconds", "grad_norm", "tracker_norm",
-    "tracking_gap",
-)  # fmt: skip
 POWER = re.compile(r"\b(\d(?:\.\d+)?)e(-?\d+)\b")
 SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -43,19 +33,37 @@ class Mean(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A column that can be chosen."""
+    """What --columns can name: a column, or the mean of one."""
 
-    name: str
-    title: str
-    cells: Sequence[Any]  # texts, or Spread, Mean or None
-    number: str = ""  # which of NUMBERS or of clients' metrics; none of texts
+    column: Column
+    mean: bool = False  # mean and deviation over seeds, not median and quartiles
 
     @property
-    def ends(self) -> tuple[str, ...]:
-        """What the names of its columns in a CSV end in."""
-        if not self.number:
-            return ("",)
-        return ("", "_q1", "_q3") if self.name == self.number else (MEAN, "_sd")
+    def name(self) -> str:
+        return self.column.name + "_mean" * self.mean
+
+    @property
+    def title(self) -> str:
+        return self.column.title + ", mean ± sd" * self.mean
+
+    @property
+    def csv_names(self) -> list[str]:
+        """The columns of a CSV file that it takes."""
+        if not self.column.numeric:
+            return [self.name]
+        ends = ("_mean", "_sd") if self.mean else ("", "_q1", "_q3")
+        return [self.column.name + end for end in ends]
+
+    def cell(self, group: Group) -> Cell | Mean:
+        """Give what stands in the row of a group."""
+        if not self.mean:
+            return self.column.cell(group)
+        values = group.numbers(self.column.name)
+        known = values[~np.isnan(values)]
+        if not len(known):
+            return None
+        several = len(known) > 1 and np.isfinite(known).all()
+        return Mean(float(known.mean()), float(known.std(ddof=1)) if several else np.nan)
 
 
 def export(found: Results, file: Path, what: str | None = None, chosen: Sequence[str] = ()) -> str:
@@ -81,7 +89,7 @@ def export(found: Results, file: Path, what: str | None = None, chosen: Sequence
 
 
 def curves_csv(found: Results, chosen: Sequence[str] = ()) -> str:
-    """Every curve, tidy: a row per run and round."""
+    """Write every curve, tidy: a row per run and round."""
     names = [*IDENTITY, *axes_of(found.runs), *metrics_of(found.runs)]
     chosen = _known(chosen, names) or names
     rows: list[Iterable[Any]] = [chosen]
@@ -98,43 +106,44 @@ def curves_csv(found: Results, chosen: Sequence[str] = ()) -> str:
 
 
 def table_csv(found: Results, chosen: Sequence[str] = ()) -> str:
-    """A row per group of runs: medians, quartiles, means and deviations over seeds."""
+    """Write a row per group of runs: medians, quartiles, means and deviations over seeds."""
     groups = grouped(found)
-    known = _fields(groups)
-    usual = {column.name for column in columns(groups)}
-    names = [k for k, own in known.items() if (own.number or k) in usual]
-    table = [known[name] for name in _known(chosen, known) or names]
-    rows: list[list[Any]] = [[(f.number or f.name) + end for f in table for end in f.ends]]
-    for cells in zip(*(field.cells for field in table), strict=True):
-        line: list[Any] = []
-        for field, cell in zip(table, cells, strict=True):
-            if isinstance(cell, Mean):
-                line += ["" if np.isnan(value) else value for value in cell]
-            elif isinstance(cell, Spread):
-                line += [cell.mid, cell.low, cell.high]
+    fields = _fields(groups)
+    varying = {column.name for column in columns_of(groups)}
+    usual = [name for name, field in fields.items() if field.column.name in varying]
+    table = [fields[name] for name in _known(chosen, fields) or usual]
+    rows: list[list[Any]] = [[name for field in table for name in field.csv_names]]
+    for group in groups:
+        row: list[Any] = []
+        for field in table:
+            cell = field.cell(group)
+            if cell is None:
+                row += [""] * len(field.csv_names)
+            elif isinstance(cell, str):
+                row.append(cell)
+            elif isinstance(cell, Mean):
+                row += ["" if np.isnan(value) else value for value in cell]
             else:
-                line += [cell] if not field.number else [""] * len(field.ends)
-        rows.append(line)
+                row += [cell.mid, cell.low, cell.high]
+        rows.append(row)
     return _csv(rows)
 
 
 def latex(found: Results, chosen: Sequence[str] = ()) -> str:
-    """A booktabs table: medians with quartiles, means with deviations over seeds.
+    """Write a booktabs table: medians with quartiles, means with deviations over seeds.
 
-    The best of each scenario is bold, and what is unclear is not told.
+    The best of each scenario is bold, and what is unclear is left out.
     """
     groups = grouped(found)
-    known = _fields(groups)
-    told = [_told(word) for word in known["verdict"].cells]
-    known["verdict"] = known["verdict"]._replace(cells=told)
-    usual = [column.name for column in columns(groups) if column.name not in LEFT_OUT]
-    if set(told) == {"–"}:
+    fields = _fields(groups)
+    usual = [column.name for column in columns_of(groups, "paper")]
+    if all(_clear(group.verdict()) == "–" for group in groups):
         usual.remove("verdict")
-    if any(len(one.runs) > 1 for one in groups):
-        ends = [name for name in usual if name in BEST and "_to_" not in name]
-        usual = [n for name in usual for n in (name, name + MEAN)[: 1 + (name in ends)]]
-    table = [known[name] for name in _known(chosen, known) or usual]
-    layout = "".join("r" if field.number else "l" for field in table)
+    if any(len(group.runs) > 1 for group in groups):
+        means = {n for n in usual if "best" in fields[n].column.places and "_to_" not in n}
+        usual = [n for name in usual for n in (name, f"{name}_mean")[: 1 + (name in means)]]
+    table = [fields[name] for name in _known(chosen, fields) or usual]
+    layout = "".join("r" if field.column.numeric else "l" for field in table)
     best = {field.name: _best(groups, field) for field in table}
     lines = [
         "% Needs \\usepackage{booktabs}. Medians over seeds, quartiles in brackets; "
@@ -144,37 +153,27 @@ def latex(found: Results, chosen: Sequence[str] = ()) -> str:
         _line([escaped(field.title) for field in table]),
     ]
     before = None
-    for index, scenario in enumerate(one.scenario for one in groups):
-        if scenario != before:
+    for group in groups:
+        if group.scenario != before:
             lines.append("\\midrule")
         cells = [
-            "" if field.name == "participation" and scenario == before
-            else _cell(field, field.cells[index], index in best[field.name])
+            "" if field.name == "participation" and group.scenario == before
+            else _latex_cell(field, group, bold=group in best[field.name])
             for field in table
         ]  # fmt: skip
         lines.append(_line(cells))
-        before = scenario
+        before = group.scenario
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
 def _fields(groups: list[Group]) -> dict[str, Field]:
-    """All columns that there are, by name."""
-    found = []
-    for column in columns(groups, constant=True):
-        name, title, cells = column
-        found.append(Field(name, title, cells, name if column.numeric else ""))
-        if column.numeric and name not in SETTINGS:
-            means = [_mean(one.numbers(name)) for one in groups]
-            found.append(Field(name + MEAN, f"{title}, mean ± sd", means, name))
-    return {field.name: field for field in found}
-
-
-def _mean(values: np.ndarray) -> Mean | None:
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return None
-    several = len(known) > 1 and np.isfinite(known).all()
-    return Mean(float(known.mean()), float(known.std(ddof=1)) if several else np.nan)
+    """Give all that can be chosen, by name."""
+    fields = []
+    for column in columns_of(groups, constant=True):
+        fields.append(Field(column))
+        if column.numeric and not column.setting:
+            fields.append(Field(column, mean=True))
+    return {field.name: field for field in fields}
 
 
 def _known(chosen: Sequence[str], names: Collection[str]) -> Sequence[str]:
@@ -185,14 +184,14 @@ def _known(chosen: Sequence[str], names: Collection[str]) -> Sequence[str]:
     return chosen
 
 
-def _told(verdict: str) -> str:
-    """A verdict for a paper, in which nothing is unclear."""
+def _clear(verdict: str) -> str:
+    """Give a verdict for a paper, in which nothing is unclear."""
     words = [word for word in verdict.split(", ") if not word.startswith("unclear")]
     return ", ".join(words) or "–"
 
 
 def escaped(text: str) -> str:
-    """Text as LaTeX takes it, with 1.4e-15 as a product."""
+    """Write text as LaTeX takes it, with 1.4e-15 as a product."""
     plain = "".join(SPECIAL.get(sign, sign) for sign in printable(text))
     plain = POWER.sub(r"$\1\\cdot10^{\2}$", plain).replace(r"$1\cdot10", "$10")
     plain = plain.replace(r"\cdot10^{0}", "")
@@ -203,50 +202,56 @@ def _line(cells: list[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _best(groups: list[Group], field: Field) -> set[int]:
-    """The rows that are best in their scenario; all that are exact are as good."""
-    if field.number not in BEST:
-        return set()
-    sign = -1 if number(field.number).rising else 1
-    found: dict[str, dict[int, float]] = {}
-    for index, (one, cell) in enumerate(zip(groups, field.cells, strict=True)):
-        if cell is not None and abs(cell.mid) < float("inf"):
-            value = max(cell.mid, EXACT) if field.number == "error" else sign * cell.mid
-            found.setdefault(one.scenario, {})[index] = value
-    return {
-        index
-        for own in found.values()
-        for index, value in own.items()
-        if value == min(own.values())
-    }
+def _best(groups: list[Group], field: Field) -> list[Group]:
+    """Give the groups that are best in their scenario; all that are exact are as good."""
+    if "best" not in field.column.places:
+        return []
+    sign = -1 if field.column.rising else 1
+    scores: dict[str, list[tuple[float, Group]]] = {}
+    for group in groups:
+        cell = field.cell(group)
+        if isinstance(cell, Quartiles | Mean) and abs(cell.mid) < float("inf"):
+            value = max(cell.mid, EXACT) if field.column.name == "error" else sign * cell.mid
+            scores.setdefault(group.scenario, []).append((value, group))
+    return [
+        group
+        for own in scores.values()
+        for value, group in own
+        if value == min(score for score, _ in own)
+    ]
 
 
-def _cell(field: Field, cell: str | Spread | Mean | None, best: bool) -> str:
-    if cell is None or isinstance(cell, str):
-        name = label(cell) if cell and field.name == "algorithm" else cell
-        return escaped(name or "–")
-    form = number(field.number).text
-    mid = form(cell.mid)
+def _latex_cell(field: Field, group: Group, bold: bool) -> str:
+    cell = field.cell(group)
+    if cell is None:
+        return escaped("–")
+    if isinstance(cell, str):
+        cell = _clear(cell) if field.name == "verdict" else cell
+        return escaped((label(cell) if field.name == "algorithm" else cell) or "–")
+    write = field.column.write
+    mid = write(cell.mid)
     if isinstance(cell, Mean):
-        plain = _with_deviation(mid, cell.deviation, form)
-        return f"{{\\bfseries\\boldmath {plain}}}" if best else plain
-    text = f"{{\\bfseries\\boldmath {escaped(mid)}}}" if best else escaped(mid)
-    low, high = form(cell.low), form(cell.high)
+        return _bold(_with_deviation(mid, cell.deviation, write), bold)
+    low, high = write(cell.low), write(cell.high)
     if low == high:
-        return text
-    powers = {value.partition("e")[2] for value in (low, mid, high)}
-    if len(powers) == 1:  # said once is enough
-        low, high = (value.partition("e")[0] for value in (low, high))
-    return f"{text} {{\\scriptsize [{escaped(low)}, {escaped(high)}]}}"
+        return _bold(escaped(mid), bold)
+    if len({value.partition("e")[2] for value in (low, mid, high)}) == 1:
+        low, high = (value.partition("e")[0] for value in (low, high))  # said once is enough
+    spread = f"{{\\scriptsize [{escaped(low)}, {escaped(high)}]}}"
+    return f"{_bold(escaped(mid), bold)} {spread}"
 
 
-def _with_deviation(mean: str, deviation: float, form: Callable[[float], str]) -> str:
-    """A mean and its deviation, to the same power of ten."""
+def _bold(text: str, bold: bool) -> str:
+    return f"{{\\bfseries\\boldmath {text}}}" if bold else text
+
+
+def _with_deviation(mean: str, deviation: float, write: Callable[[float], str]) -> str:
+    """Write a mean and its deviation, to the same power of ten."""
     if np.isnan(deviation):
         return escaped(mean)
     digits, power, exponent = mean.partition("e")
     if not power:
-        return escaped(f"{mean} ± {form(deviation)}")
+        return escaped(f"{mean} ± {write(deviation)}")
     both = f"{digits} \\pm {deviation / 10.0 ** int(exponent):.1f}"
     return f"${both}$" if exponent == "0" else f"$({both})\\cdot10^{{{exponent}}}$"
 

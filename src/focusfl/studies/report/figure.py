@@ -1,4 +1,4 @@
-"""Convergence curves, one panel per participation model; figures as files."""
+"""Figures of matplotlib, which may not be installed, and as files."""
 
 import io
 import sys
@@ -6,22 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from focusfl.core.extras import missing
 from focusfl.core.files import write
-from focusfl.studies.report.names import label, looks
-from focusfl.studies.results import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FLOOR, CEILING = 1e-17, 1e4
-LABELS = {
-    "relative error": "‖x − x*‖ / ‖x*‖",
-    "relative gradient": "‖∇F(x)‖ / ‖∇F(x₀)‖",
-    "loss": "loss",
-}
+CEILING = 1e4  # what has blown up is cut off so many times above where it began
 
 
 class NoMatplotlib(ValueError):
@@ -36,50 +27,6 @@ def blank(**options: Any) -> "Figure":
         words = missing("figures need", "matplotlib", "plots")
         raise NoMatplotlib(words) from None
     return Figure(**options)
-
-
-def convergence(runs: list[Run], axes: tuple[str, ...] = ("rounds",)) -> "Figure":
-    """Draw relative error against rounds, or vectors sent; one row for each axis.
-
-    Algorithms as published are dotted, in the colour of the algorithm itself.
-    """
-    scenarios = list(dict.fromkeys(run.row["participation"] for run in runs))
-    names = list(dict.fromkeys(run.row["algorithm"] for run in runs))
-    look = looks(names)
-    crowd = len(names) > 4
-    figure = blank(
-        figsize=(0.8 + 3.1 * len(scenarios) + 1.9 * crowd, 0.4 + 3 * len(axes)),
-        layout="constrained",
-    )
-    grid = figure.subplots(len(axes), len(scenarios), sharey=True, squeeze=False)
-    for row, axis in zip(grid, axes, strict=True):
-        for panel, scenario in zip(row, scenarios, strict=True):
-            for run in runs:
-                if run.row["participation"] == scenario:
-                    _curve(panel, run, axis, look[run.row["algorithm"]])
-            panel.set_yscale("log")
-            panel.set_xlabel(axis)
-            panel.grid(alpha=0.25, linewidth=0.6)
-            panel.spines[["top", "right"]].set_visible(False)
-        row[0].set_ylabel(LABELS[runs[0].row["measure"]])
-    for panel, scenario in zip(grid[0], scenarios, strict=True):
-        panel.set_title(scenario, fontsize=11)
-    if crowd:
-        handles = {line.get_label(): line for p in grid[0] for line in p.get_lines()}
-        shown = [label(name) for name in names]
-        lines = [handles[name] for name in shown]
-        figure.legend(lines, shown, loc="outside right center", frameon=False)
-    else:
-        grid[0][0].legend(frameon=False)
-    return figure
-
-
-def _curve(panel, run: Run, axis: str, look: dict[str, Any]) -> None:
-    place = run.curves["vectors_sent" if axis == "vectors sent" else "round"]
-    distance = np.clip(run.errors, FLOOR, CEILING)
-    panel.plot(place, distance, label=label(run.row["algorithm"]), **look)
-    if run.row["diverged_at"] is not None:
-        panel.plot(place[-1], distance[-1], "x", color=look["color"], label="_")
 
 
 def render(figure: "Figure", kind: str) -> bytes:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from focusfl.studies.report.columns import COLUMNS, GOAL, short
 from focusfl.studies.report.groups import Group, bests, by_scenario
-from focusfl.studies.report.numbers import GOAL, NUMBERS, short
 from focusfl.studies.results import LOSS
 
-FEW = 3  # that are named one by one
+NAMED = 3  # that are named one by one
 
 
 def findings(groups: list[Group]) -> list[tuple[str, str]]:
@@ -28,20 +28,20 @@ def _sentence(groups: list[Group]) -> str:
     if first.diverged:
         return "every run has diverged."
     what = "accuracy" if first.judged_by == "accuracy" else "rounds_to_target"
-    if not np.isfinite(first.mid(what)):
+    if not np.isfinite(first.median(what)):
         what = "error"
-    near = [o for o in others if not o.diverged and np.isfinite(o.mid(what))][:1]
+    near = [o for o in others if not o.diverged and np.isfinite(o.median(what))][:1]
     told = _compared(first, near[0], what) if near else _alone(first, what)
     if what == "error" and first.row["measure"] != LOSS:
         told = f"nobody reaches a {first.row['measure']} of {GOAL}; {told}"
     behind = [
-        o for o in others if o.diverged or not np.isfinite(o.mid(what))
+        o for o in others if o.diverged or not np.isfinite(o.median(what))
     ]  # fmt: skip
     return "; ".join([told, *_behind(behind)]) + "."
 
 
 def _alone(one: Group, what: str) -> str:
-    number = NUMBERS[what].text(one.mid(what))
+    number = COLUMNS[what].write(one.median(what))
     if what == "rounds_to_target":
         goal = f"a {one.row['measure']} of {GOAL}"
         return f"{one.name} reaches {goal} in {number} rounds ({_step(one)})"
@@ -64,7 +64,7 @@ def _compared(first: Group, second: Group, what: str) -> str:
     ends = [_number(one, what) for one in (first, second)]
     if not _apart(first, second, what):
         return f"{' and '.join(names)} are about {same}{reached}: {' and '.join(ends)}"
-    a, b = first.mid(what), second.mid(what)
+    a, b = first.median(what), second.median(what)
     ahead = f"{_ratio(b, a)} times {same} as"
     if what == "accuracy":
         ahead = f"{100 * (a - b):.1f} points above"
@@ -74,16 +74,16 @@ def _compared(first: Group, second: Group, what: str) -> str:
 
 
 def _apart(first: Group, second: Group, what: str) -> bool:
-    a, b = first.spread(what), second.spread(what)
+    a, b = first.quartiles(what), second.quartiles(what)
     assert a is not None and b is not None  # both have a median
     if min(len(first.runs), len(second.runs)) == 1:
         return a.mid != b.mid
-    return a.low > b.high if NUMBERS[what].rising else a.high < b.low
+    return a.low > b.high if COLUMNS[what].rising else a.high < b.low
 
 
 def _behind(groups: list[Group]) -> list[str]:
     """Those who do not get where the first does."""
-    if len(groups) > FEW:
+    if len(groups) > NAMED:
         return [f"{len(groups)} others never do"]
     return [
         f"{one.name} " + ("diverges" if one.diverged else f"ends at {_number(one, 'error')}")
@@ -93,14 +93,14 @@ def _behind(groups: list[Group]) -> list[str]:
 
 def _number(one: Group, what: str) -> str:
     """A number with the step it was got at, and what it must not be taken for."""
-    text = NUMBERS[what].text(one.mid(what))
+    text = COLUMNS[what].write(one.median(what))
     unit = " rounds" if what == "rounds_to_target" else ""
-    falling = what == "error" and one.verdict() in ("falling", "unfinished")
+    falling = what == "error" and one.word == "falling"
     return f"{text}{unit} ({_step(one)}{', still falling' * falling})"
 
 
 def _step(one: Group) -> str:
-    return f"lr {short(one.mid('lr'))}"
+    return f"lr {short(one.median('lr'))}"
 
 
 def _ratio(large: float, small: float) -> str:

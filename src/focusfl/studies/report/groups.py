@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.studies.report import verdict_words
+from focusfl.studies.report.columns import Quartiles, column, quartiles, sci, short
 from focusfl.studies.report.names import label, looks, markers
-from focusfl.studies.report.numbers import Spread, number, quartiles, short
 from focusfl.studies.results import Results, Run
+from focusfl.studies.verdict import MEANING
 
 LINES = (
     "-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (1.5, 1.5)),
@@ -37,15 +37,22 @@ class Group:
         """What the first run says of itself."""
         return self.runs[0].row
 
-    def numbers(self, what: str) -> np.ndarray:
-        """One of NUMBERS, or of clients' metrics, for every run."""
-        return np.array([number(what).of(run) for run in self.runs], float)
+    def numbers(self, name: str) -> np.ndarray:
+        """Give a column of numbers, by name, for every run."""
+        number_of = column(name).number_of
+        assert number_of, f"{name} is a column of text"
+        return np.array([number_of(run) for run in self.runs], float)
 
-    def spread(self, what: str) -> Spread | None:
-        """Quartiles of one of NUMBERS; None where no run knows it."""
-        values = self.numbers(what)
+    def quartiles(self, name: str) -> Quartiles | None:
+        """Give quartiles of a column over runs; None where no run knows it."""
+        values = self.numbers(name)
         known = values[~np.isnan(values)]
-        return Spread(*quartiles(known).tolist()) if len(known) else None
+        return Quartiles(*quartiles(known).tolist()) if len(known) else None
+
+    def median(self, name: str) -> float:
+        """Give the median of a column over runs; infinite where no run knows it."""
+        found = self.quartiles(name)
+        return np.inf if found is None else found.mid
 
     @property
     def diverged(self) -> bool:
@@ -53,36 +60,54 @@ class Group:
         return bool(np.median(np.isinf(self.numbers("error"))) > 0)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """What every run says of itself."""
-        return [run.row for run in self.runs]
+    def by_verdict(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows of runs by their verdict, the most frequent first."""
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for run in self.runs:
+            rows.setdefault(run.row["verdict"], []).append(run.row)
+        return dict(sorted(rows.items(), key=lambda item: -len(item[1])))
+
+    @property
+    def word(self) -> str:
+        """The verdict that all seeds agree on, or mixed."""
+        return next(iter(self.by_verdict)) if len(self.by_verdict) == 1 else "mixed"
 
     def verdict(self) -> str:
-        """What became of the runs, in a few words."""
-        return verdict_words.verdict(self.rows)
+        """Say what became of the runs: one verdict where all seeds agree, else shares."""
+        if self.word == "mixed":
+            return ", ".join(f"{word} {share}" for word, share in self._shares().items())
+        rows = self.by_verdict[self.word]
+        if self.word == "diverged":
+            return f"diverged in round {int(np.median([row['diverged_at'] for row in rows])):,}"
+        if self.word == "biased":
+            return f"biased at {sci(float(np.median([row['error'] for row in rows])))}"
+        return self.word
 
     def reason(self) -> str:
-        """Why that is the verdict, in a sentence."""
-        return verdict_words.reason(self.rows)
+        """Say why: the reason of the run that ended in the middle of those with its verdict."""
+        reasons = {word: _reason(word, rows) for word, rows in self.by_verdict.items()}
+        if len(reasons) == 1:
+            return reasons[self.word]
+        shares = self._shares()
+        return "; ".join(f"{word} {shares[word]}: {why}" for word, why in reasons.items())
+
+    def _shares(self) -> dict[str, str]:
+        many = len(self.runs)
+        return {word: f"{len(rows)} of {many}" for word, rows in self.by_verdict.items()}
 
     @property
     def judged_by(self) -> str:
         """What tells a good run: the distance to x*, or what comes closest to it."""
         known = self.row["measure"] == "relative error"
-        return "error" if known or self.spread("accuracy") is None else "accuracy"
+        return "error" if known or self.quartiles("accuracy") is None else "accuracy"
 
     @property
     def score(self) -> tuple[float, ...]:
         """Less is better: rounds to the target, then the error; or the accuracy."""
         if self.judged_by == "accuracy":
-            return float(self.diverged), -self.mid("accuracy")
+            return float(self.diverged), -self.median("accuracy")
         lost = float(self.diverged)
-        return lost, self.mid("rounds_to_target"), self.mid("error")
-
-    def mid(self, what: str) -> float:
-        """The median of one of NUMBERS; infinite where no run knows it."""
-        spread = self.spread(what)
-        return np.inf if spread is None else spread.mid
+        return lost, self.median("rounds_to_target"), self.median("error")
 
 
 def grouped(found: Results) -> list[Group]:
@@ -104,9 +129,14 @@ def group_runs(runs: list[Run]) -> list[Group]:
     for (scenario, name, lr, local_steps), own in by_key.items():
         count = [f"{local_steps} step{'s' * (local_steps != 1)}"] * (name in counts)
         both = [_lr(lr)] * (name in steps) + count
-        labels = _called(name, count), _called(name, both)
+        labels = _label(name, count), _label(name, both)
         groups.append(Group(scenario, name, lr, local_steps, *labels, own))
     return _with_best(groups)
+
+
+def _reason(word: str, rows: list[dict[str, Any]]) -> str:
+    middle = sorted(rows, key=lambda row: row["error"])[len(rows) // 2]
+    return str(middle.get("reason") or MEANING[word]).rstrip(".")
 
 
 def _with_best(groups: list[Group]) -> list[Group]:
@@ -127,8 +157,8 @@ def _with_best(groups: list[Group]) -> list[Group]:
     return [found[id(one)] for one in groups]
 
 
-def _called(name: str, told: list[str]) -> str:
-    return f"{label(name)} ({', '.join(told)})" if told else label(name)
+def _label(name: str, differences: list[str]) -> str:
+    return f"{label(name)} ({', '.join(differences)})" if differences else label(name)
 
 
 def _lr(lr: float | None) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from focusfl.core.metrics import rises
 from focusfl.studies.report import bands
 from focusfl.studies.report.bands import Band
+from focusfl.studies.report.columns import COLUMNS
 from focusfl.studies.report.figure import CEILING, blank
 from focusfl.studies.report.groups import (
     Group,
@@ -17,7 +18,6 @@ from focusfl.studies.report.groups import (
     grouped,
     study_names,
 )
-from focusfl.studies.report.numbers import NUMBERS
 from focusfl.studies.results import Results, axes_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KINDS = ("pdf", "svg", "png")
 AXES = {label.replace(" ", "-"): axis for axis, label in bands.AXIS_LABELS.items()}
 STEPS = "step-size"  # an axis of another kind: a point for every run of a grid
-STEP_HEIGHTS = ("error", "rounds_to_target", "accuracy")
+STEP_HEIGHTS = [name for name, column in COLUMNS.items() if "steps" in column.places]
 WIDTH = 6.75  # inches: the text of a page in two columns
 ACROSS = 4  # panels in a row, at most
 TEXT = 8  # points
@@ -113,7 +113,7 @@ def _against_steps(chosen: list[tuple[str, list[Group]]], y: str | None, width: 
     if not shown:
         raise ValueError(f"--x {STEPS} needs a study with several lr; this has one.")
     what = "error" if y is None else y.replace("-", "_")
-    if what not in STEP_HEIGHTS or all(one.spread(what) is None for one in shown):
+    if what not in STEP_HEIGHTS or all(one.quartiles(what) is None for one in shown):
         raise ValueError(f"--y of --x {STEPS} must be error or rounds-to-target, or "
                          f"accuracy where it is known; got {y!r}.")  # fmt: skip
     looks = group_looks(shown, short=True)
@@ -127,7 +127,7 @@ def _against_steps(chosen: list[tuple[str, list[Group]]], y: str | None, width: 
     if what != "accuracy":
         grid[0].set_yscale("log")
     measure = shown[0].row["measure"]
-    words = f"{measure} at the end" if what == "error" else NUMBERS[what].title
+    words = f"{measure} at the end" if what == "error" else COLUMNS[what].title
     figure.supylabel(words, fontsize=TEXT)
     _legend(figure, grid, list(dict.fromkeys(one.name for one in shown)), width)
     return figure
@@ -136,7 +136,7 @@ def _against_steps(chosen: list[tuple[str, list[Group]]], y: str | None, width: 
 def _grid(panel: "Axes", own: list[Group], what: str, look: dict[str, Any]) -> None:
     """One line of a step-size figure; a cross on top for what never got anywhere."""
     colour = look["color"]
-    points = [(one.row["lr"], one.spread(what)) for one in own]
+    points = [(one.row["lr"], one.quartiles(what)) for one in own]
     ends = [(lr, s) for lr, s in points if s and np.isfinite(s.mid)]
     lrs = [lr for lr, _ in ends]
     panel.plot(

@@ -25,9 +25,9 @@ from rich.text import Text
 
 from focusfl.core.validation import printable
 from focusfl.studies.config import Study
+from focusfl.studies.report.columns import COLUMNS, short
 from focusfl.studies.report.groups import Group, bests, group_runs
 from focusfl.studies.report.names import label
-from focusfl.studies.report.numbers import NUMBERS, short
 from focusfl.studies.results import LOSS, Run
 from focusfl.studies.study import RunGroup, Watch
 
@@ -167,7 +167,7 @@ def _ended(console: Console, runs: list[Run]) -> None:
     groups = group_runs(runs)
     seconds = sum(run.row["seconds"] for run in runs)
     for one in bests(groups):
-        step = f" (lr {short(one.mid('lr'))}, best of {len(groups)})"
+        step = f" (lr {short(one.median('lr'))}, best of {len(groups)})"
         text = (
             f"{one.scenario} · {one.name}{step if len(groups) > 1 else ''}: "
             f"{one.verdict()}, {_end(one)}, {seconds:.1f} s"
@@ -180,7 +180,7 @@ def _ended(console: Console, runs: list[Run]) -> None:
 
 def _end(one: Group) -> str:
     name = LOSS if one.row["measure"] == LOSS else "error"
-    return f"{name} {NUMBERS['error'].text(one.mid('error'))}"
+    return f"{name} {COLUMNS['error'].write(one.median('error'))}"
 
 
 class _Rounds(ProgressColumn):

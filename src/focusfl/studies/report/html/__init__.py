@@ -10,16 +10,14 @@ from typing import Any
 
 from focusfl.core.metrics import WORST
 from focusfl.studies.merge import settings
-from focusfl.studies.report import verdict_words
+from focusfl.studies.report.columns import COLUMNS, Cell, Column, columns_of, is_of_clients
 from focusfl.studies.report.finding import condition, findings
 from focusfl.studies.report.groups import Group, grouped
 from focusfl.studies.report.html.contents import contents
 from focusfl.studies.report.html.per_client import section
 from focusfl.studies.report.names import conditions
-from focusfl.studies.report.numbers import NUMBERS, Spread, is_of_clients, number
-from focusfl.studies.report.rows import Column, columns
-from focusfl.studies.report.verdict_words import MEANING
 from focusfl.studies.results import Results
+from focusfl.studies.verdict import MEANING
 
 HERE = Path(__file__).parent
 SCRIPTS = (
@@ -90,9 +88,9 @@ def _lead(found: Results, groups: list[Group]) -> str:
         *conditions(found.manifest["study"]),
     ]
     for what in ("lr", "local_steps"):
-        values = {one.spread(what) for one in groups}
+        values = {one.quartiles(what) for one in groups}
         if len(values) == 1 and (value := values.pop()):
-            text = NUMBERS[what].text(value.mid)
+            text = COLUMNS[what].write(value.mid)
             parts.append(f"lr {text}" if what == "lr" else f"{text} local steps")
     if any(run.row.get("schedule") for run in found.runs):
         parts.append("lr follows a schedule")
@@ -117,31 +115,27 @@ def unbroken(text: str) -> str:
 
 def _meanings(groups: list[Group]) -> str:
     """What the verdicts in the table mean."""
-    words = dict.fromkeys(row["verdict"] for one in groups for row in one.rows)
+    words = dict.fromkeys(word for one in groups for word in one.by_verdict)
     return " ".join(f"{word}: {MEANING[word]}." for word in MEANING if word in words)
 
 
 def _table(groups: list[Group]) -> str:
     """The table, readable without a script; what to sort by goes along."""
-    found = columns(groups)
-    reasons = next(column.cells for column in found if column.name == "reason")
     # What else is known of clients has a table of its own.
-    found = [
+    columns = [
         column
-        for column in found
+        for column in columns_of(groups)
         if column.name != "reason"
         and (not is_of_clients(column.name) or column.name.endswith(f"/{WORST}"))
     ]
     head = "".join(
-        f'<th{_kind(column)} scope="col">{_whole(column.title)}</th>' for column in found
+        f'<th{_kind(column)} scope="col">{_whole(column.title)}</th>' for column in columns
     )
     lines = []
-    for index, one in enumerate(groups):
+    for one in groups:
         cells = "".join(
-            _verdict(one, str(reasons[index]))
-            if column.name == "verdict"
-            else _cell(column, column.cells[index])
-            for column in found
+            _verdict(one) if column.name == "verdict" else _cell(column, column.cell(one))
+            for column in columns
         )
         rest = "" if one.best else ' class="rest"'
         lines.append(f"<tr{rest}>{cells}</tr>")
@@ -149,22 +143,22 @@ def _table(groups: list[Group]) -> str:
     return f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
 
 
-def _verdict(one: Group, reason: str) -> str:
+def _verdict(one: Group) -> str:
     """What became of the runs, and why."""
-    text, why = escape(one.verdict()), unbroken(reason)
+    text, why = escape(one.verdict()), unbroken(one.reason())
     return (
-        f'<td class="verdict {verdict_words.kind(one.rows)}" data-title="verdict" '
+        f'<td class="verdict {one.word}" data-title="verdict" '
         f'data-value="{text}"><b>{text}</b> <small>{why}</small></td>'
     )
 
 
-def _cell(column: Column, cell: str | Spread | None) -> str:
+def _cell(column: Column, cell: Cell) -> str:
     text, title = escape(column.text(cell)), f' data-title="{escape(column.title)}"'
     if isinstance(cell, str):
         return f"<td{title}>{text}</td>"
     if cell is None:
         return f"<td{_kind(column)}{title}>{text}</td>"
-    low, high = (number(column.name).text(end) for end in (cell.low, cell.high))
+    low, high = (column.write(end) for end in (cell.low, cell.high))
     if low != high:
         text += f" <small>{unbroken(_range(low, high))}</small>"
     return f'<td{_kind(column)}{title} data-value="{cell.mid}">{text}</td>'

@@ -6,6 +6,7 @@ import numpy as np
 
 from focusfl.core.metrics import rises
 from focusfl.studies.report import bands
+from focusfl.studies.report.columns import COLUMNS
 from focusfl.studies.report.groups import (
     Group,
     by_scenario,
@@ -16,13 +17,12 @@ from focusfl.studies.report.groups import (
 )
 from focusfl.studies.report.html.per_client import strips
 from focusfl.studies.report.html.schedule import schedule
-from focusfl.studies.report.numbers import NUMBERS
 from focusfl.studies.results import AXES, Results, axes_of
 from focusfl.studies.summary import TARGET
 
 POINTS = 600  # of a curve, at most
 FIGURES = 600_000  # in all curves together, about six bytes each
-HEIGHTS = ("error", "rounds_to_target", "accuracy")  # against the step size
+HEIGHTS = [name for name, column in COLUMNS.items() if "steps" in column.places]
 BINS = 1_600_000  # in all pictures of who took part together, a byte each
 
 
@@ -82,14 +82,14 @@ def _study(
 
 def _heights(groups: list[Group]) -> list[dict[str, Any]]:
     """What is drawn against the step size."""
-    found = [name for name in HEIGHTS if any(one.spread(name) for one in groups)]
+    found = [name for name in HEIGHTS if any(one.quartiles(name) for one in groups)]
     ends = {"error": f"{groups[0].row['measure']} at the end"}
     return [
         {
             "name": name,
-            "label": ends.get(name, NUMBERS[name].title),
-            "short": NUMBERS[name].title,
-            "rising": NUMBERS[name].rising,
+            "label": ends.get(name, COLUMNS[name].title),
+            "short": COLUMNS[name].title,
+            "rising": COLUMNS[name].rising,
         }
         for name in found
     ]
@@ -137,7 +137,7 @@ def _scenario(
 
 def _step(one: Group) -> dict[str, Any]:
     """A point of a grid: what its runs end with, in quartiles."""
-    ends = {name: one.spread(name) for name in HEIGHTS}
+    ends = {name: one.quartiles(name) for name in HEIGHTS}
     return {
         "lr": one.row["lr"],
         "best": one.best,
@@ -158,7 +158,7 @@ def _group(one: Group, bests: dict[str, int], numbers: dict[str, int]) -> dict[s
         "verdict": one.verdict(),
         "diverged": one.diverged,
         "theory": {key: theory.get(key) for key in ("rate", "bias", "floor")},
-        "tracking_gap": gap.mid if (gap := one.spread("tracking_gap")) else None,
+        "tracking_gap": gap.mid if (gap := one.quartiles("tracking_gap")) else None,
     }
 
 

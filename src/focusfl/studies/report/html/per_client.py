@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from focusfl.core.metrics import SPREAD, TENTH, in_words, rises
+from focusfl.studies.report.columns import column
 from focusfl.studies.report.groups import Group, bests
-from focusfl.studies.report.numbers import number
 
 MOST = 400  # clients that are drawn
 NAMED = 3  # that a table names
@@ -61,11 +61,11 @@ def _rows(one: Group) -> list[str]:
     found = []
     for name, values in _medians(one).items():
         order = np.argsort(values if rises(name) else -values, kind="stable")[:NAMED]
-        form = number(f"{name}/{TENTH}").text
+        form = column(f"{name}/{TENTH}").write
         worst = ", ".join(f"client {i}: {form(values[i])}" for i in order)
         cells = (
             one.scenario, one.short, in_words(name), worst,
-            *(form(one.mid(f"{name}/{what}")) for what in (TENTH, SPREAD)),
+            *(form(one.median(f"{name}/{what}")) for what in (TENTH, SPREAD)),
         )  # fmt: skip
         cell = "".join(
             f'<td data-title="{title}">{escape(text)}</td>'

@@ -11,12 +11,11 @@ from rich.console import Console
 from focusfl.studies.report import terminal
 from focusfl.studies.report.compare import compare
 from focusfl.studies.report.export import latex, table_csv
-from focusfl.studies.report.groups import grouped
+from focusfl.studies.report.groups import group_runs, grouped
 from focusfl.studies.report.html import page
+from focusfl.studies.report.output import print_report
 from focusfl.studies.report.plots import plot
-from focusfl.studies.report.shown import print_report
-from focusfl.studies.report.verdict_words import MEANING, kind, reason, verdict
-from focusfl.studies.verdict import Word
+from focusfl.studies.verdict import MEANING, Word
 
 WORDS = get_args(Word)
 WHY = "still falling by a factor .990 a round; 1e-10 is about 1,700 rounds away"
@@ -49,23 +48,18 @@ def test_only_what_is_biased_is_said_to_have_settled(tmp_path, word):
     assert ("has settled" in html) == (word == "biased")
 
 
-def test_a_folder_from_before_reasons_says_what_the_word_means(tmp_path):
-    (one,) = grouped(save(tmp_path, [made("unfinished")]))
-    assert one.verdict() == "unfinished"
-    assert one.reason() == "was still falling when the rounds were over"
-
-
 def test_seeds_that_disagree_are_counted_and_each_side_has_its_reason():
-    rows = [made("exact", s).row for s in range(3)]
-    rows += [made("falling", s, reason=WHY).row for s in range(2)]
-    assert verdict(rows) == "exact 3 of 5, falling 2 of 5"
-    assert kind(rows) == "mixed" and kind(rows[:3]) == "exact"
-    assert reason(rows) == f"exact 3 of 5: {MEANING['exact']}; falling 2 of 5: {WHY}"
+    runs = [made("exact", s) for s in range(3)]
+    runs += [made("falling", s, reason=WHY) for s in range(3, 5)]
+    (both,), (exact,) = group_runs(runs), group_runs(runs[:3])
+    assert both.verdict() == "exact 3 of 5, falling 2 of 5"
+    assert (both.word, exact.word) == ("mixed", "exact")
+    assert both.reason() == f"exact 3 of 5: {MEANING['exact']}; falling 2 of 5: {WHY}"
 
 
 def test_of_several_reasons_the_run_in_the_middle_gives_its_own():
-    rows = [{"verdict": "falling", "error": e, "reason": f"at {e}"} for e in (3, 1, 2)]
-    assert reason(rows) == "at 2"
+    runs = [made("falling", e, error=float(e), reason=f"at {e}") for e in (3, 1, 2)]
+    assert group_runs(runs)[0].reason() == "at 2"
 
 
 def ended(runs):
@@ -95,4 +89,4 @@ def test_of_several_steps_the_line_tells_the_best():
 
 
 def test_every_verdict_has_a_meaning():
-    assert set(get_args(Word)) <= set(MEANING)
+    assert set(get_args(Word)) == set(MEANING)
