@@ -7,20 +7,24 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/focusfl demo
 
-# mypy is one of the tests. Three at a time on two cores: tests of deployments wait. What
-# a file of tests has made or compiled, the rest of it uses. Modules are rewritten to be
-# checked as they are imported, which every process would do again without a cache.
+# Three at a time on two cores: tests of deployments wait. A file of tests stays together,
+# as its tests share what they made and compiled.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile
+SLOW :=
+
+# mypy is one of the tests.
 test: .venv/installed-tests
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 # What needs the real data (FOCUSFL_DATA) or a program beside Python.
 test-more: .venv/installed-tests
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "needs and not slow"
+	$(PYTEST) -m "needs and not slow"
 
 # Fleets through kills, every script in small, the README from the wheel: half an hour.
+# Some of them: make test-slow SLOW="tests/deploy -k kill"
 test-slow: .venv/installed-tests
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m slow
+	$(PYTEST) -m slow $(SLOW)
 
 # The core tests with the lowest versions that pyproject.toml allows.
 test-lowest: .venv/installed-tests

@@ -53,9 +53,7 @@ def test_a_broken_jax_is_found_out(tmp_path):
     assert verdict.startswith("focusfl does not work here: ImportError: no driver")
 
 
-def test_a_missing_extra_is_named_and_a_run_that_misses_is_an_ailment(
-    monkeypatch, capsys, tmp_path
-):
+def test_a_missing_extra_is_named(monkeypatch, capsys, tmp_path):
     def version(package, real=metadata.version):
         if package == "networkx":
             raise metadata.PackageNotFoundError
@@ -77,9 +75,6 @@ def test_a_missing_extra_is_named_and_a_run_that_misses_is_an_ailment(
     assert re.search(r"a9a +/", said) and re.search("w8a +not fetched", said)
     works = "focusfl works; without focusfl[graphs], which are installed in a clone"
     assert said.splitlines()[-1].startswith(works)
-    monkeypatch.undo()
-    monkeypatch.setattr("focusfl.studies.verdict.EXACT", 0.0)
-    assert doctor._attempt(doctor._run)["failed"].startswith("ArithmeticError: a run ended")
 
 
 @pytest.fixture(scope="module")

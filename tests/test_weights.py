@@ -12,8 +12,8 @@ from focusfl import problems, theory
 from focusfl.core import tree
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 from focusfl.problems import Quadratic
-from focusfl.simulation import cohort, start
 from focusfl.studies import config
+from focusfl.studies import study as studies
 from focusfl.studies.cache import ResultCache
 from focusfl.studies.summary import tracking_gap
 
@@ -52,7 +52,7 @@ def test_a_client_of_weight_2_is_two_that_always_come_together(alg):
         assert one.metrics["gradients"].sum() == 3 * masks.sum() + warm
 
 
-def test_equal_weights_are_none_and_the_same_program():
+def test_equal_weights_are_none():
     """All 1 is what there was before there were weights, to the bit."""
     plain, law = ff.problems.ridge(4, 5, 8), Uniform(2)
     for weights in ("equal", "samples", np.ones(4), [1, 1, 1, 1]):
@@ -60,10 +60,8 @@ def test_equal_weights_are_none_and_the_same_program():
     how = {"rounds": 10, "lr": 1e-3}
     run = simulate(ff.Focus(), plain, law, **how)
     assert run.weights is None
-    compiled = ff.simulation.compiled.chunk._cache_size()
     again = simulate(ff.Focus(), ff.problems.ridge(4, 5, 8, weights="samples"), law, **how)
     assert np.array_equal(run.x, again.x)
-    assert ff.simulation.compiled.chunk._cache_size() == compiled
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -97,14 +95,9 @@ def test_the_tracker_follows_the_weighted_sum_and_no_other():
     assert gap(run.server.y, run.clients.grad.sum(0)) > 0.1
 
 
-@pytest.mark.parametrize(
-    "where, parts",
-    [("device", False), ("device", True), ("host", False), ("disk", True)],
-)
-def test_wherever_clients_are_it_is_the_run_of_the_loop(where, parts, monkeypatch):
+@pytest.mark.parametrize("where", ["device", "host", "disk"])
+def test_wherever_clients_are_it_is_the_run_of_the_loop(where):
     problem, law = weighted(ODD), Uniform(2)
-    if parts:
-        monkeypatch.setattr(start, "AT_ONCE", 2 * 5)  # 2 of the 6 clients
     how = HOW | {"rounds": 12, "lr": 1e-3}
     slow = loop(ff.Focus(warm_start=True), problem, law, **how)
     how["client_state"] = where
@@ -113,21 +106,16 @@ def test_wherever_clients_are_it_is_the_run_of_the_loop(where, parts, monkeypatc
     assert gap(slow.clients, tree.map(np.asarray, fast.clients)) < 1e-12
 
 
-def test_in_turn_and_side_by_side_weights_are_the_same(monkeypatch):
+def test_a_sweep_has_the_weights_of_single_runs():
     problem, law = weighted(ODD), Bernoulli(0.4)
     lrs, seeds, how = [1e-3, 3e-3], [3, 4], {"rounds": 12, "local_steps": 3}
     alone = [
         loop(ff.Scaffold(), problem, law, lr=lr, seed=seed, **how)
         for seed, lr in product(seeds, lrs)
     ]
-    for turns in (False, True):
-        if turns:
-            monkeypatch.setattr(cohort, "take_turns", lambda x: True)
-            ff.simulation.compiled.chunks.clear_cache()
-        together = sweep(ff.Scaffold(), problem, law, lrs=lrs, seed=seeds, **how)
-        for one, other in zip(alone, together, strict=True):
-            assert gap(one.server, other.server) < 1e-12
-    ff.simulation.compiled.chunks.clear_cache()
+    together = sweep(ff.Scaffold(), problem, law, lrs=lrs, seed=seeds, **how)
+    for one, other in zip(alone, together, strict=True):
+        assert gap(one.server, other.server) < 1e-12
 
 
 def test_models_that_are_trees_and_gradients_that_are_drawn_have_weights_too():
@@ -365,11 +353,11 @@ def test_a_study_says_weights_and_keeps_runs_by_them(tmp_path):
         )
     )  # fmt: skip
     keys = [
-        ResultCache(tmp_path, one).key(ff.experiment.study.run_groups(one)[0], 0.01, 0)
+        ResultCache(tmp_path, one).key(studies.run_groups(one)[0], 0.01, 0)
         for one in (plain, same, other, more)
     ]
     assert keys[0] == keys[1] and len({*keys}) == 3
-    rows = {run.row["algorithm"]: run.row for run in ff.experiment.study.run(other)}
+    rows = {run.row["algorithm"]: run.row for run in studies.run(other)}
     assert rows["focus"]["tracking_gap"] < 1e-14
     assert rows["focus"]["tracker_norm"] > 0 and rows["focus"]["error"] < 1
     with pytest.raises(ValueError, match=r"\[problem\]: weights must be one of samples"):

@@ -1,10 +1,10 @@
 """Rounds and uplink bits to 1e-8 with every compressor, each at its own best step.
 
-    python benchmarks/compression.py               # some minutes on 2 cores
-    python benchmarks/compression.py others        # SCAFFOLD, MIFA and FedVARP alone
-    python benchmarks/compression.py matrix        # low rank: the same model as a matrix
-    python benchmarks/compression.py images        # four bits on a small CNN, by scales
-    python benchmarks/compression.py cifar10       # on all of CIFAR-10: for a GPU, minutes
+    python benchmarks/compressors.py               # some minutes on 2 cores
+    python benchmarks/compressors.py others        # SCAFFOLD, MIFA and FedVARP alone
+    python benchmarks/compressors.py matrix        # low rank: the same model as a matrix
+    python benchmarks/compressors.py images        # four bits on a small CNN, by scales
+    python benchmarks/compressors.py cifar10       # on all of CIFAR-10: for a GPU, minutes
 
 Ridge regression, 16 clients whose coins are .1 to .9, float64, two local steps; the
 medians over three seeds. `fewer bits` is against the same algorithm without compressor.
