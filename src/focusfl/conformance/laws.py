@@ -16,6 +16,7 @@ from focusfl.problems import Problem, Quadratic
 from focusfl.simulation.api import simulate
 from focusfl.simulation.client_round import client_round
 from focusfl.simulation.reference import loop
+from focusfl.simulation.spec import Options
 
 CLIENTS, DIM, STEPS, LR = 4, 3, 2, 0.05
 ROUNDING = 1e-9  # relative; float64 has 1e-16, and a curve of 30 rounds multiplies it
@@ -101,9 +102,10 @@ def _check_algorithm(algorithm: Algorithm) -> None:
     present = rng.random((30, CLIENTS)) < 0.6
     present[[0, 9]] = False  # nobody
     how: dict[str, Any] = {"rounds": 30, "lr": LR, "local_steps": STEPS}
+    kept = Options(record_models=True)
 
     def run(engine: Any, problem: Problem, present: np.ndarray) -> Any:
-        return engine(algorithm, problem, Replay(present), record_models=True, **how)
+        return engine(algorithm, problem, Replay(present), options=kept, **how)
 
     reference = run(loop, problem, present)
     compiled = run(simulate, problem, present)
