@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import focusfl as ff
+from focusfl.core import metrics as evaluation
 from focusfl.problems import models, vision
-from focusfl.simulation import evaluation
 
 RNG = np.random.default_rng(0)
 
