@@ -21,28 +21,25 @@ from focusfl.cli import completion, doctor
 def test_a_healthy_machine_works_without_data(tmp_path):
     done = in_a_process(
         "doctor", "--json", FOCUSFL_DATA=str(tmp_path / "a"),
-        FOCUSFL_CACHE=str(tmp_path / "b"),
+        FOCUSFL_CACHE=str(tmp_path / "b"), JAX_COMPILATION_CACHE_DIR=str(tmp_path / "c"),
     )  # fmt: skip
     found = json.loads(done.stdout)
     assert done.returncode == 0 and found["works"], done.stderr
-    assert found["needed"]["jax"] == metadata.version("jax")
+    assert found["versions"]["jax"] == metadata.version("jax")
     assert found["a run"]["error"] < 1e-12
     assert found["machine"]["cores"] == os.cpu_count()
+    assert found["caches"]["folder"] == str(tmp_path / "b")
+    assert found["caches"]["compiled programs"].startswith(f"{tmp_path / 'c'} (")
     assert found["data"].pop("FOCUSFL_DATA") == str(tmp_path / "a")
-    assert found["data"].pop("cache") == str(tmp_path / "b")
     fetched = [name for name, entry in data.DATA_SETS.items() if not entry.package]
     assert found["data"] == dict.fromkeys(fetched)
 
 
 def test_a_version_that_was_not_tested_is_named():
-    found = {
-        "needed": {"jax": "0.10.7", "numpy": "9.0"},
-        "focusfl[flower]": {"flwr": "1.43.0", "psutil": None},
-    }
-    (said,) = doctor.untested(found).values()
-    assert said == {"flwr 1.43.0": "tested with 1.41, 1.42"}
-    assert doctor.untested({"focusfl[flower]": {"flwr": "1.42.1"}}) == {}
-    assert doctor.untested({"focusfl[flower]": {"flwr": None}}) == {}
+    needed = {"jax": "0.10.7", "numpy": "9.0"}
+    found = doctor.untested(needed, {"flwr": "1.43.0", "uvicorn": None})
+    assert found == {"flwr 1.43.0": "tested with 1.41, 1.42"}
+    assert doctor.untested({"flwr": "1.42.1"}) == doctor.untested({"flwr": None}) == {}
 
 
 def test_a_broken_jax_is_found_out(tmp_path):
@@ -69,12 +66,12 @@ def test_a_missing_extra_is_named(monkeypatch, capsys, tmp_path):
     (tmp_path / "libsvm" / "a9a.txt").touch()
     monkeypatch.setattr(doctor, "_run", lambda: {"error": 0.0})
     assert cli.main(["doctor"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"networkx +missing: pip install '\.\[graphs\]'", said)
-    # A long path goes on in the next line.
-    assert re.search(r"a9a +/", said) and re.search("w8a +not fetched", said)
-    works = "focusfl works; without focusfl[graphs], which are installed in a clone"
-    assert said.splitlines()[-1].startswith(works)
+    said = " ".join(capsys.readouterr().out.split())  # long lines go on in the next
+    assert "extra graphs missing: networkx machine" in said
+    assert re.search(rf"data FOCUSFL_DATA {tmp_path}, a9a {tmp_path}\S*; not fetched: .*w8a", said)
+    assert said.endswith(
+        "focusfl works; without extras, installed in a clone of focusfl: pip install '.[graphs]'"
+    )
 
 
 @pytest.fixture(scope="module")

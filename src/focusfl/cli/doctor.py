@@ -16,7 +16,7 @@ from typing import Any
 from focusfl import __version__
 from focusfl.core.extras import WHERE, install
 
-# Versions that the tests were run with, as far as they are compared.
+# Versions (major.minor) that the tests were run with.
 TESTED = {
     "python": ("3.11",),
     "flwr": ("1.41", "1.42"),
@@ -25,7 +25,7 @@ TESTED = {
 }
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
-Section = dict[str, Any]  # by what was looked at: what was found, None if nothing
+Section = dict[str, Any]  # what was looked for -> what was found, None if nothing
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -39,77 +39,83 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     from focusfl.studies.report import terminal
 
-    packages = _packages()
-    found = {
-        **packages,
-        **untested(packages),
+    needed, extras = packages()
+    sections: dict[str, Section] = {
+        "versions": needed,
+        **{f"extra {name}": versions for name, versions in extras.items()},
         "machine": _attempt(_machine),
         "a run": _attempt(_run),
+        "caches": _caches(),
         "data": _data(),
         "commands": _commands(),
         **_certificates(),
     }
-    reasons = [f"{name} is missing" for name, v in found["needed"].items() if not v]
-    reasons += [own["failed"] for own in found.values() if "failed" in own]
-    extras = {name: own for name, own in found.items() if "[" in name}
-    absent = [name for name, own in extras.items() if None in own.values()]
-    without = f"; without {', '.join(absent)}, which are installed {WHERE}"
-    verdict = "focusfl works" + without * bool(absent)
-    if "not tested" in found:
-        verdict += f"; not tested with {', '.join(found['not tested'])}"
-    if reasons:
-        verdict = "focusfl does not work here: " + "; ".join(reasons)
-    rows = []
-    for section, own in found.items():
-        extra = re.search(r"\[(.+)\]", section)
-        no = f"missing: {install(extra[1])}" if extra else "missing"
-        if section == "data":
-            no = "not fetched"
-        for what, value in own.items():
-            rows.append((section, what, no if value is None else str(value)))
-            section = ""  # is said once
-    if options.json:
-        whole = {"works": not reasons, "verdict": verdict, **found}
-        print(json.dumps(whole, indent=2))
+    failures = [f"{name} is missing" for name, version in needed.items() if not version]
+    failures += [section["failed"] for section in sections.values() if "failed" in section]
+    incomplete = {name: install(name) for name, found in extras.items() if None in found.values()}
+    other_versions = untested(needed, *extras.values())
+    if failures:
+        verdict = "focusfl does not work here: " + "; ".join(failures)
     else:
-        terminal.print_table("", ("", "", "found"), rows)
+        verdict = "focusfl works"
+        if other_versions:
+            verdict += f"; not tested with {', '.join(other_versions)}"
+        if incomplete:
+            verdict += f"; without extras, installed {WHERE}: {', '.join(incomplete.values())}"
+    if options.json:
+        summary = {"works": not failures, "verdict": verdict, "untested": other_versions}
+        print(json.dumps({**summary, **sections}, indent=2))
+    else:
+        rows = [(name, _line(name, section)) for name, section in sections.items()]
+        rows += [("not tested", f"{name}: {which}") for name, which in other_versions.items()]
+        terminal.print_table("", ("", "found"), rows)
         print(verdict)
-    return 1 if reasons else 0
+    return 1 if failures else 0
 
 
-def _packages() -> dict[str, Section]:
-    """Versions of what focusfl needs, and by extra of what it can use."""
+def _line(name: str, section: Section) -> str:
+    """Write a section in one line: what is there, and then what is missing."""
+    there = [f"{what} {value}" for what, value in section.items() if value is not None]
+    absent = [what for what, value in section.items() if value is None]
+    parts = [", ".join(there)] if there else []
+    if absent:
+        missing = "not fetched" if name == "data" else "missing"
+        parts.append(f"{missing}: {', '.join(absent)}")
+    return "; ".join(parts)
+
+
+def packages() -> tuple[Section, dict[str, Section]]:
+    """Find the versions of the packages that focusfl needs, and those of each extra."""
     needed: Section = {"focusfl": __version__, "python": platform.python_version()}
-    found = {"needed": needed}
+    extras: dict[str, Section] = {}
     try:
-        needs = metadata.requires("focusfl") or []
+        requirements = metadata.requires("focusfl") or []
     except metadata.PackageNotFoundError:  # run from its folder, not installed
-        needs = ["jax", "numpy"]
-    for need in [*needs, "jaxlib"]:
-        extra = re.search(r"extra == ['\"]([\w-]+)", need)
-        own = found.setdefault(f"focusfl[{extra[1]}]", {}) if extra else needed
-        name = re.split(r"[^\w.-]", need)[0]
+        requirements = ["jax", "numpy"]
+    for requirement in [*requirements, "jaxlib"]:
+        extra = re.search(r"extra == ['\"]([\w-]+)", requirement)
+        versions = extras.setdefault(extra[1], {}) if extra else needed
+        name = re.split(r"[^\w.-]", requirement)[0]
         try:
-            own[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            own[name] = None
-    return found
+            versions[name] = None
+    return needed, extras
 
 
-def untested(found: dict[str, Section]) -> dict[str, Section]:
-    """What is installed in a version that focusfl was not tested with, if anything."""
-    words = {
+def untested(*groups: Section) -> dict[str, str]:
+    """Name the packages whose version is not one of `TESTED`, with those that are."""
+    return {
         f"{name} {version}": f"tested with {', '.join(TESTED[name])}"
-        for own in found.values()
-        for name, version in own.items()
+        for versions in groups
+        for name, version in versions.items()
         if version and name in TESTED
         if ".".join(version.split(".")[:2]) not in TESTED[name]
     }
-    return {"not tested": words} if words else {}
 
 
 def _attempt(look: Callable[[], Section]) -> Section:
-    """What is found, or what went wrong: it is a doctor's trade."""
+    """Give what is found, or what went wrong, whatever it is."""
     try:
         return look()
     except Exception as error:
@@ -121,34 +127,53 @@ def _machine() -> Section:
 
     from focusfl.simulation import placement
 
-    kinds = [f"{each.platform}, {each.device_kind}" for each in jax.devices()]
-    devices = {f"device {k}": kind for k, kind in enumerate(kinds)}
-    gib = f"{placement.available() / 2**30:.3g} GiB"
-    return {"cores": os.cpu_count(), **devices, "memory": gib}
+    devices = {
+        f"device {k}": f"{device.platform} ({device.device_kind})"
+        for k, device in enumerate(jax.devices())
+    }
+    return {
+        "cores": os.cpu_count(),
+        "memory": f"{placement.available() / 2**30:.3g} GiB",
+        **devices,
+    }
 
 
 def _run() -> Section:
-    """A small run that must end at the optimum, but for rounding."""
+    """Run a small problem, which must end at the optimum but for rounding."""
     import focusfl as ff
     from focusfl.studies.verdict import EXACT
 
     start = time.perf_counter()
     problem = ff.problems.random_quadratic(num_clients=4, dim=5, L=1.1)
-    law = ff.participation.Uniform(m=2)
-    result = ff.simulate(ff.Focus(), problem, law, rounds=500, lr=0.2)
+    participation = ff.participation.Uniform(m=2)
+    result = ff.simulate(ff.Focus(), problem, participation, rounds=500, lr=0.2)
     error = float(result.metrics["distance"][-1])
     if not error <= EXACT:
         raise ArithmeticError(f"a run ended {error:.0e} away from the optimum")
-    return {"error": error, "seconds": round(time.perf_counter() - start, 2)}
+    return {"error": float(f"{error:.1e}"), "seconds": round(time.perf_counter() - start, 2)}
+
+
+def _caches() -> Section:
+    """Say where downloads and compiled programs are kept."""
+    from focusfl.core import compilation
+
+    found: Section = {"folder": str(compilation.cache_folder())}
+    try:
+        folder = compilation.use_compilation_cache()
+    except ImportError:  # a broken jax, which `_machine` has reported
+        return found
+    found["compiled programs"] = "are not kept"
+    if folder is not None:
+        sizes = [file.stat().st_size for file in folder.glob("*-cache")]
+        size = f"{len(sizes)} programs, {sum(sizes) / 2**20:.1f} MiB"
+        found["compiled programs"] = f"{folder} ({size})"
+    return found
 
 
 def _data() -> Section:
     from focusfl.data import DATA_SETS, places
 
-    found: Section = {
-        "FOCUSFL_DATA": os.environ.get("FOCUSFL_DATA") or "not set",
-        "cache": str(places.cache_folder()),
-    }
+    found: Section = {"FOCUSFL_DATA": os.environ.get("FOCUSFL_DATA") or "not set"}
     for name, entry in DATA_SETS.items():
         if not entry.package:
             paths = places.present(entry)
@@ -157,7 +182,7 @@ def _data() -> Section:
 
 
 def _commands() -> Section:
-    """Flower's commands, as `focusfl deploy` will find them."""
+    """Find Flower's commands, where `focusfl deploy` will."""
     from focusfl.deploy.processes import environment
 
     path = environment(Path())["PATH"]
@@ -165,7 +190,7 @@ def _commands() -> Section:
 
 
 def _certificates() -> dict[str, Section]:
-    """How long those of the server are good, in the folder of an app."""
+    """Say how long the certificates in ./keys are valid, if there are any."""
     folder = Path("keys")
     if not [*folder.glob("*.crt")] or find_spec("flwr") is None:
         return {}
