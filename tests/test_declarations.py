@@ -12,7 +12,7 @@ N, STEPS, LR, WEIGHTS = 3, 2, 0.1, (1.0, 2.0, 0.5)
 SLOPES = np.array([[1.0, 0.8], [1.2, 1.0], [0.9, 1.1]])
 OFFSETS = np.array([[1.0, 2.0], [-1.0, 0.5], [0.5, -3.0]])
 
-PLAIN = [kind() for name, kind in ALGORITHMS.items() if name != "late"] + [
+PLAIN = [kind() for name, kind in ALGORITHMS.items() if name != "stale"] + [
     ff.Focus(memory="last"), ff.Focus(warm_start=True), ff.Scaffold(option=1),
     ff.TScaffold(option=2), ff.TScaffold(option="1-up"), ff.TFocus(0.5),
     ff.ProxSkip(period=2),
