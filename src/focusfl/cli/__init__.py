@@ -14,6 +14,7 @@ from focusfl.cli import (
     data,
     deploy,
     doctor,
+    new,
     reports,
     reproduce,
     studies,
@@ -84,6 +85,7 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="print JSON for machines")
         return sub
 
+    new.add(command)
     studies.add(command)
     tune.add(command)
     reports.add(command)

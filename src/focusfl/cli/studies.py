@@ -20,11 +20,6 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "demo", _demo, "show FOCUS exact where FedAvg is biased, in half a minute",
         "focusfl demo --out runs/demo",
     )  # fmt: skip
-    new = command(
-        "new", _new, "write a study to begin from, with comments",
-        "focusfl new study.toml && focusfl run study.toml",
-    )  # fmt: skip
-    new.add_argument("study", type=Path, help="TOML file to write")
     run = command(
         "run", run_study, "run the study in a TOML file",
         "focusfl run study.toml --set rounds=500 --set seeds=5",
@@ -93,22 +88,6 @@ def _demo(options: argparse.Namespace) -> int:
 
     options.study = STUDIES / "demo.toml"
     return run_study(options)
-
-
-def _new(options: argparse.Namespace) -> int:
-    from focusfl.core.files import write
-    from focusfl.studies.config import STUDIES
-
-    if options.study.exists():
-        raise ValueError(f"{options.study} exists; name another file.")
-    if options.study.suffix != ".toml":
-        raise ValueError(f"a study is a .toml file; got {options.study}.")
-    file = write(options.study, (STUDIES / "new.toml").read_text())
-    if options.json:
-        print(json.dumps({"files": [str(file)]}))
-    else:
-        print(f"written: {file}\nrun it: focusfl run {file}")
-    return 0
 
 
 def run_study(options: argparse.Namespace) -> int:

@@ -1,8 +1,7 @@
 """Check that a part keeps the contract that every engine relies on.
 
-For tests of one's own algorithm, participation model or problem: `focusfl new` writes one
-that calls `check_contract`. Whether an algorithm is exact is another question, which `check`
-answers.
+For tests of your own algorithm, participation model or problem: `focusfl new` writes one that calls
+`check_contract`. Whether an algorithm is exact is another question, which `check` answers.
 """
 
 import copy
@@ -17,7 +16,6 @@ from focusfl.problems import Problem, Quadratic
 from focusfl.simulation.api import simulate
 from focusfl.simulation.client_round import client_round
 from focusfl.simulation.reference import loop
-from focusfl.simulation.spec import Options
 
 CLIENTS, DIM, STEPS, LR = 4, 3, 2, 0.05
 ROUNDING = 1e-9  # relative; float64 has 1e-16, and a curve of 30 rounds multiplies it
@@ -103,27 +101,26 @@ def _check_algorithm(algorithm: Algorithm) -> None:
     present = rng.random((30, CLIENTS)) < 0.6
     present[[0, 9]] = False  # nobody
     how: dict[str, Any] = {"rounds": 30, "lr": LR, "local_steps": STEPS}
-    kept = Options(record_models=True)
 
     def run(engine: Any, problem: Problem, present: np.ndarray) -> Any:
-        return engine(algorithm, problem, Replay(present), options=kept, **how)
+        return engine(algorithm, problem, Replay(present), **how)
 
     reference = run(loop, problem, present)
     compiled = run(simulate, problem, present)
     _require(
-        _gap(reference.trajectory, compiled.trajectory) < ROUNDING,
-        "loop and simulate give the same models; use operators and focusfl.core.tree alone, "
+        _gap(reference.x, compiled.x) < ROUNDING,
+        "loop and simulate give the same model; use operators and focusfl.core.tree alone, "
         "and no branch on an array",
     )
+    error = reference.metrics["distance"]
     _require(
-        np.array_equal(reference.trajectory[1], reference.trajectory[0])
-        and np.array_equal(reference.trajectory[10], reference.trajectory[9]),
+        error[1] == error[0] and error[10] == error[9],
         "a round with nobody leaves the model as it is",
     )
     order = rng.permutation(CLIENTS)
     shuffled = Quadratic(problem.H[order], problem.h[order])
     _require(
-        _gap(run(loop, shuffled, present[:, order]).trajectory, reference.trajectory) < ROUNDING,
+        _gap(run(loop, shuffled, present[:, order]).x, reference.x) < ROUNDING,
         "the model does not depend on the order of clients: `update` gets no more than a sum",
     )
     if not algorithm.elementwise:

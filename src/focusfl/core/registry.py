@@ -141,8 +141,8 @@ def check_name(what: str, name: Any) -> None:
     """Raise unless this may be the name of a part in a study."""
     if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise ValueError(
-            f"the name of a {what} must be lower-case letters, digits and underscores, and begin "
-            f"with a letter; got {name!r}."
+            f"{what} names must be lower-case letters, digits and underscores, beginning with a "
+            f"letter; got {name!r}."
         )
 
 
