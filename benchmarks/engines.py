@@ -37,7 +37,7 @@ def against_loop(quick: bool) -> list[dict]:
     return [cell(study, *names, rounds) for names in cells[: 1 if quick else None]]
 
 
-def cell(study: config.Study, scenario: str, name: str, rounds: int) -> dict:
+def cell(study: config.StudySpec, scenario: str, name: str, rounds: int) -> dict:
     """Time the three ways to run one cell."""
     who = study.participation[scenario].participation
     what = (study.algorithms[name].algorithm, study.problem, who)

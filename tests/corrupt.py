@@ -26,8 +26,8 @@ import focusfl as ff
 from focusfl.core import files
 from focusfl.core.fingerprint import fingerprint
 from focusfl.simulation import layout, simulation
-from focusfl.studies import config, folder, results, verify
-from focusfl.studies.cache import ResultCache
+from focusfl.studies import config, runner, store, verify
+from focusfl.studies.runner import Store
 from focusfl.suite import store
 
 with warnings.catch_warnings():
@@ -73,12 +73,12 @@ def kinds(place: Path) -> dict[str, Kind]:
 def _study(place: Path) -> dict[str, Kind]:
     (file := place / "study.toml").write_text(STUDY)
     study = config.load(file)
-    folder.run_in_folder(config.load(file, ["rounds=10"]), place / "older")
+    runner.run_in_folder(config.load(file, ["rounds=10"]), place / "older")
     shutil.copytree(place / "older", place / "study")
-    folder.run_in_folder(study, place / "study")
+    runner.run_in_folder(study, place / "study")
 
     def read(where):
-        found = results.read(where)
+        found = store.Study.load(where)
         model = ff.load_model(where, algorithm="focus", seed=0)
         return fingerprint(
             found.manifest, found.participants, model, repr(found.runs[0].row),
@@ -87,7 +87,7 @@ def _study(place: Path) -> dict[str, Kind]:
         )  # fmt: skip
 
     def resume(where):
-        cache = ResultCache(where, study)
+        cache = Store(where, study)
         if cache.damaged or cache.left():
             raise ValueError("run again")
         return fingerprint([(run.curves, run.clients) for run in cache.everything()])
@@ -109,7 +109,7 @@ def _study(place: Path) -> dict[str, Kind]:
 
 def read_model_of(where: Path) -> str:
     """The model that is read, as a pattern."""
-    rows = results.read(where).manifest["runs"]
+    rows = store.Study.load(where).manifest["runs"]
     return next(r["model"] for r in rows if r["algorithm"] == "focus" and not r["seed"])
 
 

@@ -1,5 +1,6 @@
 """Equal things have one name in every process; anything else has another."""
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.core.fingerprint import fingerprint, package
+from focusfl.core.fingerprint import fingerprint
 
 
 def scaled(factor):
@@ -62,8 +63,8 @@ def test_different_things_have_different_names():
 
 def test_the_next_process_gives_the_same_names():
     code = (
-        "import focusfl as ff; from focusfl.core.fingerprint import fingerprint, package;"
-        "print(fingerprint(ff.Focus(), ff.participation.Bernoulli(0.5)), package())"
+        "import focusfl as ff; from focusfl.core.fingerprint import fingerprint, source;"
+        "print(fingerprint(ff.Focus(), ff.participation.Bernoulli(0.5)), source())"
     )
     told = {
         subprocess.run(
@@ -74,23 +75,27 @@ def test_the_next_process_gives_the_same_names():
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("name", ["update", "max_exact_lr", "cost"])
-def test_a_replaced_method_or_property_changes_the_name(monkeypatch, name):
-    before = fingerprint(ff.Scaffold())
-    new = property(lambda self: (9, 9)) if name == "cost" else lambda self, *a: a
-    monkeypatch.setattr(ff.Scaffold, name, new)
-    assert fingerprint(ff.Scaffold()) != before
+def test_a_line_of_the_source_that_a_class_is_written_in_changes_its_name(tmp_path, monkeypatch):
+    file = tmp_path / "mine_for_names.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    names = []
+    for factor in (2, 3, 2):
+        file.write_text(f"FACTOR = {factor}\nclass Mine:\n    pass\n")
+        sys.modules.pop("mine_for_names", None)
+        importlib.invalidate_caches()
+        names.append(fingerprint(importlib.import_module("mine_for_names").Mine))
+    assert names[0] == names[2] != names[1]
 
 
 def test_the_packages_own_code_has_a_name():
-    assert package() == package() and len(package()) == 16
+    assert source() == source() and len(source()) == 16
 
 
 def test_a_change_of_the_code_that_verdicts_follow_from_changes_it(tmp_path):
     """Or a study would keep verdicts of the code that it was run with."""
     source = tmp_path / "focusfl"
     shutil.copytree(Path(ff.__file__).parent, source)
-    code = "from focusfl.core.fingerprint import package; print(package())"
+    code = "from focusfl.core.fingerprint import source; print(source())"
 
     def name():
         done = subprocess.run(

@@ -14,7 +14,7 @@ from focusfl.participation import schedule
 from focusfl.privacy import Private
 from focusfl.privacy.budgets import Limited, check_one_gradient
 from focusfl.privacy.clipping import clipped_gradient
-from focusfl.studies import study as studies
+from focusfl.studies import runner as studies
 from focusfl.studies.config import parse
 
 RNG = np.random.default_rng(5)

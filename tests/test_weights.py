@@ -13,8 +13,8 @@ from focusfl.core import tree
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 from focusfl.problems import Quadratic
 from focusfl.studies import config
-from focusfl.studies import study as studies
-from focusfl.studies.cache import ResultCache
+from focusfl.studies import runner as studies
+from focusfl.studies.runner import Store
 from focusfl.studies.summary import tracking_gap
 
 EVERY = [*ALL, *(kind() for kind in AS_PUBLISHED.values())]
@@ -353,7 +353,7 @@ def test_a_study_says_weights_and_keeps_runs_by_them(tmp_path):
         )
     )  # fmt: skip
     keys = [
-        ResultCache(tmp_path, one).key(studies.run_groups(one)[0], 0.01, 0)
+        Store(tmp_path, one).key(studies.run_groups(one)[0], 0.01, 0)
         for one in (plain, same, other, more)
     ]
     assert keys[0] == keys[1] and len({*keys}) == 3

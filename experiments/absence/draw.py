@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from focusfl.core.files import write
-from focusfl.studies import results
+from focusfl.studies import store
 from focusfl.studies.report.names import label
 from focusfl.studies.report.table import markdown
 
@@ -23,7 +23,7 @@ def accuracies(folder: Path) -> dict[tuple[str, str, float], list[float]]:
     """Of every law, algorithm and step: the accuracy in the end, seed by seed; 0 for a
     run that broke."""
     found: dict[tuple[str, str, float], list[float]] = {}
-    for run in results.read(folder).runs:
+    for run in store.Study.load(folder).runs:
         row = run.row
         end = float(np.mean(run.curves["accuracy"][-LAST:]))
         broke = row["diverged_at"] is not None

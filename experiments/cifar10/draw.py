@@ -15,7 +15,7 @@ import numpy as np
 
 from focusfl import problems
 from focusfl.core.files import write
-from focusfl.studies import results
+from focusfl.studies import store
 from focusfl.studies.report.figure import blank, render
 from focusfl.studies.report.names import COLOURS, label, looks
 from focusfl.studies.report.table import markdown
@@ -43,12 +43,12 @@ Row = tuple[str, str, float]  # participation, algorithm, step size
 
 def gathered(folders: list[Path]) -> dict[str, Any]:
     """The curves of several folders of the study, and what they were run on."""
-    found = [results.read(folder) for folder in folders]
+    found = [store.Study.load(folder) for folder in folders]
     return {
         "environment": found[-1].manifest["environment"],
         "curves": [
             {
-                "run": {name: run.row[name] for name in results.IDENTITY}
+                "run": {name: run.row[name] for name in store.IDENTITY}
                 | {"rounds": one.manifest["study"]["rounds"]},
                 "at": run.curves["round"].tolist(),
                 "accuracy": [round(float(a), 4) for a in run.curves["accuracy"]],

@@ -10,7 +10,7 @@ from flamby.methods import judged, models
 from flamby.published import SEEDS, Row, published
 
 from focusfl.core.files import BLANK, Damaged, read, write
-from focusfl.core.fingerprint import fingerprint, package
+from focusfl.core.fingerprint import fingerprint, source
 from focusfl.data.places import Place
 
 EQUAL = 1e-6  # apart from rounding; the smallest step of any of these measures is 4e-4
@@ -84,7 +84,7 @@ def _kept(folder: Path, one: Federation, rows: list[Row], seed: int) -> dict[str
 def kept(folder: Path, name: str, one: Federation, settings: Any, make: Callable[[], Any]) -> Any:
     """What was made before of the same code, data and settings; else make it now."""
     parts = [*one.train, *one.test, *one.pooled]
-    key = fingerprint(package(), settings, [array for part in parts for array in part])
+    key = fingerprint(source(), settings, [array for part in parts for array in part])
     file = folder / f"{name}-{key}.json"
     try:
         return json.loads(read(file)[0])["found"]

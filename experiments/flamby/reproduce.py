@@ -22,9 +22,9 @@ from flamby.rare import lines
 
 from focusfl.cli.options import out, words
 from focusfl.core.files import write
-from focusfl.studies.environment import environment
 from focusfl.studies.report import terminal
 from focusfl.studies.report.table import markdown
+from focusfl.studies.store import environment
 
 
 def main() -> None:

@@ -22,10 +22,9 @@ from focusfl.core.validation import check_count
 from focusfl.data.hospitals import CENTERS, REGIONS
 from focusfl.privacy import Private
 from focusfl.problems import Cox, Logistic
-from focusfl.studies.config import STUDIES, Study, load
-from focusfl.studies.environment import environment
-from focusfl.studies.results import Run
-from focusfl.studies.study import Watch, run
+from focusfl.studies.config import STUDIES, StudySpec, load
+from focusfl.studies.runner import Watch, run
+from focusfl.studies.store import Run, environment
 
 NAMES = ("hospitals", "survival")
 SEEDS = 10
@@ -51,7 +50,7 @@ class Served(NamedTuple):
 class Outcome:
     """A study over several seeds."""
 
-    plan: Study  # of the first seed
+    plan: StudySpec  # of the first seed
     seeds: int
     hospitals: tuple[str, ...]
     served: list[Served]
@@ -69,7 +68,7 @@ class Outcome:
 class Split(NamedTuple):
     """One seed: the study on patients for training, and the patients held out."""
 
-    plan: Study
+    plan: StudySpec
     test: Convex
 
 
@@ -77,7 +76,7 @@ def splits(name: str, changes: list[str], only: list[str], seeds: int) -> list[S
     """Prepare hospitals or survival, a study of this package, for several seeds."""
     check_count("seeds", seeds)
 
-    def study(seed: int, part: str) -> Study:
+    def study(seed: int, part: str) -> StudySpec:
         own = [f"seed={seed}", f"problem.seed={seed}", f'problem.part="{part}"']
         found = load(STUDIES / f"{name}.toml", [*changes, *own], only)
         if isinstance(found.problem, Private):

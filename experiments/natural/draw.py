@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.core.files import write
-from focusfl.studies import results
+from focusfl.studies import store
 from focusfl.studies.report.figure import blank, render
 from focusfl.studies.report.names import label, looks
 from focusfl.studies.report.table import markdown
@@ -34,7 +34,7 @@ Curve = dict[str, Any]
 
 def gathered(folder: Path) -> dict[str, Any]:
     """The runs of a federation, and what they were run on."""
-    found = results.read(folder)
+    found = store.Study.load(folder)
     size, table = found.manifest["problem"]["size"], found.manifest["study"]
     curves = []
     for run in found.runs:

@@ -14,9 +14,9 @@ from pathlib import Path
 from draw import draw
 
 from focusfl.studies import config
-from focusfl.studies.folder import run_in_folder
 from focusfl.studies.report import terminal
-from focusfl.studies.tune import merit, tune
+from focusfl.studies.runner import run_in_folder
+from focusfl.studies.tuning import merit, tune
 
 HERE = Path(__file__).parent
 STUDIES = ("spoken-digits", "omniglot", "shakespeare")

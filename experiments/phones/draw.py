@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from focusfl.core.files import write
-from focusfl.studies import results
+from focusfl.studies import store
 from focusfl.studies.report.figure import blank, render
 from focusfl.studies.report.names import label
 from focusfl.studies.report.table import markdown
@@ -24,10 +24,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="of the runs of study.toml")
     try:
-        found = results.read(parser.parse_args().folder)
+        found = store.Study.load(parser.parse_args().folder)
     except ValueError as error:
         parser.exit(2, f"{error}\n")
-    best: dict[tuple[str, str], results.Run] = {}
+    best: dict[tuple[str, str], store.Run] = {}
     for run in found.runs:
         key = run.row["participation"], run.row["algorithm"]
         if key not in best or end_of(run) < end_of(best[key]):
@@ -55,7 +55,7 @@ def main() -> None:
     print(table(best, counts))
 
 
-def end_of(run: results.Run) -> float:
+def end_of(run: store.Run) -> float:
     """The distance in the end; infinite for a run that broke."""
     broke = run.row["diverged_at"] is not None
     return np.inf if broke else float(run.curves["distance"][-1])

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from focusfl.simulation.spec import Checkpoint as Checkpoint
     from focusfl.simulation.spec import Options as Options
     from focusfl.simulation.stop import Stop as Stop
-    from focusfl.studies.results import load_model as load_model
-    from focusfl.studies.results import load_results as load_results
+    from focusfl.studies.store import load_model as load_model
+    from focusfl.studies.store import load_results as load_results
 
 __version__ = "0.1.0"
 

@@ -17,7 +17,7 @@ import focusfl as ff
 from focusfl.deploy import apps, ownership, study
 from focusfl.deploy.local import local_app, local_study
 from focusfl.deploy.processes import is_alive
-from focusfl.studies import results
+from focusfl.studies import store
 
 ROOT = Path(__file__).parents[2]
 QUADRATIC = """
@@ -85,7 +85,7 @@ def test_crashes_and_a_deleted_disk_leave_it_exact(tmp_path):
     assert (shares > 0.3).all() and (shares < 1).all()
     assert outcome.metrics["grad_norm"] <= 1e-7 and outcome.of == "all 3 sites"
     assert outcome.warnings == [] and list(outcome.counted) == list(this.sites)
-    left = results.read(tmp_path / "run")
+    left = store.Study.load(tmp_path / "run")
     (kept,) = left.runs
     assert kept.curves["distance"][-1] == outcome.metrics["distance"]
     assert kept.row["grad_norm"] == outcome.metrics["grad_norm"]
@@ -333,5 +333,5 @@ def test_coded_private_and_secure_at_once_until_budgets_are_spent(tmp_path):
     spent = ff.privacy.epsilon(20.0, visits)
     told = [event for event in said if event["event"] == "round"][-1]["epsilon"]
     assert told == {site: pytest.approx(spent) for site in this.sites}
-    (row,) = results.read(tmp_path / "run").runs
+    (row,) = store.Study.load(tmp_path / "run").runs
     assert spent <= 0.3 and row.curves["epsilon"][-1] == pytest.approx(spent)

@@ -10,7 +10,7 @@ from command_line import in_process
 
 import focusfl as ff
 from focusfl.problems import PROBLEMS
-from focusfl.studies import config, results
+from focusfl.studies import config, store
 
 ROOT = Path(__file__).parents[2]
 EASY = "--set rounds=20 --set eval_every=4 --set seeds=[66,67] --participation".split()
@@ -55,7 +55,7 @@ def asked(out, *more):
 
 
 def test_seeds_and_steps_of_an_algorithm_are_one_group_and_are_not_run_again(ran):
-    found = results.read(ran / "mifa")
+    found = store.Study.load(ran / "mifa")
     assert {(r.row["lr"], r.row["seed"]) for r in found.runs} == {
         (lr, seed) for lr in (2e-3, 0.128) for seed in (66, 67)
     }
@@ -65,7 +65,7 @@ def test_seeds_and_steps_of_an_algorithm_are_one_group_and_are_not_run_again(ran
     assert files == ["", ".parquet"]  # its lock, and one group; no checkpoint is left
     again = asked(ran / "mifa", *EASY, "bernoulli", "--algorithms", "mifa")
     assert "nothing was left to run" in again.stdout, again.stderr
-    (run, _) = results.read(ran / "focus").runs
+    (run, _) = store.Study.load(ran / "focus").runs
     assert run.row["tracking_gap"] < 1e-5
 
 

@@ -36,7 +36,7 @@ from focusfl.flower.events import describe
 from focusfl.flower.events import read as read_events
 from focusfl.flower.identity import identify
 from focusfl.problems import Objective, Problem
-from focusfl.studies import results
+from focusfl.studies import store
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def test_flowers_loop_leaves_what_a_server_app_leaves(tmp_path, capsys):
     kinds = [event["event"] for event in found]
     assert kinds[0] == "begin" and kinds[-1] == "end" and kinds.count("round") == 3
     assert found[-1]["healthy"] and found[-1]["of"] == "all 4 sites"
-    (kept,) = results.read(tmp_path / "server" / "test").runs
+    (kept,) = store.Study.load(tmp_path / "server" / "test").runs
     assert kept.row["rounds"] == 3
     with np.load(tmp_path / "server" / "test" / "model.npz") as model:
         assert (model["x"] == result.arrays["x"].numpy()).all()

@@ -15,7 +15,7 @@ from focusfl.cli import main
 from focusfl.deploy import record
 from focusfl.flower import AlgorithmStrategy, Work, client_app, server_app
 from focusfl.flower.app import run
-from focusfl.studies import results
+from focusfl.studies import store
 
 
 def one_label_each():
@@ -171,7 +171,7 @@ def test_a_job_of_which_nothing_is_known_has_its_page_all_the_same(tmp_path):
     here = nodes(tmp_path, ff.FedAvg(), work=work)
     this = replace(job(tmp_path, ff.FedAvg(), rounds=3), evaluate=None)
     run(Loopback(here), this)
-    (run_,) = results.read(this.place).runs
+    (run_,) = store.Study.load(this.place).runs
     assert run_.metrics == [] and run_.row["verdict"] == "unclear"
     assert main(["report", str(this.place), "-o", str(tmp_path / "page.html")]) == 0
 
@@ -224,7 +224,7 @@ def test_a_job_leaves_what_a_study_does_and_the_same_page(evaluates, tmp_path, c
         this = replace(this, evaluate=None)
     here = nodes(tmp_path, work=work)
     run(Loopback(here), this)
-    found = results.read(this.place)
+    found = store.Study.load(this.place)
     (run_,) = found.runs
     expected = {
         "server": (list(range(25)), ["distance", "loss", "grad_norm", "tracker_norm"]),
@@ -253,7 +253,7 @@ def test_a_job_leaves_what_a_study_does_and_the_same_page(evaluates, tmp_path, c
 def test_a_verdict_counts_rounds_and_not_evaluations(tmp_path):
     this = replace(job(tmp_path, rounds=80, eval_every=4, lr=0.01), evaluate=None)
     run(Loopback(nodes(tmp_path, work=PROBLEM)), this)
-    (run_,) = results.read(this.place).runs
+    (run_,) = store.Study.load(this.place).runs
     every, norms = run_.curves["round"], run_.curves["grad_norm"]
     assert len(every) == 21
     factor = (norms[-1] / norms[-6]) ** (1 / 20)  # a round; not an evaluation
@@ -273,7 +273,7 @@ def test_a_job_that_was_killed_leaves_one_curve_of_all_its_lives(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(Loopback(here, die), job(tmp_path, rounds=12))
     run(Loopback(here), job(tmp_path, rounds=12))
-    (run_,) = results.read(tmp_path / "server" / "test").runs
+    (run_,) = store.Study.load(tmp_path / "server" / "test").runs
     assert run_.curves["round"].tolist() == list(range(13))
     law = ff.participation.Full()
     expected = ff.simulate(FOCUS, PROBLEM, law, rounds=12, lr=0.2)
@@ -301,7 +301,7 @@ print(*record.keep(job, {"w": np.ones(2)}, read(job.place)))
 def test_a_server_with_numpy_and_flower_alone_keeps_what_needs_no_more(tmp_path):
     run(Loopback(nodes(tmp_path)), job(tmp_path, rounds=9))
     place = tmp_path / "server" / "test"
-    for name in (results.MANIFEST, results.CURVES, record.MODEL):
+    for name in (store.MANIFEST, store.CURVES, record.MODEL):
         (place / name).unlink()
     done = subprocess.run(
         [sys.executable, "-c", ALONE, str(tmp_path / "server")], capture_output=True,
@@ -309,7 +309,7 @@ def test_a_server_with_numpy_and_flower_alone_keeps_what_needs_no_more(tmp_path)
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1 and "is missing" in done.stdout
-    assert not (place / results.MANIFEST).exists()
+    assert not (place / store.MANIFEST).exists()
     with np.load(place / record.MODEL) as file:
         assert file["w"].tolist() == [1, 1]
     with np.load(place / record.CURVES) as file:
@@ -349,7 +349,7 @@ def test_a_training_that_diverges_ends_and_says_so(tmp_path):
     assert end["round"] < 20
     (warning,) = end["warnings"]
     assert f"diverged in round {end['round']}; lower lr" in warning
-    (run_,) = results.read(this.place).runs
+    (run_,) = store.Study.load(this.place).runs
     assert (run_.row["verdict"], run_.row["rounds"]) == ("diverged", end["round"])
     assert main(["report", str(this.place), "-o", str(tmp_path / "page.html")]) == 0
     run(Loopback(nodes(tmp_path)), this)  # again: there is nothing to go on from

@@ -15,7 +15,7 @@ from focusfl.flower import events as written
 from focusfl.flower.app import run
 from focusfl.flower.ending import Unhealthy
 from focusfl.flower.health import Health
-from focusfl.studies import results
+from focusfl.studies import store
 
 OWN = ("after", "sites", "event", "online", "why", "counted", "time", "metrics")
 
@@ -30,7 +30,7 @@ def test_a_metric_may_be_called_as_events_call_their_own(where, tmp_path):
         evaluate=(lambda x: found) if where == "server" else None,
     )
     assert run(Loopback(nodes(tmp_path, work=work)), this) == []
-    (kept,) = results.read(this.place).runs
+    (kept,) = store.Study.load(this.place).runs
     assert {name: kept.curves[name][-1] for name in found} == found
     assert kept.curves["round"].tolist() == [0, 1, 2]
     for event in written.read(this.place):
@@ -39,7 +39,7 @@ def test_a_metric_may_be_called_as_events_call_their_own(where, tmp_path):
 
 def test_a_metric_may_not_be_called_as_a_column_beside_it(tmp_path):
     """It took the place of the rounds, and every figure was wrong without a word."""
-    beside = {*results.AXES, *results.IDENTITY, *COSTS, "client"}
+    beside = {*store.AXES, *store.IDENTITY, *COSTS, "client"}
     assert beside <= TAKEN
     for name in (*beside, "a\x1b[31m", "", "a\nb", 3):
         with pytest.raises(ValueError, match="a metric must have a printable name"):
@@ -91,7 +91,7 @@ def test_a_warm_start_that_waits_for_a_site_writes_what_changes_alone(tmp_path, 
     assert waited[-1]["missing"] == ["site-3"] and len(waited) <= 4
     assert len(written.read(this.place)) <= 15
     assert [len(event["counted"]) for event in events(tmp_path, "round")] == [4, 4]
-    (kept,) = results.read(this.place).runs
+    (kept,) = store.Study.load(this.place).runs
     assert kept.row["vectors_sent"] == 2 * 4 * 3, "two rounds and the one before"
     assert set(kept.row["counted"].values()) == {2}
 
@@ -151,7 +151,7 @@ def test_a_run_that_is_not_what_it_was_to_be_fails_aloud(what, words, tmp_path):
     assert "\n" not in str(error.value)
     (end,) = events(tmp_path, "end")
     assert end["healthy"] is False and words in " ".join(end["why"])
-    assert not events(tmp_path, "failed") and results.read(this.place).runs
+    assert not events(tmp_path, "failed") and store.Study.load(this.place).runs
     health = Health(written.read(this.place)).as_dict()
     assert health["healthy"] is False and health["why"] == end["why"]
     assert health["state"] == "ended" and health["round"] == 8

@@ -24,7 +24,7 @@ from focusfl.participation import Bernoulli, Cyclic, Full, Uniform  # noqa: E402
 from focusfl.simulation import compiled as program  # noqa: E402
 from focusfl.simulation import layout as plan
 from focusfl.simulation import simulation as simulator  # noqa: E402
-from focusfl.studies import config, study  # noqa: E402
+from focusfl.studies import config, runner  # noqa: E402
 
 HOW = {"rounds": 40, "lr": 0.02, "local_steps": 2}
 plan.SPARE = 0  # participants share fewer slots than there are clients
@@ -94,14 +94,14 @@ def studied():
 
 def results_of(this):
     """The results that a study makes its runs of, by what they are of."""
-    found, make = {}, study.make_run
+    found, make = {}, runner.make_run
 
     def keep(name, result, *more):
         found[name, result.lr] = result
         return make(name, result, *more)
 
     with patch.object(study, "make_run", keep):
-        runs = list(study.run(this))
+        runs = list(runner.run(this))
     assert len(found) == len(runs) == 4
     return found
 

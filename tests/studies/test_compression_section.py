@@ -6,10 +6,9 @@ import pytest
 import focusfl as ff
 from focusfl.deploy import study as deploy
 from focusfl.studies import config
-from focusfl.studies.cache import ResultCache
-from focusfl.studies.kept import read_runs, write_runs
 from focusfl.studies.report.names import conditions
-from focusfl.studies.study import run, run_groups
+from focusfl.studies.runner import Store, run, run_groups
+from focusfl.studies.store import read_runs, write_runs
 
 STUDY = {
     "rounds": 4,
@@ -67,7 +66,7 @@ def test_a_coded_study_runs_what_simulate_does_under_other_keys(tmp_path):
     assert np.array_equal(found.curves["distance"], alone.metrics["distance"])
     assert found.row["tracking_gap"] < 1e-14
     keys = {
-        ResultCache(tmp_path, each).key(run_groups(each)[0], 0.05, 0) for each in (plain, coded)
+        Store(tmp_path, each).key(run_groups(each)[0], 0.05, 0) for each in (plain, coded)
     }
     assert len(keys) == 2
     assert conditions(coded.source) == ["quantize bits 4"]

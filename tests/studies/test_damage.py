@@ -9,12 +9,12 @@ import pytest
 from corrupt import STUDY
 
 import focusfl as ff
-from focusfl.studies import config, folder, results, stopwatch
+from focusfl.studies import config, runner, stopwatch, store
 
 
 def complete(study, out, *changes):
     ran = []
-    found = folder.run_in_folder(
+    found = runner.run_in_folder(
         config.load(study, ["seeds=1", *changes]), out, finished=ran.extend
     )
     return found, ran
@@ -46,7 +46,7 @@ def flip(file, at=0.5):
 
 
 def read_all(place):
-    results.read(place)
+    store.Study.load(place)
     ff.load_results(place)
     ff.load_model(place, algorithm="focus")
 
@@ -74,9 +74,9 @@ def test_a_file_of_an_earlier_study_is_not_taken_for_that_of_this_one(served, tm
         now = (place / name).read_bytes()
         shutil.copy(found.folder / name, place / name)
         with pytest.raises(ValueError, match="of another time than what is beside it"):
-            results.read(place)
+            store.Study.load(place)
         (place / name).write_bytes(now)
-    results.read(place)
+    store.Study.load(place)
 
 
 @pytest.mark.parametrize("kind", ["runs/*.parquet", "runs/*.clients", MODEL])
@@ -108,7 +108,7 @@ def test_a_folder_from_before_there_were_checksums_is_read_and_said(served, tmp_
     manifest = json.loads((place / "manifest.json").read_text()) | {"format": 3}
     old = {k: v for k, v in manifest.items() if k not in ("seal", "seals")}
     (place / "manifest.json").write_text(json.dumps(old))
-    was, now = served[1], results.read(place)
+    was, now = served[1], store.Study.load(place)
     assert "has no checksum: an older focusfl wrote it" in capsys.readouterr().err
     for a, b in zip(was.runs, now.runs, strict=True):
         assert a.row == b.row and np.array_equal(a.errors, b.errors)
@@ -116,7 +116,7 @@ def test_a_folder_from_before_there_were_checksums_is_read_and_said(served, tmp_
     # What has a checksum now cannot pass for what had none.
     (place / "manifest.json").write_text(json.dumps(old | {"format": 4}))
     with pytest.raises(ValueError, match="its checksum is gone"):
-        results.read(place)
+        store.Study.load(place)
 
 
 def test_seconds_that_are_damaged_are_counted_anew_and_said(tmp_path, capsys):

@@ -13,7 +13,7 @@ from command_line import ENDED
 
 import focusfl as ff
 from focusfl.simulation import placement, simulation, stop
-from focusfl.studies import config, folder, results
+from focusfl.studies import config, runner, store
 
 STUDY = """
 rounds = 400
@@ -48,7 +48,7 @@ def study(tmp_path):
 
 def complete(study, out, *changes, **how):
     ran = []
-    found = folder.run_in_folder(config.load(study, changes), out, finished=ran.extend, **how)
+    found = runner.run_in_folder(config.load(study, changes), out, finished=ran.extend, **how)
     return found, ran
 
 
@@ -63,7 +63,7 @@ def test_runs_equal_the_library_and_are_read_back(study, tmp_path):
     found, ran = complete(study, tmp_path / "out")
     assert len(found.runs) == len(ran) == 12
     table = ff.load_results(tmp_path / "out")
-    assert list(table.columns[:5]) == list(results.IDENTITY)
+    assert list(table.columns[:5]) == list(store.IDENTITY)
     assert len(table) == 12 * 401
     for run in found.runs:
         row = run.row
@@ -124,7 +124,7 @@ def test_what_cannot_be_stated_of_a_scene_is_said_before_anything_runs(
     monkeypatch.setattr(ff.participation.Bernoulli, "marginals", marginals)
     ran = []
     with pytest.raises(ValueError, match="too many clients"):
-        folder.run_in_folder(
+        runner.run_in_folder(
             config.load(study, ["seeds=3"]), tmp_path / "out", finished=ran.extend,
             fresh=True,
         )  # fmt: skip
@@ -258,7 +258,7 @@ def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypa
     parts, _ = complete(study, tmp_path / "parts")
     assert sizes.count(4) == 3 and sizes.count(2) == 6
     for a, b in zip(whole.runs, parts.runs, strict=True):
-        assert [a.row[k] for k in results.IDENTITY] == [b.row[k] for k in results.IDENTITY]
+        assert [a.row[k] for k in store.IDENTITY] == [b.row[k] for k in store.IDENTITY]
         np.testing.assert_allclose(
             a.curves["distance"], b.curves["distance"], rtol=1e-6, atol=1e-13
         )
@@ -279,9 +279,9 @@ def test_clients_memory_may_be_on_disk(study, tmp_path):
 
 def test_two_at_once_in_a_folder_are_refused(study, tmp_path):
     plan = config.load(study)
-    with folder.alone(tmp_path / "out"):
+    with store.alone(tmp_path / "out"):
         with pytest.raises(ValueError, match="another focusfl is running"):
-            folder.run_in_folder(plan, tmp_path / "out")
+            runner.run_in_folder(plan, tmp_path / "out")
 
 
 def test_what_is_not_ours_is_refused(tmp_path):
@@ -368,13 +368,13 @@ def test_a_group_killed_in_the_middle_goes_on_from_its_checkpoint(study, tmp_pat
 
     plan, died = config.load(study, small, ["focus"]), []
     with pytest.raises(KeyboardInterrupt):
-        folder.run_in_folder(plan, tmp_path / "cut", watch)
+        runner.run_in_folder(plan, tmp_path / "cut", watch)
     (kept,) = (tmp_path / "cut/runs/unfinished").iterdir()
     assert (kept / "checkpoint.npz").exists()
     spent = float((kept / "seconds").read_text().split()[0])
     assert not list((tmp_path / "cut/runs").glob("*.parquet"))
     told.clear()
-    found = folder.run_in_folder(plan, tmp_path / "cut", watch)
+    found = runner.run_in_folder(plan, tmp_path / "cut", watch)
     assert told[0] >= 256  # where it was
     assert not (tmp_path / "cut/runs/unfinished").exists()
     assert sum(run.row["seconds"] for run in found.runs) > spent

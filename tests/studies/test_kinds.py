@@ -10,8 +10,8 @@ from command_line import in_process
 
 import focusfl as ff
 from focusfl.deploy import study as deployed
-from focusfl.studies import config, folder
-from focusfl.studies.study import run
+from focusfl.studies import config, runner
+from focusfl.studies.runner import run
 
 OWN = '''
 from dataclasses import dataclass
@@ -119,19 +119,19 @@ def test_each_runs_with_what_the_study_says(study):
 
 
 def test_the_manifest_has_the_hash_of_the_source_and_a_change_is_run_again(study, tmp_path):
-    found = folder.run_in_folder(config.load(study), tmp_path / "out")
+    found = runner.run_in_folder(config.load(study), tmp_path / "out")
     part = found.manifest["parts"]["mine:Slower"]
     assert part["file"] == "mine.py" and len(part["sha256"]) == 64
     again = []
-    folder.run_in_folder(config.load(study), tmp_path / "out", finished=again.append)
+    runner.run_in_folder(config.load(study), tmp_path / "out", finished=again.append)
     assert not again
     (study.parent / "mine.py").write_text(OWN + "# another\n")
-    folder.run_in_folder(config.load(study), tmp_path / "out", finished=again.append)
+    runner.run_in_folder(config.load(study), tmp_path / "out", finished=again.append)
     assert len(sum(again, [])) == 2
 
 
 def test_processes_find_it_too(study, tmp_path):
-    found = folder.run_in_folder(config.load(study), tmp_path / "out", workers=1)
+    found = runner.run_in_folder(config.load(study), tmp_path / "out", workers=1)
     assert len(found.runs) == 2
 
 

@@ -6,7 +6,7 @@ import pytest
 import focusfl as ff
 from focusfl.participation import Async, Sync
 from focusfl.studies import config
-from focusfl.studies.study import run
+from focusfl.studies.runner import run
 
 STUDY = {
     "rounds": 30,

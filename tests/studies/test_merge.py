@@ -9,7 +9,7 @@ import pytest
 from command_line import in_process
 
 import focusfl as ff
-from focusfl.studies import results
+from focusfl.studies import store
 from focusfl.studies.merge import pool
 
 STUDY = """
@@ -72,7 +72,7 @@ def test_merged_seeds_are_one_study(focusfl, tmp_path):
         assert len(own) == len(mine) == 8 * 41
         for column in own.columns:
             assert np.array_equal(own[column], mine[column]), column
-    found = results.read(tmp_path / "all")
+    found = store.Study.load(tmp_path / "all")
     order = [tuple(run.row[k] for k in ("participation", "algorithm", "seed", "lr"))
              for run in found.runs]  # fmt: skip
     assert order == [
@@ -114,12 +114,12 @@ def test_a_run_that_is_there_twice_counts_once(focusfl, tmp_path):
 
 
 def test_a_run_that_differs_from_its_double_is_refused(focusfl, tmp_path):
-    found = results.read(tmp_path / "seed-1")
+    found = store.Study.load(tmp_path / "seed-1")
     for run in found.runs:
         if run.row["algorithm"] == "fedavg" and run.row["participation"] == "some":
             run.curves["distance"] = 1.01 * run.curves["distance"]
     copytree(tmp_path / "seed-1/models", tmp_path / "odd/models")
-    results.save(tmp_path / "odd", found.manifest, found.runs, found.participants)
+    store.save(tmp_path / "odd", found.manifest, found.runs, found.participants)
     done = focusfl("merge", "seed-0", "seed-1", "odd", "-o", "all")
     assert done.returncode == 2 and not (tmp_path / "all").exists()
     assert "seed-1 and odd both have the run participation some, algorithm fedavg, " in (
@@ -135,10 +135,10 @@ def test_folders_of_different_studies_are_refused_and_told_apart(focusfl, tmp_pa
     assert "rounds: 40 and 50; problem.dim: 6 and 7" in done.stderr
     assert "Traceback" not in done.stderr
     manifest = json.loads((tmp_path / "seed-1/manifest.json").read_text())
-    found = results.read(tmp_path / "seed-1")
+    found = store.Study.load(tmp_path / "seed-1")
     manifest["environment"]["focusfl"] = "0.1"
     copytree(tmp_path / "seed-1/models", tmp_path / "old/models")
-    results.save(tmp_path / "old", manifest, found.runs, found.participants)
+    store.save(tmp_path / "old", manifest, found.runs, found.participants)
     done = focusfl("export", "seed-0", "old", "-o", "table.csv")
     assert f"version of focusfl: {ff.__version__} and 0.1" in done.stderr
     assert done.returncode == 2 and not (tmp_path / "table.csv").exists()
@@ -181,11 +181,11 @@ def test_folders_are_pooled_where_they_are_read(focusfl, tmp_path):
 
 
 def test_pages_show_a_study_before_and_after_a_change_side_by_side(focusfl, tmp_path):
-    found = results.read(tmp_path / "seed-1")
+    found = store.Study.load(tmp_path / "seed-1")
     for run in found.runs:
         run.curves["distance"] = 2 * run.curves["distance"]
     copytree(tmp_path / "seed-1/models", tmp_path / "after/models")
-    results.save(tmp_path / "after", found.manifest, found.runs, found.participants)
+    store.save(tmp_path / "after", found.manifest, found.runs, found.participants)
     done = focusfl("report", "seed-1", "after", "-o", "page.html")
     assert done.returncode == 0 and "pooled" not in done.stdout
     assert (tmp_path / "page.html").read_text().count('id="study-') == 2

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from focusfl.cli import main
-from focusfl.studies import config, folder, results
+from focusfl.studies import config, runner, store
 from focusfl.studies.report import compare, export
 
 STUDY = """
@@ -53,12 +53,12 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(file):
-    return folder.run_in_folder(config.load(file), file.parent / "out")
+    return runner.run_in_folder(config.load(file), file.parent / "out")
 
 
 def test_a_study_keeps_what_every_last_model_is_to_each_client(file, found):
     problem = config.load(file).problem
-    table = pd.read_parquet(found.folder / results.CLIENTS)
+    table = pd.read_parquet(found.folder / store.CLIENTS)
     assert len(table) == 4 * 12 and table["client"].tolist() == [*range(12)] * 4
     for run in found.runs:
         own = table[(table["lr"] == run.row["lr"]) & (table["seed"] == run.row["seed"])]
@@ -71,7 +71,7 @@ def test_a_study_keeps_what_every_last_model_is_to_each_client(file, found):
 
 def test_finished_runs_come_back_with_their_clients(file, found):
     ran = []
-    again = folder.run_in_folder(config.load(file), found.folder, finished=ran.extend)
+    again = runner.run_in_folder(config.load(file), found.folder, finished=ran.extend)
     assert not ran
     for one, other in zip(found.runs, again.runs, strict=True):
         assert np.array_equal(one.clients["loss"], other.clients["loss"])
@@ -79,13 +79,13 @@ def test_finished_runs_come_back_with_their_clients(file, found):
 
 def test_a_study_that_does_not_ask_shares_nothing_with_one_that_does(file, tmp_path):
     out, small = tmp_path / "out", ["lr=1e-3", "seeds=1"]
-    folder.run_in_folder(config.load(file, small), out)
+    runner.run_in_folder(config.load(file, small), out)
     ran: list = []
     plain = config.load(file, [*small, "per_client=false"])
-    found = folder.run_in_folder(plain, out, finished=ran.extend)
+    found = runner.run_in_folder(plain, out, finished=ran.extend)
     assert len(ran) == 1 and not found.runs[0].clients
     assert "loss/worst" not in found.runs[0].curves
-    assert not (out / results.CLIENTS).exists()
+    assert not (out / store.CLIENTS).exists()
 
 
 def test_tables_tell_the_worst_client(found):
@@ -117,5 +117,5 @@ def test_a_study_stops_by_its_worst_client(file, found):
     assert curve[1] < curve[0]
     stop = f'stop.below={{"loss/worst" = {1.001 * curve[1]}}}'
     study = config.load(file, [stop, "lr=1e-3", "seeds=1"])
-    early = folder.run_in_folder(study, file.parent / "early")
+    early = runner.run_in_folder(study, file.parent / "early")
     assert early.runs[0].row["rounds"] == 10

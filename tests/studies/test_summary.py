@@ -8,7 +8,7 @@ import pytest
 import focusfl as ff
 from focusfl.core.result import Result
 from focusfl.studies import config
-from focusfl.studies.study import run
+from focusfl.studies.runner import run
 from focusfl.studies.summary import summarise, tracking_gap
 from focusfl.studies.verdict import Expected
 

@@ -7,10 +7,9 @@ import pytest
 
 import focusfl as ff
 from focusfl.deploy import study as deployed
-from focusfl.studies import config, folder
-from focusfl.studies.cache import ResultCache
-from focusfl.studies.study import run as study_of_runs
-from focusfl.studies.study import run_groups
+from focusfl.studies import config, runner
+from focusfl.studies.runner import Store, run_groups
+from focusfl.studies.runner import run as study_of_runs
 
 STUDY = """
 rounds = 60
@@ -50,7 +49,7 @@ def study(tmp_path):
 
 
 def test_a_study_runs_its_steps_and_names_them_by_the_grid(study, tmp_path):
-    found = folder.run_in_folder(config.load(study), tmp_path / "out")
+    found = runner.run_in_folder(config.load(study), tmp_path / "out")
     assert [run.row["lr"] for run in found.runs] == 2 * [1e-3, 2e-3]
     problem = ff.problems.ridge(num_clients=4, dim=6, rows=12)
     algorithms = {"focus": ff.Focus(), "level": ff.ClientOpt(ff.Focus(), prox=0.5)}
@@ -66,14 +65,14 @@ def test_a_study_runs_its_steps_and_names_them_by_the_grid(study, tmp_path):
         assert row["schedule"] == repr(step if callable(step) else ff.schedules.Constant(lr))
         assert set(row["theory"].values()) == {None}
     again: list = []
-    folder.run_in_folder(config.load(study), tmp_path / "out", finished=again.extend)
+    runner.run_in_folder(config.load(study), tmp_path / "out", finished=again.extend)
     assert again == []  # nothing is run twice
 
 
 def test_runs_are_kept_by_the_values_of_their_steps(study, tmp_path):
     def keys(*changes):
         own = config.load(study, changes)
-        cache = ResultCache(tmp_path / "out", own)
+        cache = Store(tmp_path / "out", own)
         return [cache.key(group, 1e-3, 0) for group in run_groups(own)]
 
     first, level = keys()

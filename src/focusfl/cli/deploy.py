@@ -167,11 +167,11 @@ def _words(found: Mapping[str, Any]) -> list[str]:
 def _draw(place: Path) -> list[Path]:
     """Draw what was found, as of a study; give its files."""
     from focusfl.core.files import write
-    from focusfl.studies import results
+    from focusfl.studies import store
     from focusfl.studies.report import html
 
-    found = results.read(place)
-    names = (results.CURVES, results.MANIFEST, "model.npz")
+    found = store.Study.load(place)
+    names = (store.CURVES, store.MANIFEST, "model.npz")
     files = [place / name for name in names]
     if find_spec("matplotlib"):
         from focusfl.studies.report import figure, plots

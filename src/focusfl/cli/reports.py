@@ -10,7 +10,7 @@ from focusfl.cli.completion import offer
 from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
-    from focusfl.studies.results import Results
+    from focusfl.studies.store import Study
 
 AXES = (
     "rounds", "vectors-sent", "gradient-evaluations", "seconds", "bytes-up",
@@ -108,13 +108,13 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _read(folder: Path) -> "Results":
-    from focusfl.studies import results
+def _read(folder: Path) -> "Study":
+    from focusfl.studies import store
 
-    return results.read(folder)
+    return store.Study.load(folder)
 
 
-def _read_all(options: argparse.Namespace) -> "list[Results]":
+def _read_all(options: argparse.Namespace) -> "list[Study]":
     """Read all folders; pool those of one study, and say so."""
     from focusfl.studies.merge import by_study, pool
 
@@ -144,7 +144,7 @@ def _merge(options: argparse.Namespace) -> int:
     return 0
 
 
-def _seeds(found: "Results") -> str:
+def _seeds(found: "Study") -> str:
     seeds = dict.fromkeys(str(run.row["seed"]) for run in found.runs)
     return f"seeds {', '.join(seeds)}"
 

@@ -93,7 +93,7 @@ def _demo(options: argparse.Namespace) -> int:
 def run_study(options: argparse.Namespace) -> int:
     """Run what is left of a study in its folder, and show what is there."""
     from focusfl.studies import config
-    from focusfl.studies.cache import ResultCache
+    from focusfl.studies.runner import Store
     from focusfl.studies.folder import begun, run_in_folder
     from focusfl.studies.report import output, terminal
 
@@ -114,7 +114,7 @@ def run_study(options: argparse.Namespace) -> int:
         devices_for(chosen, plan.problem.num_clients)
     trackers = _trackers(options.track)
     place = folder(options, plan.name)
-    left = ResultCache(place, plan, fresh=options.fresh).left()
+    left = Store(place, plan, fresh=options.fresh).left()
     if options.resume and not begun(place):
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
     told: set[str] = set()  # keys of runs that trackers know
@@ -156,13 +156,13 @@ def run_study(options: argparse.Namespace) -> int:
 
 def _say_what_is_kept(place: Path, plan: "Study") -> None:
     """How much of an interrupted study need not be run again."""
-    from focusfl.studies.cache import ResultCache
-    from focusfl.studies.study import run_groups
+    from focusfl.studies.runner import Store
+    from focusfl.studies.runner import run_groups
 
     def count(what):
         return sum(len(group.lrs) * len(group.seeds) for group in what)
 
-    runs, left = count(run_groups(plan)), count(ResultCache(place, plan).left())
+    runs, left = count(run_groups(plan)), count(Store(place, plan).left())
     print(
         f"{runs - left} of {runs} runs have ended and are kept in {place}; "
         "the same command with --resume runs the rest",

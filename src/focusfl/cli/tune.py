@@ -26,7 +26,7 @@ def _tune(options: argparse.Namespace) -> int:
     from focusfl.studies.report import terminal
     from focusfl.studies.report.columns import short
     from focusfl.studies.report.names import label
-    from focusfl.studies.tune import tune
+    from focusfl.studies.tuning import tune
 
     plan = config.load(options.study, options.set, options.algorithms, options.participation)
     place = folder(options, f"{plan.name}-tuning")

@@ -1,8 +1,7 @@
-"""A name for what a run follows from: values, arrays and code, down to the bytes.
+"""A name for what numbers follow from: values, arrays, and the source that computes with them.
 
-Equal things have equal fingerprints in every process; a changed number, field or line
-of code gives another one. Code is that of a value's class and of the functions it
-holds, as it is now: also if it was replaced since it was imported.
+Equal things have equal names in every process; a changed number, field or line of source
+gives another one.
 """
 
 import dataclasses
@@ -12,47 +11,40 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 LENGTH = 16  # hexadecimal digits
-# What numbers, steps that are chosen and verdicts depend on, beside the classes that a
-# run names.
-ROOMS = (
-    "algorithms",
-    "compression",
-    "core",
-    "data",
-    "participation",
-    "privacy",
-    "problems",
-    "simulation",
-    "studies",
-    "theory",
-)
+PACKAGE = Path(__file__).parents[1]
+# Rooms that no number of a run depends on.
+APART = ("cli", "conformance", "deploy", "flower", "suite", "studies/report", "studies/tracking")
 
 
 def fingerprint(*values: Any) -> str:
-    """Name these values by their content."""
-    found = hashlib.sha256()
+    """Name these values by their content.
+
+    A class or function counts by its name and by the source file that it is written in;
+    one without a file, typed into an interpreter, by its name alone.
+    """
+    digest = hashlib.sha256()
     for value in values:
-        _add(found.update, value)
-    return found.hexdigest()[:LENGTH]
+        _add(digest.update, value)
+    return digest.hexdigest()[:LENGTH]
+
+
+@cache
+def source() -> str:
+    """Name the source of this package that numbers depend on."""
+    names = sorted(file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py"))
+    own = [name for name in names if not name.startswith(tuple(f"{room}/" for room in APART))]
+    return fingerprint(*((name, (PACKAGE / name).read_bytes()) for name in own))
 
 
 def stable_repr(value: Any) -> str:
     """Write a value as the next process will write it too: without addresses."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-@cache
-def package() -> str:
-    """Name the code of this package that numbers depend on, by its files."""
-    top = Path(__file__).parents[1]
-    files = [path for room in ROOMS for path in sorted((top / room).rglob("*.py"))]
-    return fingerprint(*(file.read_bytes() for file in files))
 
 
 def _add(update: Callable[[bytes], None], value: Any) -> None:
@@ -74,15 +66,24 @@ def _add(update: Callable[[bytes], None], value: Any) -> None:
         for part in value:
             add(part)
     elif isinstance(value, type):
-        update(f"{value.__module__}.{value.__qualname__}".encode())
-        for function in _methods(value):
-            add(function)
+        for base in value.__mro__:
+            if base.__module__ not in ("builtins", "abc", "typing"):
+                update(f"{base.__module__}.{base.__qualname__}".encode() + _file_of(base))
     elif isinstance(value, partial):
         add((value.func, value.args, value.keywords))
     elif isinstance(value, MethodType):
         add((value.__self__, value.__func__))
     elif callable(value) and isinstance(inspect.unwrap(value), FunctionType):
-        _add_function(update, inspect.unwrap(value))
+        function: Any = inspect.unwrap(value)
+        update(function.__qualname__.encode() + _file_of(function))
+        add((function.__defaults__, function.__kwdefaults__))
+        for cell in function.__closure__ or ():
+            try:
+                inside = cell.cell_contents
+            except ValueError:  # not yet filled
+                continue
+            if not isinstance(inside, type):  # a class that holds it: super()
+                add(inside)
     elif hasattr(value, "__array__"):
         array = np.asarray(value)
         update(f"{array.dtype}{array.shape}".encode())
@@ -91,40 +92,16 @@ def _add(update: Callable[[bytes], None], value: Any) -> None:
         update(stable_repr(value).encode())
 
 
-def _methods(kind: type) -> list[FunctionType]:
-    """The functions of a class and its bases, builtins apart, by name."""
-    found = []
-    for base in kind.__mro__:
-        if base.__module__ in ("builtins", "abc", "typing"):
-            continue
-        for _, member in sorted(vars(base).items()):
-            for holder in ("fget", "func", "__func__"):  # property and the like
-                member = getattr(member, holder, member)
-            if isinstance(member, FunctionType):
-                found.append(member)
-    return found
+def _file_of(code: Any) -> bytes:
+    """The hash of the source file of a class or function; nothing where there is none."""
+    try:
+        file = Path(inspect.getfile(code))
+        about = file.stat()
+    except (TypeError, OSError):
+        return b""
+    return _hash(file, about.st_mtime_ns, about.st_size)
 
 
-def _add_function(update: Callable[[bytes], None], function: Any) -> None:
-    update(function.__qualname__.encode())
-    _add_code(update, function.__code__)
-    _add(update, (function.__defaults__, function.__kwdefaults__))
-    for cell in function.__closure__ or ():
-        try:
-            inside = cell.cell_contents
-        except ValueError:  # not yet filled
-            continue
-        if not isinstance(inside, type):  # a class that holds it: super()
-            _add(update, inside)
-
-
-def _add_code(update: Callable[[bytes], None], code: CodeType) -> None:
-    update(code.co_code)
-    update(repr(code.co_names).encode())
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            _add_code(update, const)
-        elif isinstance(const, frozenset):
-            update(repr(sorted(map(repr, const))).encode())
-        else:
-            update(repr(const).encode())
+@cache
+def _hash(file: Path, changed: int, size: int) -> bytes:
+    return hashlib.sha256(file.read_bytes()).digest()

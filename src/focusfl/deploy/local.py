@@ -17,10 +17,10 @@ from focusfl.deploy.study import Deployed
 from focusfl.flower.events import metrics
 from focusfl.flower.protocol import ProtocolServer
 from focusfl.flower.protocol.limits import norm
-from focusfl.studies import results
+from focusfl.studies import store
 
 PARTS = ("app", "flwr", "keys", "logs", "server", "sites")  # of a folder: all ours
-RESULTS = (results.MANIFEST, results.CURVES, results.PARTICIPATION, MODEL, FOR_OTHERS)
+RESULTS = (store.MANIFEST, store.CURVES, store.PARTICIPATION, MODEL, FOR_OTHERS)
 DRAWN = ("index.html", "figure.png")  # by the command line, of the results
 FILES = (
     "superlink.db", "superlink.db-shm", "superlink.db-wal", ownership.PROCESSES, *RESULTS,

@@ -113,7 +113,7 @@ def _save(
 ) -> None:  # fmt: skip
     """Write what a study writes."""
     from focusfl.core.result import costs
-    from focusfl.studies import results
+    from focusfl.studies import store
 
     end, clients = events[-1], len(job.sites)
     counts = np.bincount(pairs[0], minlength=end["round"])
@@ -144,7 +144,7 @@ def _save(
     evaluated = {name: _spread(rounds, end, values) for name, values in metrics.items()}
     row = _row(job, end, {**spent, **evaluated}, rounds, float(seconds.sum()), state)
     manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, clients)})
-    results.save(folder, manifest, [results.Run(row, curves)], {SCENARIO: pairs})
+    store.save(folder, manifest, [store.Run(row, curves)], {SCENARIO: pairs})
 
 
 def _given_away(events: Events, rounds: np.ndarray) -> dict[str, np.ndarray]:
@@ -164,7 +164,7 @@ def _row(
 ) -> dict[str, Any]:  # fmt: skip
     """A run's line of the table, in the words of a study."""
     from focusfl.core.result import Result
-    from focusfl.studies.study import RunName, Seconds, make_run
+    from focusfl.studies.runner import RunName, Seconds, make_run
     from focusfl.studies.summary import summarise
     from focusfl.studies.verdict import Expected
     from focusfl.theory.prediction import Prediction
@@ -210,7 +210,7 @@ def _lr(job: Job, end: Mapping[str, Any]) -> float:
 def _manifest(
     job: Job, events: Events, scenarios: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    from focusfl.studies.environment import environment
+    from focusfl.studies.store import environment
 
     began = next(event["time"] for event in events if event["event"] == "begin")
     now = datetime.now(UTC)

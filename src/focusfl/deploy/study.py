@@ -43,7 +43,7 @@ WHOLE = 50, 44  # bits of a number in a secure sum, and of these behind the poin
 class Deployed(NamedTuple):
     """What of a study is deployed."""
 
-    study: config.Study
+    study: config.StudySpec
     name: str  # of the algorithm
     algorithm: Algorithm
     problem: Problem
@@ -216,7 +216,7 @@ def write(deployed: Deployed, path: Path) -> None:
             shutil.copy(study.folder / part.file, path.parent / part.file)
 
 
-def _deployed(study: config.Study) -> Deployed:
+def _deployed(study: config.StudySpec) -> Deployed:
     name, spec = next(iter(study.algorithms.items()))
     problem = study.problem
     if spec.noise > 0:

@@ -33,7 +33,7 @@ LONGEST = 100  # letters of a name
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class StudySpec:
     """Algorithms x participation models x step sizes x seeds on one problem."""
 
     name: str
@@ -99,7 +99,7 @@ def load(
     changes: Collection[str] = (),
     only: Collection[str] = (),
     scenarios: Collection[str] = (),
-) -> Study:
+) -> StudySpec:
     """Read a study from a TOML file, to be simulated, with `key=value` changes on top.
 
     `only` names the algorithms to keep, and `scenarios` the participation models, if
@@ -147,7 +147,7 @@ def _keep(source: Source, section: str, what: str, only: Collection[str]) -> Non
             keep_codec(source.table, only)
 
 
-def made(source: Source, name: str, simulated: bool = False) -> Study:
+def made(source: Source, name: str, simulated: bool = False) -> StudySpec:
     """Turn what was read into a study; ValueError says where what is wrong."""
     try:
         study = _parsed(source, name, Path(source.where).parent)
@@ -159,7 +159,7 @@ def made(source: Source, name: str, simulated: bool = False) -> Study:
         raise ValueError(source.place(wrong.path) + wrong.words) from None
 
 
-def parse(source: dict, name: str, folder: Path | None = None, known: bool = False) -> Study:
+def parse(source: dict, name: str, folder: Path | None = None, known: bool = False) -> StudySpec:
     """Turn parsed TOML into a study; ValueError says which key is wrong and why.
 
     Parts of the user's own are looked for in the folder. Of a study that is `known` to
@@ -168,7 +168,7 @@ def parse(source: dict, name: str, folder: Path | None = None, known: bool = Fal
     return _parsed(Source(source, name, {}, {}), name, folder, known)
 
 
-def _parsed(source: Source, name: str, folder: Path | None, known: bool = False) -> Study:
+def _parsed(source: Source, name: str, folder: Path | None, known: bool = False) -> StudySpec:
     table, sections = source.table, Sections(folder, {})
     said: Settings = validate(Settings, table, ())
     if said.seed is not None and said.seeds is not None:
@@ -185,7 +185,7 @@ def _parsed(source: Source, name: str, folder: Path | None, known: bool = False)
     secure = said.secure
     if secure is not None:
         secure = validate(SecureSums, secure, ("secure",)).model_dump()
-    study = Study(
+    study = StudySpec(
         name=_named(said.name if "name" in table else name),
         rounds=said.rounds,
         lrs=grid(("lr",), said.lr),
@@ -242,7 +242,7 @@ def _check_key(section: str, key: str) -> None:
         raise Wrong((section, key), words)
 
 
-def _check_simulated(study: Study) -> None:
+def _check_simulated(study: StudySpec) -> None:
     """Raise if the simulator cannot run the problem, or its runs cannot be judged."""
     if why := getattr(study.problem, "why_not", ""):
         words = f"[problem]: {why}, which runs of a study need; ff.loop runs it."
@@ -256,7 +256,7 @@ def _check_simulated(study: Study) -> None:
         raise Wrong(("problem",), f"{words}; got {', '.join(known) or 'none'}.")
 
 
-def _check_targets(study: Study) -> None:
+def _check_targets(study: StudySpec) -> None:
     """Raise if a run is to stop by a metric that the problem does not have, or if
     nobody knows which client such a metric is worst of.
 
@@ -273,7 +273,7 @@ def _check_targets(study: Study) -> None:
         raise Wrong(("stop",), f"[stop]: {error}") from None
 
 
-def _metrics(study: Study) -> list[str]:
+def _metrics(study: StudySpec) -> list[str]:
     """The names of what a model is evaluated by; raise if nobody knows which client
     one of them is worst of."""
     import jax

@@ -15,7 +15,7 @@ from focusfl.theory.auto import has_trials
 from focusfl.theory.constants import exact
 
 if TYPE_CHECKING:
-    from focusfl.studies.config import Study
+    from focusfl.studies.config import StudySpec
 
 SECTION = ("compression",)
 
@@ -94,7 +94,7 @@ def _check_private(name: str, spec: AlgorithmSpec, problem: Private, steps: Grid
             raise Wrong(("privacy", "budget"), words) from None
 
 
-def check_auto(study: "Study") -> None:
+def check_auto(study: "StudySpec") -> None:
     """Raise if a step size is to be chosen where nobody knows how."""
     known = "L" in dir(exact(study.problem))  # not asked for: that may take long
     for scenario, own in study.participation.items():

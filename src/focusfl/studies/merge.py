@@ -8,10 +8,9 @@ import numpy as np
 
 from focusfl.core import files
 from focusfl.core.validation import shown
-from focusfl.studies import results
-from focusfl.studies.cache import RUNS, file_name
-from focusfl.studies.folder import alone
-from focusfl.studies.results import IDENTITY, MANIFEST, Results, Run
+from focusfl.studies import store
+from focusfl.studies.store import MANIFEST, RUNS, Folder, Run, Study, alone, name_of
+from focusfl.studies.tables import IDENTITY
 
 # Settings that runs do not follow from, with their seeds.
 BESIDE = ("name", "seed", "seeds", "client_state", "devices", "checkpoint_every")
@@ -28,11 +27,11 @@ def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield prefix + key, value
 
 
-def pool(studies: Sequence[Results]) -> Results:
+def pool(studies: Sequence[Study]) -> Study:
     """Put folders of one study together, as if all seeds had been run in the first.
 
     Args:
-        studies: what `results.read` gives of each folder. A run that several folders
+        studies: as `Study.load` reads each. A run that several folders
             have counts once.
 
     Raises:
@@ -41,7 +40,7 @@ def pool(studies: Sequence[Results]) -> Results:
     """
     if not studies:
         raise ValueError("pooling needs at least one folder of a study; got none.")
-    first, kept = studies[0], dict[tuple, tuple[Run, Results]]()
+    first, kept = studies[0], dict[tuple, tuple[Run, Study]]()
     if len(studies) == 1:
         return first
     for found in studies:
@@ -67,12 +66,12 @@ def pool(studies: Sequence[Results]) -> Results:
         "compile_seconds": round(sum(about["compile_seconds"] for about in abouts), 3),
         "merged": [str(found.folder) for found in studies],
     }
-    return Results(first.folder, about, runs, first.participants)
+    return Study(first.folder, about, runs, first.participants)
 
 
-def by_study(studies: Sequence[Results]) -> list[list[Results]]:
+def by_study(studies: Sequence[Study]) -> list[list[Study]]:
     """Put those together that can be pooled."""
-    groups: list[list[Results]] = []
+    groups: list[list[Study]] = []
     for found in studies:
         for own in groups:
             try:
@@ -86,7 +85,7 @@ def by_study(studies: Sequence[Results]) -> list[list[Results]]:
     return groups
 
 
-def merge(folders: Sequence[Path], out: Path) -> Results:
+def merge(folders: Sequence[Path], out: Path) -> Study:
     """Write folders of one study as one; what the folder `out` has stays in it.
 
     Args:
@@ -98,40 +97,35 @@ def merge(folders: Sequence[Path], out: Path) -> Results:
     """
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise ValueError(f"{out} is not empty and holds no study; name a new folder with --out.")
-    there = [results.read(out)] if (out / MANIFEST).is_file() else []
-    studies = [*there, *map(results.read, folders)]
+    there = [Study.load(out)] if (out / MANIFEST).is_file() else []
+    studies = [*there, *map(Study.load, folders)]
     found = pool(studies)
-    about = {k: v for k, v in found.manifest.items() if k != "format"}
+    about = {k: v for k, v in found.manifest.items() if k not in ("format", "files", "seal")}
     if len({one.manifest["name"] for one in studies}) > 1:
         about["name"] = out.resolve().name
-    models = dict(_models(studies))
-    new = [run for run in found.runs if run.row.get("key") is not None]
     with alone(out):
-        for name, path in models.items():
-            if not (out / name).is_file():
-                files.write(out / name, files.read(path)[0])
-        if new:  # then `focusfl run` finds them
-            keys = [run.row["key"] for run in new]
-            results.write_runs(out / RUNS / file_name(keys), new)
-        results.save(out, about, found.runs, found.participants)
-    return results.read(out)
-
-
-def _models(studies: Sequence[Results]) -> Iterator[tuple[str, Path]]:
-    """The models of runs, by their names in a folder, and where each is."""
-    for found in reversed(studies):  # of doubles, the first counts
-        for run in found.runs:
-            if name := run.row.get("model"):
-                path = found.folder / name
-                results.check_model(path, found.manifest["seals"].get(name))
-                yield name, path
+        here = Folder(out, there[0].manifest if there else None)
+        for study in reversed(studies):  # of doubles, the first counts
+            source = Folder(study.folder, study.manifest)
+            for run in study.runs:
+                if name := run.row.get("model"):
+                    files.write(out / name, source.read(name))
+                    here.add(name)
+        keys = [str(run.row.get("key") or run.row) for run in found.runs]
+        group = f"{RUNS}/{name_of(keys)}"
+        for old in [name for name in here.files if name.startswith(f"{RUNS}/")]:
+            if not old.startswith(group):  # its runs are in the new one
+                here.remove(old)
+        here.write_runs(group, found.runs)
+        store.save(here, about, found.runs, found.participants, [group])
+    return Study.load(out)
 
 
 def _group(run: Run) -> tuple:
     return tuple(run.row[k] for k in ("participation", "algorithm", "local_steps"))
 
 
-def _facts(found: Results) -> dict[str, Any]:
+def _facts(found: Study) -> dict[str, Any]:
     """What the runs of a study follow from, beside their seeds."""
     about = found.manifest
     own = {k: v for k, v in settings(about["study"]) if k not in BESIDE}
@@ -141,7 +135,7 @@ def _facts(found: Results) -> dict[str, Any]:
     return own | parts | {f"problem's {k}": v for k, v in size.items()} | version
 
 
-def _check_same_study(a: Results, b: Results) -> None:
+def _check_same_study(a: Study, b: Study) -> None:
     """Raise unless two folders differ in their seeds alone."""
     one, other = _facts(a), _facts(b)
     differ = [
@@ -162,7 +156,7 @@ def _said(facts: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else shown(value)
 
 
-def _check_same_run(run: Run, a: Results, other: Run, b: Results) -> None:
+def _check_same_run(run: Run, a: Study, other: Run, b: Study) -> None:
     """Raise unless a run is the same, to rounding, in two folders."""
     names = [n for n in {**run.curves, **other.curves} if n != "seconds"]
     differ = [n for n in names if not _same(run.curves.get(n), other.curves.get(n))]

@@ -1,40 +1,28 @@
-"""Columns of runs as tables of Arrow, tidy: every row says whose it is.
-
-As files they are Parquet, sealed (see `files`) among the words about the whole.
-"""
+"""Columns of runs as tables of Arrow, tidy: every row says whose it is. As files they are Parquet."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from focusfl.core.files import BLANK, Damaged, check_seal, read, renamed
+from focusfl.core.files import Damaged, renamed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 IDENTITY = ("participation", "algorithm", "lr", "local_steps", "seed")  # of a run
-
-_ABOUT, _SEAL = b"focusfl", b"focusfl.seal"  # among the words about a table
 Columns = Mapping[str, np.ndarray]
-
-
-class ReadTable(NamedTuple):
-    """A table from a file, the words about it, and its checksum if it has one."""
-
-    table: Any  # pa.Table
-    about: str | None
-    seal: str | None
+_ABOUT = b"focusfl"  # among the metadata of a table
 
 
 def tidy(parts: list[tuple[dict[str, Any], Columns]]) -> "pa.Table":
-    """Columns of several runs one below the other, with what tells runs apart."""
+    """Put columns of several runs one below the other, with what tells runs apart."""
     import pyarrow as pa
 
     tables = []
     for row, columns in parts:
-        whole = _table(columns)
+        whole = pa.table({name: column(values) for name, values in columns.items()})
         for place, name in enumerate(IDENTITY):
             whole = whole.add_column(place, name, repeated(row[name], len(whole)))
         tables.append(whole)
@@ -61,41 +49,26 @@ def _values(found: "pa.Array") -> np.ndarray:
     return np.frombuffer(found.buffers()[1], kind, len(found), start)
 
 
-def write_table(path: Path, table: "pa.Table", about: str = "") -> str:
-    """Write a table and words about it; give its checksum."""
+def write_table(path: Path, table: "pa.Table", about: str = "") -> None:
+    """Write a table, with words about it among its metadata."""
     import pyarrow.parquet as pq
 
-    words = {_ABOUT: about} if about else {}
-    table = table.replace_schema_metadata({**words, _SEAL: BLANK})
-    with renamed(path, sealed=True) as part:
+    table = table.replace_schema_metadata({_ABOUT: about} if about else None)
+    with renamed(path) as part:
         pq.write_table(table, part, compression="zstd")
-    return str(read(path)[1])
 
 
-def read_table(path: Path, seal: str | None = None) -> ReadTable:
-    """Read what `write_table` wrote.
-
-    Raises:
-        Damaged: If it is no table, or not as it was written, or if it is not the one
-            with a checksum that is given.
-    """
+def read_table(path: Path, content: bytes) -> tuple["pa.Table", str | None]:
+    """Read the content of a file that `write_table` wrote: the table, and the words about it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content, found = read(path)
-    check_seal(path, found, seal)
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read()
         about = (table.schema.metadata or {}).get(_ABOUT)
-        return ReadTable(table, about and about.decode(), found)
+        return table, about and about.decode()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Damaged(f"{path} is damaged, or no table ({error})") from None
-
-
-def _table(columns: Columns) -> "pa.Table":
-    import pyarrow as pa
-
-    return pa.table({name: column(values) for name, values in columns.items()})
 
 
 def repeated(value: Any, times: int) -> "pa.Array":

@@ -1,8 +1,8 @@
 """Whether the files in a folder are as they were written.
 
-Of a study, a deployment's server or site, the suite, or a checkpoint: what focusfl
-reads back is compared with its checksum, and files that belong together with what they
-say of each other. What nobody reads back, pages and figures, is unknown.
+Of a study, a deployment's server or site, the suite, or a checkpoint: files of a study are
+compared with the checksums in its manifest, others with what they say of themselves. What
+nobody reads back, pages and figures, is unknown.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from focusfl.core import files
-from focusfl.core.models import read_model
-from focusfl.studies.cache import RUNS
-from focusfl.studies.kept import BESIDE, CURVES, read_runs
-from focusfl.studies.results import MANIFEST, read_manifest
-from focusfl.studies.tables import read_table
+from focusfl.models import read_model
+from focusfl.studies.store import MANIFEST, Folder, manifest_so_far
 
 State = Literal["ok", "damaged", "unknown"]
 RANK: tuple[State, ...] = ("unknown", "ok", "damaged")  # what is found last counts
@@ -56,12 +53,11 @@ def verify(folder: Path) -> list[Finding]:
 def _look(path: Path) -> Iterator[tuple[Path, State, str]]:
     """What a file says of itself, and of others."""
     try:
-        with open(path, "rb") as file:
-            sealed = path.stat().st_size and files.check(path, file)
-        state, why = _read(path, bool(sealed))
-        yield path, state, why
-        if path.name == MANIFEST and state == "ok":
-            yield from _named(path.parent, read_manifest(path.parent)["seals"])
+        yield path, *_read(path)
+        if path.name == MANIFEST:
+            here = Folder(path.parent, manifest_so_far(path.parent))
+            for name in here.files:
+                yield path.parent / name, *_named(here, name)
         if path.name == CHECKPOINT:
             yield from _rows(path.parent)
     except FileNotFoundError as error:
@@ -72,7 +68,7 @@ def _look(path: Path) -> Iterator[tuple[Path, State, str]]:
         yield path, "damaged", str(error)
 
 
-def _read(path: Path, sealed: bool) -> tuple[State, str]:
+def _read(path: Path) -> tuple[State, str]:
     """Read a file as whoever uses it does; raise if it is damaged."""
     if path.name.startswith(".part-"):
         return "unknown", "a writer that was killed left it"
@@ -81,44 +77,30 @@ def _read(path: Path, sealed: bool) -> tuple[State, str]:
 
         check(path)
         return "ok", ""
+    sealed = False
+    if path.stat().st_size:
+        with open(path, "rb") as file:
+            sealed = files.check(path, file) is not None
     if path.name == CHECKPOINT:
         from focusfl.simulation.checkpoint import read_arrays
 
         read_arrays(path)
-    elif path.name == MANIFEST:
-        read_manifest(path.parent)
-    elif path.name == CURVES:
-        read_runs(path)
-    elif path.suffix == ".parquet" and path.parent.name == RUNS:
-        for run in read_runs(path):
-            if run.row["model"]:
-                (path.parents[1] / run.row["model"]).stat()
-    elif path.suffix in (".parquet", BESIDE):
-        read_table(path)
     elif path.suffix == ".safetensors":
         read_model(path)
-    elif not sealed:
-        return "unknown", "" if path.suffix != ".json" else _json(path)
-    return ("ok", "") if sealed else ("unknown", "it " + files.UNSEALED)
+    elif path.suffix == ".json" and not sealed:
+        if b'"seal"' in path.read_bytes():
+            raise files.Damaged(f"{path} is damaged: its checksum is gone")
+        return "unknown", "it has no checksum"
+    return ("ok", "") if sealed else ("unknown", "")
 
 
-def _json(path: Path) -> str:
-    if b'"seal"' in path.read_bytes():
-        raise files.Damaged(f"{path} is damaged: its checksum is gone")
-    return "it has no checksum"
-
-
-def _named(folder: Path, seals: dict[str, str]) -> Iterator[tuple[Path, State, str]]:
-    """Files that a manifest goes with."""
-    for name, wanted in seals.items():
-        path = folder / name
-        try:
-            with open(path, "rb") as file:
-                files.check_seal(path, files.check(path, file), wanted)
-        except FileNotFoundError:
-            yield path, "damaged", "it is missing"
-        except files.Damaged as error:
-            yield path, "damaged", str(error)
+def _named(folder: Folder, name: str) -> tuple[State, str]:
+    """A file that a manifest has the checksum of."""
+    try:
+        folder.read(name)
+    except files.Damaged as error:
+        return "damaged", str(error)
+    return "ok", ""
 
 
 def _rows(folder: Path) -> Iterator[tuple[Path, State, str]]:

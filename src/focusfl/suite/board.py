@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from focusfl.studies import results
-from focusfl.studies.results import Results
+from focusfl.studies.store import Study, manifest_so_far
 from focusfl.suite.store import Row, Store, in_order
 from focusfl.suite.tables import Table
 
@@ -18,7 +17,7 @@ class Board(NamedTuple):
     """What was sent."""
 
     rows: list[Row]  # of the suite
-    studies: list[Results]
+    studies: list[Study]
     sent: Table  # who sent what
     doubts: Table  # of what was measured twice: where it is not the same
 
@@ -35,8 +34,8 @@ def gathered(folders: Sequence[Path]) -> Board:
     rows: dict[tuple[str, str], tuple[Row, Path]] = {}
     studies, sent, doubts = [], [], []
     for folder in dict.fromkeys(folders):
-        if (folder / results.MANIFEST).is_file():
-            studies.append(study := results.read(folder))
+        if "runs" in manifest_so_far(folder):
+            studies.append(study := Study.load(folder))
             algorithms = len({run.row["algorithm"] for run in study.runs})
             sent.append((str(folder), "a study", str(len(study.runs)), str(algorithms)))
             continue

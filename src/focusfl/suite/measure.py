@@ -1,7 +1,7 @@
 """What one algorithm comes to in one cell: eight steps and three seeds side by side."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,26 +12,42 @@ from focusfl.problems import Problem
 from focusfl.simulation.api import sweep
 from focusfl.simulation.spec import Options
 from focusfl.simulation.stop import Progress, Stop
-from focusfl.studies.stopwatch import compiling
+from focusfl.studies.runner import compiling
 from focusfl.studies.summary import TARGET, errors
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
 from focusfl.suite.problems import made
-from focusfl.suite.search import AT_ONCE, Search, Trial, search, step_of
+from focusfl.studies.tuning import Bracket, bracket
 
 SEEDS = (0, 1, 2)
 BEYOND = 100.0  # a run is followed to a target so many times as small
 PATIENCE = 3.0  # runs go on until three times the rounds of the first to get there
 LAST = 5  # evaluations that a test error is the mean of
+# Steps are 2^(k/2), k whole. The first eight are octaves apart; those between the best and
+# its neighbours are tried where some step got to the target.
+AT_ONCE = 8  # steps that are tried side by side
+FIRST = range(-14, 2, 2)  # 1/128 to 1, in units of 1/L
+BATCHES = 6  # of steps, at most
+NEAR = 2.0  # steps that need so many times the best are near it
 RULE = (SEEDS, BEYOND, PATIENCE, LAST, TARGET)
 
 COSTS = ("rounds", "vectors", "bytes", "gradients")  # and seconds, of a batch
 COMPILED = 0.1  # seconds of tracing and compiling that spoil what a batch took
 
 
+class Trial(NamedTuple):
+    """What a step came to, in the median over seeds. Less is better."""
+
+    value: float  # what is measured; infinite if it did not get there
+    error: float  # in the end; infinite if it diverged
+
+
+Tried = dict[int, Trial]
+
+
 class Measured(NamedTuple):
     """What one algorithm came to at its best step, in the median over seeds."""
 
-    found: Search
+    found: Bracket
     costs: dict[str, float]  # to the target, or of all rounds where there is none
     runs: int
     seconds: float  # of a core, that all of them took
@@ -39,7 +55,33 @@ class Measured(NamedTuple):
     @property
     def merit(self) -> tuple[float, float]:
         """Less is better: what is measured, then the error."""
-        return tuple(self.found.tried[self.found.best])  # type: ignore[return-value]
+        return tuple(self.found.tried[self.found.best])
+
+    @property
+    def near(self) -> int:
+        """How many steps of the grid, √2 apart, need at most twice the best."""
+        best = self.found.tried[self.found.best].value
+        values = [trial.value for trial in self.found.tried.values()]
+        return sum(bool(value <= NEAR * best) for value in values) if np.isfinite(best) else 0
+
+
+def step_of(k: int) -> float:
+    """The step size by its place in the grid."""
+    return float(2.0 ** (k / 2))
+
+
+def order(k: int, trial: Trial) -> tuple:
+    """The best step is that of the least value, then error, then the larger one; if all have
+    diverged, the smallest."""
+    return (*trial, -k if np.isfinite(trial.error) else k)
+
+
+def search(run: Callable[[list[int]], Tried], finer: bool = True, batches: int = BATCHES) -> Bracket:
+    """Find the best step; `run` tries eight at a time, `finer` half octaves too."""
+    return bracket(
+        run, FIRST, order, batches=batches, batch=AT_ONCE, stride=2,
+        refine=lambda trial: finer and bool(np.isfinite(trial.value)),
+    )  # fmt: skip
 
 
 def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:

@@ -12,7 +12,7 @@ from focusfl.studies.report.columns import columns_of
 from focusfl.studies.report.figure import NoMatplotlib, render
 from focusfl.studies.report.groups import bests, grouped, study_names
 from focusfl.studies.report.html import unbroken
-from focusfl.studies.results import Results
+from focusfl.studies.store import Study
 from focusfl.suite.cells import ROUNDS
 from focusfl.suite.figure import profiles
 from focusfl.suite.store import Row
@@ -28,7 +28,7 @@ AXES = ("rounds", "bytes-up", "seconds")  # of a study
 TOLD = ("participation", "algorithm", "lr", "accuracy", "error")  # of a study
 
 
-def page(rows: Sequence[Row], studies: Sequence[Results] = (), more: Sequence[Table] = ()) -> str:
+def page(rows: Sequence[Row], studies: Sequence[Study] = (), more: Sequence[Table] = ()) -> str:
     """Write the page: what is reported first, then what ideas may be tuned on, then
     studies, and tables about all of it."""
     parts = [(half, _half(half, own)) for half, own in halves(rows).items()]
@@ -63,7 +63,7 @@ def _half(half: str, rows: Sequence[Row]) -> str:
     return "\n".join(parts)
 
 
-def _study(name: str, study: Results) -> str:
+def _study(name: str, study: Study) -> str:
     """What a study has found, against rounds and whatever else it counts."""
     groups = bests(grouped(study))
     own = [c for c in columns_of(groups) if c.name in TOLD or "/" in c.name]
@@ -79,7 +79,7 @@ def _study(name: str, study: Results) -> str:
     return f'<h2>{escape(name)}</h2><p class="lead">{escape(lead)}</p>{drawn}{_table(table, set())}'
 
 
-def _drawn(study: Results, axis: str, metric: str | None) -> str:
+def _drawn(study: Study, axis: str, metric: str | None) -> str:
     try:
         return _figure(render(plots.plot([study], axis, metric), "svg"))
     except NoMatplotlib as error:

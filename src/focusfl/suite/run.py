@@ -2,25 +2,18 @@
 
 import multiprocessing
 import os
-import signal
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from focusfl.core.fingerprint import fingerprint, stable_repr
-from focusfl.studies.folder import alone
-from focusfl.studies.workers import end_with_parent, messages
+from focusfl.studies.runner import Message, run_units
+from focusfl.studies.store import alone
 from focusfl.suite.cells import Cell
 from focusfl.suite.entrants import Entrant
-from focusfl.suite.measure import measured
+from focusfl.suite.measure import Tried, measured, step_of
 from focusfl.suite.store import Row, Store, content, in_order, key_of, load
 
 TOGETHER = 28  # cells of one unit of work, at most
@@ -35,7 +28,6 @@ KILLED = (
 )
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
-Work = Generator[Row, None, None]
 Finished = Callable[[Row], bool | None]  # told of a result; true: that is enough
 
 
@@ -86,6 +78,10 @@ def units(
     return sorted(found, key=lambda unit: -unit.seconds)
 
 
+class _Enough(Exception):
+    """Whoever is told of results has enough of them."""
+
+
 def run(
     cells: Sequence[Cell],
     entrants: Sequence[Entrant],
@@ -102,14 +98,31 @@ def run(
     and of how many, and gives what is told of each and may say that it is enough.
     """
     with alone(folder):
-        todo = units(cells, entrants, folder, home)
+        todo, store = units(cells, entrants, folder, home), Store(folder)
         tell = began(sum(len(u.cells) for u in todo), len(cells) * len(entrants))
-        work = _in_processes(todo, workers) if workers else _here(todo)
+
+        def heard(unit: Unit, message: tuple[Row, Tried]) -> None:
+            store.put(*message)
+            if tell(message[0]):
+                raise _Enough
+
+        failed: list[ValueError] = []
         try:
-            any(tell(row) for row in work)
+            for _, future in run_units(_work, todo, workers, 1, heard, _prepare):
+                error = future.exception()
+                if isinstance(error, BrokenExecutor):
+                    raise ValueError(KILLED)
+                if isinstance(error, ValueError):  # the rest is run all the same
+                    failed.append(error)
+                elif error:
+                    raise error
+        except _Enough:
+            pass
         finally:
-            work.close()
-            found = Store(folder).together()
+            found = store.together()
+        if failed:
+            more = f" ({len(failed) - 1} more like this)" if len(failed) > 1 else ""
+            raise ValueError(f"{failed[0]}{more}") from failed[0]
         return found
 
 
@@ -125,94 +138,44 @@ def compared(rows: Sequence[Row], shipped: Sequence[Row] | None = None) -> list[
     return in_order([*rows, *others])
 
 
-def one(unit: Unit, cell: Cell, key: str) -> Row:
-    """Run an entrant in a cell with each of its constants; keep the best of them."""
+def _work(unit: Unit, message: Message) -> None:
+    """Run an entrant in the cells of a unit, with each of its constants; send the best of them."""
+    import jax
+
+    for cell, key in unit.cells:
+        try:
+            message(_best(unit, cell, key))
+        except (_Enough, KeyboardInterrupt):
+            raise
+        except Exception as error:  # of somebody's algorithm: say where it was
+            words = " ".join(str(error).split())
+            raise ValueError(
+                f"{unit.entrant.name} in {cell.name}: {type(error).__name__}: {words}"
+            ) from error
+    if multiprocessing.parent_process():
+        jax.clear_caches()  # no other unit has the same programs
+
+
+def _best(unit: Unit, cell: Cell, key: str) -> tuple[Row, Tried]:
+    """Run an entrant in a cell with each of its constants; give the best, and its steps."""
     entrant, algorithms = unit.entrant, unit.entrant.algorithms(unit.home)
     tried = [measured(cell, one, entrant.local_steps) for one in algorithms]
     place = min(range(len(tried)), key=lambda place: tried[place].merit)
-    best, algorithm = tried[place], algorithms[place]
+    best = tried[place]
     trial = best.found.tried[best.found.best]
     row = Row(
         cell.name, entrant.name, cell.split, cell.measure, entrant.ours, content(cell),
-        key, stable_repr(algorithm), best.found.step, trial.value, trial.error,
-        best.found.near, best.found.edge, **best.costs,
+        key, stable_repr(algorithms[place]), step_of(best.found.best), trial.value,
+        trial.error, best.near, best.found.edge, **best.costs,
         runs=sum(one.runs for one in tried), spent=sum(one.seconds for one in tried),
     )  # fmt: skip
-    Store(unit.folder).put(row, best.found.tried)
-    return row
+    return row, best.found.tried
 
 
-def _here(todo: Sequence[Unit]) -> Work:
-    failed: list[BaseException] = []
-    for unit in todo:
-        try:
-            for cell, key in unit.cells:
-                yield _named(unit, cell, key)
-        except ValueError as error:
-            failed.append(error)
-    _end(failed)
-
-
-def _end(failed: Sequence[BaseException]) -> None:
-    """Say what went wrong, if anything did: the rest has been run all the same."""
-    if failed:
-        more = f" ({len(failed) - 1} more like this)" if len(failed) > 1 else ""
-        raise ValueError(f"{failed[0]}{more}") from failed[0]
-
-
-def _named(unit: Unit, cell: Cell, key: str) -> Row:
-    """Run one; let an error of somebody's algorithm say where it was."""
-    try:
-        return one(unit, cell, key)
-    except Exception as error:
-        words = " ".join(str(error).split())
-        raise ValueError(
-            f"{unit.entrant.name} in {cell.name}: {type(error).__name__}: {words}"
-        ) from error
-
-
-def _in_processes(todo: list[Unit], workers: int) -> Work:
-    """Units in processes, each of which takes the next when it is done."""
-    if not todo:
-        return
-    context, failed = multiprocessing.get_context("spawn"), []
-    with messages(context) as said:
-        pool = ProcessPoolExecutor(min(workers, len(todo)), context, _begin, (said,))
-        try:
-            waiting: set[Future] = {pool.submit(_unit, unit) for unit in todo}
-            while waiting:
-                done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
-                while not said.empty():
-                    yield said.get()
-                failed += [e for future in done if (e := future.exception())]
-                if any(isinstance(error, BrokenExecutor) for error in failed):
-                    raise ValueError(KILLED)
-        except BaseException:
-            for process in list((pool._processes or {}).values()):
-                process.kill()  # a file is there whole or not at all
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-    _end(failed)
-
-
-_SAID: list = []  # where this process tells of its results
-
-
-def _begin(said) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
-    end_with_parent()
+def _prepare() -> None:
+    """Let processes that share the cores have one thread each, and leave a GPU alone."""
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
     if not os.environ.get("JAX_PLATFORMS"):
         import jax
 
-        jax.config.update("jax_platforms", "cpu")  # a GPU would be shared by all
-    _SAID.append(said)
-
-
-def _unit(unit: Unit) -> None:
-    import jax
-
-    for cell, key in unit.cells:
-        _SAID[0].put(_named(unit, cell, key))
-    jax.clear_caches()  # no other unit has the same programs
+        jax.config.update("jax_platforms", "cpu")

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.core.files import BLANK, Damaged, read, write
-from focusfl.core.fingerprint import fingerprint, package
-from focusfl.studies.cache import RUNS
-from focusfl.studies.environment import environment
-from focusfl.suite import search
+from focusfl.core.fingerprint import fingerprint, source
+from focusfl.studies.store import RUNS, Folder, environment, manifest_so_far
 from focusfl.suite.cells import CELLS, Cell
 from focusfl.suite.entrants import Entrant, place_of
-from focusfl.suite.measure import RULE
+from focusfl.suite import measure
+from focusfl.suite.measure import RULE, Tried, step_of
 
 RESULTS = "results.json"
 SHIPPED = Path(__file__).parent / RESULTS  # what the entrants of the library came to
@@ -59,39 +58,48 @@ class Row(NamedTuple):
 
 def content(cell: Cell) -> str:
     """A name for a cell and the rule, by what they say."""
-    rule = (RULE, search.AT_ONCE, [*search.FIRST], search.MOST, search.NEAR)
+    rule = (RULE, measure.AT_ONCE, [*measure.FIRST], measure.BATCHES, measure.NEAR)
     return fingerprint(cell.identity, json.dumps(rule))
 
 
-class Store:
-    """The results in a folder."""
+class Store(Folder):
+    """The results in a folder: those of every run, and one file of all."""
 
     def __init__(self, folder: Path):
-        self.folder = folder / RUNS
+        try:
+            super().__init__(folder, manifest_so_far(folder))
+        except Damaged as error:
+            print(error, file=sys.stderr)
+            super().__init__(folder)
 
-    def put(self, row: Row, tried: search.Tried) -> None:
+    def put(self, row: Row, tried: Tried) -> None:
         """Keep one result, with all steps that were tried."""
-        steps = [[search.step_of(k), *map(_plain, tried[k])] for k in sorted(tried)]
-        about = {"row": row.as_dict(), "tried": steps, "code": package(), "seal": BLANK}
+        steps = [[step_of(k), *map(_plain, tried[k])] for k in sorted(tried)]
+        about = {"row": row.as_dict(), "tried": steps, "source": source()}
         words = re.sub(r"[^\w.-]+", "_", f"{row.cell}-{row.entrant}")
-        write(self.folder / f"{words}-{row.key}.json", json.dumps(about), sealed=True)
+        name = f"{RUNS}/{words}-{row.key}.json"
+        write(self.path / name, json.dumps(about))
+        self.add(name)
+        self.save()
 
     def rows(self) -> list[Row]:
         """All results that are there, in one file or in many; of several versions of a
         method, the newest. What is damaged is not there, and said."""
-        kept = []
-        for file in sorted(self.folder.glob("*.json"), key=lambda f: f.stat().st_mtime_ns):
+        own = []
+        for name in [name for name in self.files if name.startswith(f"{RUNS}/")]:
             try:
-                kept.append(_read(file)["row"])
+                row = json.loads(self.read(name))["row"]
             except Damaged as error:
-                print(error, file=sys.stderr)
-        own = [_unpacked([*row.values()]) for row in kept if [*row] == [*Row._fields]]
-        found = [*load(self.folder.parent / RESULTS), *own]
+                print(f"{error}. It is run again.", file=sys.stderr)
+                continue
+            if [*row] == [*Row._fields]:
+                own.append(_unpacked([*row.values()]))
+        found = [*load(self.path / RESULTS), *own]
         return _current({(row.cell, row.entrant): row for row in found}.values())
 
     def together(self) -> list[Row]:
         """Write all as one file, from which a run can go on as well; give them."""
-        save(self.folder.parent / RESULTS, found := self.rows())
+        save(self.path / RESULTS, found := self.rows())
         return found
 
 
@@ -117,7 +125,7 @@ def save(file: Path, rows: Iterable[Row]) -> Path:
     """Write results as one file, as the library ships those of its own entrants."""
     about = {
         "columns": Row._fields,
-        "code": package(),
+        "source": source(),
         "environment": environment(),
         "seal": BLANK,
         "rows": [_packed(row) for row in rows],

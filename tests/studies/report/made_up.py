@@ -1,10 +1,10 @@
-"""Results as a study leaves them, made up: the report must not care who ran them."""
+"""Study as a study leaves them, made up: the report must not care who ran them."""
 
 from pathlib import Path
 
 import numpy as np
 
-from focusfl.studies import results
+from focusfl.studies import store
 
 
 def make_run(scenario, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias=0.0,
@@ -45,7 +45,7 @@ def make_run(scenario, name, seed, *, rounds=60, lr=0.1, steps=5, rate=0.6, bias
         **({"accuracy": 1 - 0.9 / (1 + r)} if accuracy else {}),
     }  # fmt: skip
     kept = (r % every == 0) | (r == n - 1)
-    return results.Run(row | told, {name: v[kept] for name, v in curves.items()})
+    return store.Run(row | told, {name: v[kept] for name, v in curves.items()})
 
 
 def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=None,
@@ -65,8 +65,8 @@ def save(folder: Path, runs, *, name="made", num_clients=6, rounds=60, study=Non
             s: {"kind": s, "p": p.tolist(), "q": p.tolist()} for s in scenarios
         },
     }  # fmt: skip
-    results.save(folder, about, runs, drawn)
-    return results.read(folder)
+    store.save(folder, about, runs, drawn)
+    return store.Study.load(folder)
 
 
 def make_study(folder: Path, seeds=3, **options):

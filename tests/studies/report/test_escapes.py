@@ -8,7 +8,7 @@ from made_up import make_run, save
 
 from focusfl.core.validation import printable
 from focusfl.studies.report import export, html, output, table, terminal
-from focusfl.studies.results import read
+from focusfl.studies.store import read
 
 EVIL = "e\x1b]0;pwned\x07\x9b31m\r\n|vil,\t\u202e"
 

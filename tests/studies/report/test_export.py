@@ -7,7 +7,7 @@ import pytest
 from made_up import make_run, make_study, save
 
 from focusfl.studies.report.export import curves_csv, escaped, latex, table_csv
-from focusfl.studies.results import AXES, IDENTITY
+from focusfl.studies.store import AXES, IDENTITY
 
 
 def rows(text):

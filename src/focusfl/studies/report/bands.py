@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from focusfl.core.metrics import in_words, rises
 from focusfl.studies.report.columns import quartiles
 from focusfl.studies.report.groups import GAP
-from focusfl.studies.results import Columns, Run, axes_of
+from focusfl.studies.store import Columns, Run, axes_of
 
 LABELS = {  # of the metrics, in the order they are offered
     "distance": "‖x − x*‖ / ‖x*‖",

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from focusfl.core.metrics import in_words, rises
 from focusfl.studies.report.names import label
-from focusfl.studies.results import LOSS, Run
+from focusfl.studies.store import LOSS, Run
 from focusfl.studies.summary import TARGET
 
 if TYPE_CHECKING:

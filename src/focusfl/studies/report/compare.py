@@ -13,7 +13,7 @@ from focusfl.studies.report.columns import (
     column,
 )
 from focusfl.studies.report.groups import Group, grouped
-from focusfl.studies.results import Results
+from focusfl.studies.store import Study
 from focusfl.studies.verdict import EXACT
 
 JITTER = 0.1  # of the seconds: that much they differ from one time to the next
@@ -47,7 +47,7 @@ class Comparison(NamedTuple):
     alone: tuple[list[str], list[str]]  # groups that only one of them has
 
 
-def compare(before: Results, after: Results) -> Comparison:
+def compare(before: Study, after: Study) -> Comparison:
     """Match the groups of two studies and say how each number moved."""
     a, b = ({_key(one): one for one in grouped(found)} for found in (before, after))
     both = [key for key in a if key in b]
@@ -144,7 +144,7 @@ def _text(what: Column, spread: Quartiles) -> str:
     return mid if low == high else f"{mid} ({low}–{high})"
 
 
-def _settings(before: Results, after: Results) -> dict[str, tuple[Any, Any]]:
+def _settings(before: Study, after: Study) -> dict[str, tuple[Any, Any]]:
     a, b = (dict(settings(found.manifest["study"])) for found in (before, after))
     names = [name for name in {**a, **b} if name not in ("name", "seed")]
     return {n: (a.get(n), b.get(n)) for n in names if a.get(n) != b.get(n)}

@@ -14,7 +14,7 @@ from focusfl.studies.report.bands import metrics_of
 from focusfl.studies.report.columns import Cell, Column, Quartiles, columns_of
 from focusfl.studies.report.groups import Group, grouped
 from focusfl.studies.report.names import label
-from focusfl.studies.results import IDENTITY, Results, axes_of
+from focusfl.studies.store import IDENTITY, Study, axes_of
 from focusfl.studies.verdict import EXACT
 
 KINDS = ("curves", "table")
@@ -66,7 +66,7 @@ class Field(NamedTuple):
         return Mean(float(known.mean()), float(known.std(ddof=1)) if several else np.nan)
 
 
-def export(found: Results, file: Path, what: str | None = None, chosen: Sequence[str] = ()) -> str:
+def export(found: Study, file: Path, what: str | None = None, chosen: Sequence[str] = ()) -> str:
     """Give the text of a file: by its ending CSV or LaTeX.
 
     Args:
@@ -88,7 +88,7 @@ def export(found: Results, file: Path, what: str | None = None, chosen: Sequence
     )
 
 
-def curves_csv(found: Results, chosen: Sequence[str] = ()) -> str:
+def curves_csv(found: Study, chosen: Sequence[str] = ()) -> str:
     """Write every curve, tidy: a row per run and round."""
     names = [*IDENTITY, *axes_of(found.runs), *metrics_of(found.runs)]
     chosen = _known(chosen, names) or names
@@ -105,7 +105,7 @@ def curves_csv(found: Results, chosen: Sequence[str] = ()) -> str:
     return _csv(rows)
 
 
-def table_csv(found: Results, chosen: Sequence[str] = ()) -> str:
+def table_csv(found: Study, chosen: Sequence[str] = ()) -> str:
     """Write a row per group of runs: medians, quartiles, means and deviations over seeds."""
     groups = grouped(found)
     fields = _fields(groups)
@@ -129,7 +129,7 @@ def table_csv(found: Results, chosen: Sequence[str] = ()) -> str:
     return _csv(rows)
 
 
-def latex(found: Results, chosen: Sequence[str] = ()) -> str:
+def latex(found: Study, chosen: Sequence[str] = ()) -> str:
     """Write a booktabs table: medians with quartiles, means with deviations over seeds.
 
     The best of each scenario is bold, and what is unclear is left out.

@@ -4,7 +4,7 @@ import numpy as np
 
 from focusfl.studies.report.columns import COLUMNS, GOAL, short
 from focusfl.studies.report.groups import Group, bests, by_scenario
-from focusfl.studies.results import LOSS
+from focusfl.studies.store import LOSS
 
 NAMED = 3  # that are named one by one
 

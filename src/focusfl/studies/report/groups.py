@@ -8,7 +8,7 @@ import numpy as np
 
 from focusfl.studies.report.columns import Quartiles, column, quartiles, sci, short
 from focusfl.studies.report.names import label, looks, markers
-from focusfl.studies.results import Results, Run
+from focusfl.studies.store import Study, Run
 from focusfl.studies.verdict import MEANING
 
 LINES = (
@@ -110,7 +110,7 @@ class Group:
         return lost, self.median("rounds_to_target"), self.median("error")
 
 
-def grouped(found: Results) -> list[Group]:
+def grouped(found: Study) -> list[Group]:
     """Put together what differs in its seed alone, in the order of the study."""
     lowest = found.manifest["problem"].get("optimal_loss")
     return group_runs([_with_gap(run, lowest) for run in found.runs])
@@ -187,7 +187,7 @@ def _varying(keys: Iterable[tuple], which: int) -> set[str]:
     return {name for (_, name), values in seen.items() if len(values) > 1}
 
 
-def study_names(studies: list[Results]) -> list[str]:
+def study_names(studies: list[Study]) -> list[str]:
     """What to call studies: their names, or folders where two have the same name."""
     names = [str(found.manifest["name"]) for found in studies]
     if len(set(names)) == len(names):

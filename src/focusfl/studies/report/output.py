@@ -3,31 +3,31 @@
 from pathlib import Path
 
 from focusfl.core.files import write
-from focusfl.studies import results
+from focusfl.studies import store
 from focusfl.studies.report import figure, html, plots, terminal
 from focusfl.studies.report.columns import as_table, pushes_differ
 from focusfl.studies.report.finding import condition, findings
 from focusfl.studies.report.groups import bests, grouped
 from focusfl.studies.report.names import conditions
-from focusfl.studies.results import Results
+from focusfl.studies.store import Study
 
 
-def save_report(found: Results) -> list[Path]:
+def save_report(found: Study) -> list[Path]:
     """Write the page and, where matplotlib is, the figure; give every file there is."""
     folder = found.folder
     figures = {"figure": lambda: plots.plot([found])}
     if pushes_differ(found.runs):
         figures["figure-bytes"] = lambda: plots.plot([found], "bytes-up")
     return [
-        folder / results.CURVES,
-        *[file for file in [folder / results.CLIENTS] if file.is_file()],
-        folder / results.MANIFEST,
+        folder / store.CURVES,
+        *[file for file in [folder / store.CLIENTS] if file.is_file()],
+        folder / store.MANIFEST,
         write(folder / "index.html", html.page([found])),
         *figure.saved(folder, figures),
     ]
 
 
-def print_report(found: Results) -> None:
+def print_report(found: Study) -> None:
     """Print the best step of every algorithm, why it ended so, and who is fastest."""
     everything = grouped(found)
     groups = bests(everything)

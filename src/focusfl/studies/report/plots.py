@@ -18,7 +18,7 @@ from focusfl.studies.report.groups import (
     grouped,
     study_names,
 )
-from focusfl.studies.results import Results, axes_of
+from focusfl.studies.store import Study, axes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ class Options(NamedTuple):
 
 
 def plot(
-    studies: list[Results],
+    studies: list[Study],
     x: str = "rounds",
     y: str | None = None,
     **options: Any,
@@ -164,7 +164,7 @@ def _legend(figure: "Figure", grid: "list[Axes]", names: list[str], width: float
 
 
 def _chosen(
-    studies: list[Results], scenarios: list[str] | None, algorithms: list[str] | None
+    studies: list[Study], scenarios: list[str] | None, algorithms: list[str] | None
 ) -> list[tuple[str, list[Group]]]:
     """The title and the groups of every panel."""
     found = [grouped(study) for study in studies]

@@ -28,8 +28,8 @@ from focusfl.studies.config import Study
 from focusfl.studies.report.columns import COLUMNS, short
 from focusfl.studies.report.groups import Group, bests, group_runs
 from focusfl.studies.report.names import label
-from focusfl.studies.results import LOSS, Run
-from focusfl.studies.study import RunGroup, Watch
+from focusfl.studies.store import LOSS, Run
+from focusfl.studies.runner import RunGroup, Watch
 
 Shown = tuple[Watch | None, Callable[[list[Run]], None]]
 

@@ -5,11 +5,11 @@ A tracker is a function of a finished `Run`, and makes functions for `progress` 
 
     with tracker("tensorboard=here") as track:
         ff.simulate(..., progress=track.progress("mine", lr=0.1))
-        for run in results.read(folder).runs:
+        for run in ff.Study.load(folder).runs:
             track(run)
 
 Wherever a tracker goes, a function of one's own goes too: of a list of runs for
-`finished` of `focusfl.studies.folder.run_in_folder`, of the rounds done and the
+`finished` of `focusfl.studies.runner.run_in_folder`, of the rounds done and the
 metrics by then for `progress`.
 """
 

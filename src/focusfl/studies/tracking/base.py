@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from focusfl.core.extras import missing
-from focusfl.studies.results import IDENTITY, Run
+from focusfl.studies.store import IDENTITY, Run
 
 if TYPE_CHECKING:
     from focusfl.simulation.spec import Progress

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from focusfl.studies.results import Run
+from focusfl.studies.store import Run
 from focusfl.studies.tracking.base import Facts, Record, Tracker, need
 
 EXPERIMENT = "focusfl"

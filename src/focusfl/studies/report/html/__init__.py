@@ -16,7 +16,7 @@ from focusfl.studies.report.groups import Group, grouped
 from focusfl.studies.report.html.contents import contents
 from focusfl.studies.report.html.per_client import section
 from focusfl.studies.report.names import conditions
-from focusfl.studies.results import Results
+from focusfl.studies.store import Study
 from focusfl.studies.verdict import MEANING
 
 HERE = Path(__file__).parent
@@ -28,7 +28,7 @@ POWER = re.compile(r"\d(?:\.\d+)?e-\d+")
 ABOUT = ("git", "started", "finished", "seconds", "compile_seconds")
 
 
-def page(studies: list[Results]) -> str:
+def page(studies: list[Study]) -> str:
     """Write the page."""
     if not studies:
         raise ValueError("a report needs the results of at least one study; got none.")
@@ -50,7 +50,7 @@ def _file(name: str) -> str:
     return (HERE / name).read_text("utf-8")
 
 
-def _study(index: int, found: Results, name: str) -> str:
+def _study(index: int, found: Study, name: str) -> str:
     groups, manifest = grouped(found), found.manifest
     about = {key: manifest[key] for key in ABOUT if manifest.get(key) is not None}
     return Template(_file("study.html")).substitute(
@@ -68,14 +68,14 @@ def _study(index: int, found: Results, name: str) -> str:
     )
 
 
-def _seconds(found: Results) -> str:
+def _seconds(found: Study) -> str:
     """What the seconds of a study are."""
     if any("simulated_seconds" in run.row for run in found.runs):
         return "simulated, by the study's clock"
     return "those of the rounds, without compiling"
 
 
-def _lead(found: Results, groups: list[Group]) -> str:
+def _lead(found: Study, groups: list[Group]) -> str:
     """What was run, in a line."""
     problem = found.manifest["problem"]
     rounds = max(run.row["rounds"] for run in found.runs)

@@ -17,7 +17,7 @@ from focusfl.studies.report.groups import (
 )
 from focusfl.studies.report.html.per_client import strips
 from focusfl.studies.report.html.schedule import schedule
-from focusfl.studies.results import AXES, Results, axes_of
+from focusfl.studies.store import AXES, Study, axes_of
 from focusfl.studies.summary import TARGET
 
 POINTS = 600  # of a curve, at most
@@ -26,7 +26,7 @@ HEIGHTS = [name for name, column in COLUMNS.items() if "steps" in column.places]
 BINS = 1_600_000  # in all pictures of who took part together, a byte each
 
 
-def contents(studies: list[Results]) -> dict[str, Any]:
+def contents(studies: list[Study]) -> dict[str, Any]:
     """Everything the page draws, for its script."""
     all_groups = [grouped(found) for found in studies]
     curves = sum(len(bands.metrics_of(one.runs)) for groups in all_groups for one in groups)
@@ -46,7 +46,7 @@ def contents(studies: list[Results]) -> dict[str, Any]:
 
 
 def _study(
-    found: Results, groups: list[Group], names: list[str], points: int, bins: int
+    found: Study, groups: list[Group], names: list[str], points: int, bins: int
 ) -> dict[str, Any]:
     runs = [run for one in groups for run in one.runs]
     short, whole = (group_looks(groups, short=short, among=names) for short in (True, False))
@@ -96,7 +96,7 @@ def _heights(groups: list[Group]) -> list[dict[str, Any]]:
 
 
 def _scenario(
-    found: Results,
+    found: Study,
     scenario: str,
     groups: list[Group],
     lines: tuple[dict[str, int], dict[str, int]],
