@@ -27,8 +27,7 @@ from focusfl.core import files
 from focusfl.core.fingerprint import fingerprint
 from focusfl.simulation import layout, simulation
 from focusfl.studies import config, runner, store, verify
-from focusfl.studies.runner import Store
-from focusfl.suite import store
+from focusfl.suite import store as suite
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what Flower imports warns of itself
@@ -79,31 +78,35 @@ def _study(place: Path) -> dict[str, Kind]:
 
     def read(where):
         found = store.Study.load(where)
-        model = ff.load_model(where, algorithm="focus", seed=0)
         return fingerprint(
-            found.manifest, found.participants, model, repr(found.runs[0].row),
-            [(run.curves, run.clients) for run in found.runs],
-            [np.asarray(column) for _, column in ff.load_results(where).items()],
+            found.manifest, found.participants, found.model(algorithm="focus", seed=0),
+            repr(found.runs[0].row), [(run.curves, run.clients) for run in found.runs],
+            [np.asarray(column) for _, column in found.table().items()],
         )  # fmt: skip
 
     def resume(where):
-        cache = Store(where, study)
-        if cache.damaged or cache.left():
+        here = runner.Store(where, study)
+        if here.damaged or here.left():
             raise ValueError("run again")
-        return fingerprint([(run.curves, run.clients) for run in cache.everything()])
+        return fingerprint([(run.curves, run.clients) for run in here.everything()])
 
-    model = read_model_of(place / "study")
     tables = {
         name: Kind(place / "study", name, read, place / "older")
-        for name in (
-            "manifest.json", "results.parquet", "participation.parquet",
-            "clients.parquet",
-        )
-    }  # fmt: skip
-    runs = {
-        f"runs/*{end}": Kind(place / "study", f"runs/*{end}", resume)
-        for end in (".parquet", ".clients")
+        for name in ("manifest.json", "participation.parquet")
     }
+    # Of what is there under the names of both studies, the files of this one.
+    groups = {
+        name for group in store.Study.load(place / "study").manifest["groups"]
+        for name in (f"{group}.parquet", f"{group}.clients.parquet")
+    }  # fmt: skip
+    for file in (place / "study" / "runs").glob("*.parquet"):
+        if f"runs/{file.name}" not in groups:
+            file.unlink()
+    runs = {
+        f"runs/*{end}": Kind(place / "study", f"runs/{end}", resume)
+        for end in ("*[0-9a-f].parquet", "*.clients.parquet")
+    }
+    model = read_model_of(place / "study")
     return tables | runs | {"models/*": Kind(place / "study", model, read)}
 
 
@@ -147,19 +150,19 @@ def _checkpoints(place: Path) -> dict[str, Kind]:
 
 
 def _suite(place: Path) -> dict[str, Kind]:
-    here = store.Store(place / "suite")
-    for row in store.load()[:3]:
+    here = suite.Store(place / "suite")
+    for row in suite.load()[:3]:
         here.put(row, {})
-    alone = store.save(place / "alone" / store.RESULTS, store.load()[:3]).parent
+    alone = suite.save(place / "alone" / suite.RESULTS, suite.load()[:3]).parent
 
     def read(where):
-        if len(found := store.Store(where).rows()) < 3:
+        if len(found := suite.Store(where).rows()) < 3:
             raise ValueError("run again")
         return fingerprint(repr(found))
 
     return {
         "suite runs/*.json": Kind(place / "suite", "runs/*.json", read),
-        "suite results.json": Kind(alone, store.RESULTS, read),
+        "suite results.json": Kind(alone, suite.RESULTS, read),
     }
 
 

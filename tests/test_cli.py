@@ -79,7 +79,7 @@ def test_run_writes_curves_that_equal_the_library(process, study, tmp_path):
     done = process("run", study, "--set", "rounds=40", "--out", "here")
     assert done.returncode == 0, done.stderr
     assert "halved" in done.stdout
-    table = ff.load_results(tmp_path / "here")
+    table = ff.Study.load(tmp_path / "here").table()
     curve = table[table["algorithm"] == "halved"]["distance"]
     expected = ff.simulate(
         ff.FedAvg(server_lr=0.5),

@@ -260,7 +260,7 @@ def test_the_array_job_runs_where_there_is_no_slurm(tmp_path):
     (tmp_path / "study.toml").write_text(short + "[participation.full]\n[algorithms.focus]\n")
     command = f'focusfl() {{ "{sys.executable}" -m focusfl.cli "$@"; }}\n'
     subprocess.run(["bash", "-eu", "-c", command + job], cwd=tmp_path, env=ENV, check=True)
-    assert len(ff.load_results(tmp_path / "runs" / "seed-0")) == 4
+    assert len(ff.Study.load(tmp_path / "runs" / "seed-0").table()) == 4
 
 
 def public_functions():

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import focusfl as ff
-from focusfl.core.fingerprint import fingerprint
+from focusfl.core.fingerprint import fingerprint, source
 
 
 def scaled(factor):
@@ -93,8 +92,8 @@ def test_the_packages_own_code_has_a_name():
 
 def test_a_change_of_the_code_that_verdicts_follow_from_changes_it(tmp_path):
     """Or a study would keep verdicts of the code that it was run with."""
-    source = tmp_path / "focusfl"
-    shutil.copytree(Path(ff.__file__).parent, source)
+    copy = tmp_path / "focusfl"
+    shutil.copytree(Path(ff.__file__).parent, copy)
     code = "from focusfl.core.fingerprint import source; print(source())"
 
     def name():
@@ -105,6 +104,6 @@ def test_a_change_of_the_code_that_verdicts_follow_from_changes_it(tmp_path):
         return done.stdout
 
     before = name()
-    with open(source / "studies" / "verdict.py", "a") as file:
+    with open(copy / "studies" / "verdict.py", "a") as file:
         file.write("\n# changed\n")
     assert name() != before

@@ -302,7 +302,7 @@ def test_sites_tell_whom_the_model_serves_worst(tmp_path):
     assert found["loss/worst"] == found["loss/worst_tenth"] == 3.0  # of four sites
     assert found["loss/spread"] == pytest.approx(np.std([0, 1, 2, 3]))
     assert "size/worst" not in found  # nobody knows which end that is
-    curves = ff.load_results(tmp_path / "server" / "test")
+    curves = ff.Study.load(tmp_path / "server" / "test").table()
     assert curves["accuracy/worst"].tolist() == [0.0, 0.0]
 
 

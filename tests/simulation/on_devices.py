@@ -100,7 +100,7 @@ def results_of(this):
         found[name, result.lr] = result
         return make(name, result, *more)
 
-    with patch.object(study, "make_run", keep):
+    with patch.object(runner, "make_run", keep):
         runs = list(runner.run(this))
     assert len(found) == len(runs) == 4
     return found

@@ -65,9 +65,7 @@ def test_a_coded_study_runs_what_simulate_does_under_other_keys(tmp_path):
     alone = ff.simulate(algorithm, coded.problem, law, rounds=4, lr=0.05)
     assert np.array_equal(found.curves["distance"], alone.metrics["distance"])
     assert found.row["tracking_gap"] < 1e-14
-    keys = {
-        Store(tmp_path, each).key(run_groups(each)[0], 0.05, 0) for each in (plain, coded)
-    }
+    keys = {Store(tmp_path, each).key(run_groups(each)[0], 0.05, 0) for each in (plain, coded)}
     assert len(keys) == 2
     assert conditions(coded.source) == ["quantize bits 4"]
     assert conditions(plain.source) == []

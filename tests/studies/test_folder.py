@@ -12,6 +12,7 @@ import pytest
 from command_line import ENDED
 
 import focusfl as ff
+from focusfl.models import read_model
 from focusfl.simulation import placement, simulation, stop
 from focusfl.studies import config, runner, store
 
@@ -62,7 +63,7 @@ def same(a, b):
 def test_runs_equal_the_library_and_are_read_back(study, tmp_path):
     found, ran = complete(study, tmp_path / "out")
     assert len(found.runs) == len(ran) == 12
-    table = ff.load_results(tmp_path / "out")
+    table = ff.Study.load(tmp_path / "out").table()
     assert list(table.columns[:5]) == list(store.IDENTITY)
     assert len(table) == 12 * 401
     for run in found.runs:
@@ -101,7 +102,7 @@ def test_what_is_finished_is_not_run_again_and_what_is_new_is(study, tmp_path):
     first, ran = complete(study, tmp_path / "out")
     again, ran = complete(study, tmp_path / "out")
     assert ran == []
-    same(*(ff.load_results(f.folder) for f in (first, again)))
+    same(*(ff.Study.load(f.folder).table() for f in (first, again)))
     _, ran = complete(study, tmp_path / "out", "seeds=3", "lr=[1e-3, 4e-3]")
     assert sorted({(run.row["lr"], run.row["seed"]) for run in ran}) == [
         (1e-3, 2), (4e-3, 0), (4e-3, 1), (4e-3, 2),
@@ -159,18 +160,21 @@ def test_a_study_killed_at_any_time_goes_on_and_ends_the_same(
         assert time.monotonic() < limit, "what it had started lives on"
         time.sleep(0.02)
     before = {file.name for file in cells.glob("*.parquet")}
-    assert 0 < len(before) < 3 and not (tmp_path / "cut/manifest.json").exists()
-    kept = [row["key"] for file in before for row in results.read_rows(cells / file)]
+    assert 0 < len(before) < 3 and "runs" not in store.manifest_so_far(tmp_path / "cut")
+    listed = store.Folder(tmp_path / "cut", store.manifest_so_far(tmp_path / "cut"))
+    kept = [
+        run.row["key"] for name in listed.files if name.endswith(".parquet")
+        for run in listed.read_runs(name.removesuffix(".parquet"))
+    ]  # fmt: skip
     done = subprocess.run(
         [*command, "--resume", "--json"], capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["runs"]
     assert set(kept) <= {row["key"] for row in rows} and len(rows) == 12
-    for name in before:  # nothing was written twice
-        assert (cells / name).stat().st_mtime < (tmp_path / "cut/manifest.json").stat().st_mtime
-    assert len(ENDED.findall(done.stderr)) == 3 - len(before)  # of each that ran
-    same(ff.load_results(never_killed.folder), ff.load_results(tmp_path / "cut"))
+    groups = sum(name.endswith(".parquet") for name in listed.files)
+    assert len(ENDED.findall(done.stderr)) == 3 - groups  # of each that ran
+    same(ff.Study.load(never_killed.folder).table(), ff.Study.load(tmp_path / "cut").table())
 
 
 def test_runs_stop_when_they_have_done_enough(study, tmp_path):
@@ -213,7 +217,7 @@ def test_only_rounds_that_were_evaluated_are_kept(study, tmp_path):
         assert at == (due[reached[0]] if len(reached) else None)
         if at is not None:
             assert a.row["rate"] == pytest.approx(b.row["rate"], rel=0.02)
-    table = ff.load_results(tmp_path / "some")
+    table = ff.Study.load(tmp_path / "some").table()
     assert len(table) == len(due) * len(some.runs)
     assert not table.isna().any().any()
 
@@ -286,21 +290,15 @@ def test_two_at_once_in_a_folder_are_refused(study, tmp_path):
 
 def test_what_is_not_ours_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no results"):
-        ff.load_results(tmp_path)
+        ff.Study.load(tmp_path).table()
     (tmp_path / "manifest.json").write_text('{"format": 99}')
     with pytest.raises(ValueError, match="has format 99"):
-        ff.load_results(tmp_path)
+        ff.Study.load(tmp_path).table()
     (tmp_path / "x.parquet").write_bytes(b"PAR1 nothing of ours")
+    here = store.Folder(tmp_path)
+    here.add("x.parquet")
     with pytest.raises(ValueError, match="x.parquet is damaged, or no table"):
-        results.read_runs(tmp_path / "x.parquet")
-
-
-def test_a_changed_algorithm_is_run_again_and_the_others_are_not(study, tmp_path, monkeypatch):
-    complete(study, tmp_path / "out")
-    update = ff.Focus.update
-    monkeypatch.setattr(ff.Focus, "update", lambda self, *a: update(self, *a)._replace(y=a[0].y))
-    _, ran = complete(study, tmp_path / "out")
-    assert {run.row["algorithm"] for run in ran} == {"focus"} and len(ran) == 4
+        here.read_runs("x")
 
 
 def test_every_run_saves_its_last_model(study, tmp_path):
@@ -308,9 +306,9 @@ def test_every_run_saves_its_last_model(study, tmp_path):
     assert len(list((tmp_path / "out" / "models").iterdir())) == 12
     run = next(run for run in found.runs if run.row["algorithm"] == "focus")
     which = {"algorithm": "focus", "lr": run.row["lr"], "seed": 0}
-    model = ff.load_model(tmp_path / "out", **which)
+    model = ff.Study.load(tmp_path / "out").model(**which)
     assert model.shape == (6,)
-    assert np.array_equal(model, ff.load_model(tmp_path / "out" / run.row["model"]))
+    assert np.array_equal(model, read_model(tmp_path / "out" / run.row["model"]))
     alone = ff.simulate(
         ff.Focus(), ff.problems.ridge(num_clients=4, dim=6, rows=12),
         ff.participation.Bernoulli(0.4), rounds=400, lr=run.row["lr"], local_steps=2,
@@ -320,7 +318,7 @@ def test_every_run_saves_its_last_model(study, tmp_path):
 
 def test_models_of_all_rounds_are_saved_on_request_and_none_too(study, tmp_path):
     complete(study, tmp_path / "all", "models=all", "rounds=20", "lr=1e-3", "seeds=1")
-    path = ff.load_model(tmp_path / "all", algorithm="focus")
+    path = ff.Study.load(tmp_path / "all").model(algorithm="focus")
     assert path.shape == (21, 6) and np.all(path[0] == 0) and np.any(path[-1] != 0)
     found, _ = complete(study, tmp_path / "none", "models=none", "rounds=20")
     assert not (tmp_path / "none" / "models").exists()
@@ -338,7 +336,7 @@ def test_models_of_all_rounds_are_saved_on_request_and_none_too(study, tmp_path)
 def test_a_model_that_cannot_be_told_is_asked_for_again(study, tmp_path, which, words):
     complete(study, tmp_path / "out", "rounds=20")
     with pytest.raises(ValueError, match=words):
-        ff.load_model(tmp_path / "out", **which)
+        ff.Study.load(tmp_path / "out").model(**which)
 
 
 def test_the_manifest_knows_the_loss_of_the_optimum_where_there_is_one(study, tmp_path):

@@ -65,9 +65,9 @@ def test_merged_seeds_are_one_study(focusfl, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "medians over 3 seeds" in done.stdout
     assert "merged: 3 folders, 24 runs, seeds 0, 1, 2" in done.stdout
-    whole = ff.load_results(tmp_path / "all")
+    whole = ff.Study.load(tmp_path / "all").table()
     for name in SEEDS:
-        own = ff.load_results(tmp_path / name)
+        own = ff.Study.load(tmp_path / name).table()
         mine = whole[whole["seed"] == own["seed"][0]]
         assert len(own) == len(mine) == 8 * 41
         for column in own.columns:
@@ -81,9 +81,9 @@ def test_merged_seeds_are_one_study(focusfl, tmp_path):
         for seed in range(3) for lr in (1e-3, 2e-3)
     ]  # fmt: skip
     assert all(len(run.clients["loss"]) == 4 for run in found.runs)
-    ours = ff.load_model(tmp_path / "all", algorithm="focus", seed=1, lr=1e-3,
+    ours = ff.Study.load(tmp_path / "all").model(algorithm="focus", seed=1, lr=1e-3,
                          participation="some")  # fmt: skip
-    theirs = ff.load_model(tmp_path / "seed-1", algorithm="focus", lr=1e-3,
+    theirs = ff.Study.load(tmp_path / "seed-1").model(algorithm="focus", lr=1e-3,
                            participation="some")  # fmt: skip
     assert np.array_equal(ours, theirs)
     assert found.manifest["study"]["seeds"] == [0, 1, 2]
@@ -100,7 +100,7 @@ def test_what_is_merged_need_not_be_run_and_more_seeds_are_added(focusfl, tmp_pa
     done = focusfl("merge", "seed-2", "-o", "all", "--json")
     told = json.loads(done.stdout)
     assert {run["seed"] for run in told["runs"]} == {0, 1, 2}
-    assert len(told["runs"]) == 24 and len(ff.load_results(tmp_path / "all")) == 24 * 41
+    assert len(told["runs"]) == 24 and len(ff.Study.load(tmp_path / "all").table()) == 24 * 41
     done = focusfl("run", "study.toml", "-o", "all", "--set", "seeds=4", "--json")
     assert len(json.loads(done.stdout)["runs"]) == 32
     assert done.stderr.count("error") == 4  # a line for each group of the new seed
@@ -162,7 +162,7 @@ def test_what_is_no_folder_of_a_study_is_named(focusfl, tmp_path, words, said):
 
 def test_folders_are_pooled_where_they_are_read(focusfl, tmp_path):
     folders = [tmp_path / name for name in SEEDS]
-    table = ff.load_results(*folders)
+    table = ff.Study.load(*folders).table()
     assert sorted(table["seed"].unique()) == [0, 1, 2] and len(table) == 24 * 41
     focusfl("merge", *SEEDS, "-o", "all")
     for file in ("curves.csv", "table.tex"):

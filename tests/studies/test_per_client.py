@@ -1,11 +1,10 @@
 """A study that asks who is served: its files, its table, its stops."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from focusfl.cli import main
-from focusfl.studies import config, runner, store
+from focusfl.studies import config, runner
 from focusfl.studies.report import compare, export
 
 STUDY = """
@@ -58,11 +57,11 @@ def found(file):
 
 def test_a_study_keeps_what_every_last_model_is_to_each_client(file, found):
     problem = config.load(file).problem
-    table = pd.read_parquet(found.folder / store.CLIENTS)
+    table = found.clients()
     assert len(table) == 4 * 12 and table["client"].tolist() == [*range(12)] * 4
     for run in found.runs:
         own = table[(table["lr"] == run.row["lr"]) & (table["seed"] == run.row["seed"])]
-        x = results.load_model(found.folder, lr=run.row["lr"], seed=run.row["seed"])
+        x = found.model(lr=run.row["lr"], seed=run.row["seed"])
         by_hand = ((problem.A @ x - problem.b) ** 2).sum(1) + problem.penalty * x @ x
         assert np.allclose(own["loss"], by_hand, rtol=1e-10)
         assert np.array_equal(own["loss"], run.clients["loss"])
@@ -85,7 +84,7 @@ def test_a_study_that_does_not_ask_shares_nothing_with_one_that_does(file, tmp_p
     found = runner.run_in_folder(plain, out, finished=ran.extend)
     assert len(ran) == 1 and not found.runs[0].clients
     assert "loss/worst" not in found.runs[0].curves
-    assert not (out / store.CLIENTS).exists()
+    assert found.clients().empty
 
 
 def test_tables_tell_the_worst_client(found):

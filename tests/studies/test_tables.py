@@ -17,7 +17,8 @@ from focusfl.studies.tables import columns_of, read_table, tidy, write_table
 run = dict(participation="some", algorithm="focus", lr=0.1, local_steps=2, seed=0)
 table = tidy([(run | {"seed": seed}, {"loss": np.arange(3.0)}) for seed in range(2)])
 write_table(Path(sys.argv[1]), table)
-found = columns_of(read_table(Path(sys.argv[1])).table)
+path = Path(sys.argv[1])
+found = columns_of(read_table(path, path.read_bytes())[0])
 assert found["algorithm"].tolist() == ["focus"] * 6 and found["lr"].sum() == 0.6
 assert found["seed"].tolist() == [0, 0, 0, 1, 1, 1]
 assert found["loss"].tolist() == [0, 1, 2, 0, 1, 2]

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from focusfl.core.result import Result
-from focusfl.suite.measure import arrived
-from focusfl.suite.search import AT_ONCE, Search, Trial, best_of, search, step_of
+from focusfl.simulation.result import Result
+from focusfl.suite.measure import AT_ONCE, Search, Trial, arrived, best_of, search, step_of
 
 
 def landscape(best: float, breaks: float = np.inf):
@@ -33,7 +32,7 @@ def test_the_best_step_is_found_wherever_it_is_and_has_neighbours(best):
 
 def test_a_search_that_would_go_on_for_ever_ends_and_says_so():
     run, asked = landscape(500)
-    found = search(run, most=3)
+    found = search(run, batches=3)
     assert found.edge and found.best == max(found.tried) and len(asked) == 3
 
 
@@ -57,7 +56,7 @@ def test_of_equal_steps_the_larger_is_the_best():
 
 def test_steps_near_the_best_are_counted_on_the_fine_grid():
     tried = {k: Trial(100 * 2 ** (abs(k) / 2), 0.0) for k in range(-4, 5)}
-    assert Search(0, tried, False).near == 5  # -2, -1, 0, 1 and 2
+    assert Search(0, tried).near == 5  # -2, -1, 0, 1 and 2
     assert step_of(-1) == pytest.approx(0.5**0.5)
 
 

@@ -9,8 +9,8 @@ from command_line import in_process
 import focusfl as ff
 from focusfl.suite import cells, entrants, measure, run, store
 from focusfl.suite.cells import LAWS, Cell
+from focusfl.suite.measure import FIRST
 from focusfl.suite.progress import progress
-from focusfl.suite.search import FIRST
 
 EASY = {"kind": "quadratics", "condition": 3, "seed": 0}
 TINY = [Cell("small", law, "reporting", EASY, LAWS[law], rounds=256) for law in ("full", "rare")]
@@ -139,12 +139,12 @@ def test_a_damaged_result_is_said_and_left_to_run(folder, tmp_path, capsys):
     there = store.Store(tmp_path)
     row = store.Store(folder).rows()[0]
     there.put(row, {})
-    (file,) = there.folder.iterdir()
+    (file,) = (tmp_path / "runs").iterdir()
     assert there.rows() == [row] and capsys.readouterr().err == ""
     file.write_text(file.read_text().replace('"rounds": ', '"rounds": 1'))
     assert there.rows() == []
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{file.name} is damaged" in line and "Remove it, and run again." in line
+    assert f"{file.name} is damaged" in line and "It is run again." in line
     whole = store.save(tmp_path / store.RESULTS, [row])
     whole.write_text(whole.read_text().replace("true", "false", 1))
     with pytest.raises(ValueError, match="results.json is damaged"):
@@ -192,7 +192,7 @@ def test_list_names_cells_and_entrants():
 
 
 def test_a_run_that_was_not_finished_says_so(folder, monkeypatch):
-    monkeypatch.setattr(run, "_in_processes", lambda todo, workers: run._here(todo[:0]))
+    monkeypatch.setattr(run, "run_units", lambda *_: iter(()))
     told = in_process("suite", "run", "--out", folder, "--algorithms", "FOCUS,FedAU")
     assert told.returncode == 0 and "2 of 4 results are there" in told.stderr
     assert "FedAvg" in told.stdout  # what else the folder has is shown with it

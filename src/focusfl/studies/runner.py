@@ -40,8 +40,8 @@ from focusfl.core.files import Damaged
 from focusfl.core.fingerprint import fingerprint, source
 from focusfl.models import save_model
 from focusfl.participation import Participation, schedule
-from focusfl.problems import Noisy, Problem
 from focusfl.privacy.budgets import budget_spent, budgeted
+from focusfl.problems import Noisy, Problem
 from focusfl.simulation.rest import tracker_norm
 from focusfl.simulation.result import COSTS, Result
 from focusfl.simulation.spec import Checkpoint, Options, Progress, StepSize, choose_lr
@@ -55,7 +55,8 @@ from focusfl.theory.prediction import Prediction, predict
 
 Watch = Callable[[str, str], Progress]  # by scenario and what runs in it
 Message = Callable[[Any], Any]
-Unit, Outcome = TypeVar("Unit"), TypeVar("Outcome")
+Unit = TypeVar("Unit")
+Outcome = TypeVar("Outcome")
 
 THREADS = min(4, os.cpu_count() or 1)
 TICK = 0.1  # seconds between two looks at what processes say
@@ -102,6 +103,9 @@ class Seconds(NamedTuple):
 
     all: float = 0.0
     compiling: float = 0.0
+
+
+NO_TIME = Seconds()
 
 
 def run_groups(spec: Spec) -> list[RunGroup]:
@@ -185,7 +189,7 @@ class Store(Folder):
         """Keep the runs of a group, all or none of them; give them with their keys."""
         keys = self.keys(group)
         runs = [
-            replace(run, row={"key": key, **run.row, "model": self._save_model(key, run)}, model=None)
+            replace(run, row={"key": key, **run.row, "model": self._model(key, run)}, model=None)
             for key, run in zip(keys, runs, strict=True)
         ]
         name, models = f"{RUNS}/{name_of(keys)}", [r.row["model"] for r in runs if r.row["model"]]
@@ -201,7 +205,7 @@ class Store(Folder):
         shutil.rmtree(self.unfinished(group), ignore_errors=True)
         return runs
 
-    def _save_model(self, key: str, run: Run) -> str | None:
+    def _model(self, key: str, run: Run) -> str | None:
         """Write the model of a run, if the study wants it; give its name."""
         if self.spec.models == "none" or run.model is None:
             return None
@@ -320,8 +324,8 @@ def run_all(
     threads = 1 if spec.devices else THREADS
     units = [(group, unfinished(group)) for group in todo]
     work = _work if workers else partial(_run_unit, spec)
-    for unit, future in run_units(work, units, workers, threads, heard, prepare):
-        yield unit[0], future.result()
+    for (group, _), future in run_units(work, units, workers, threads, heard, prepare):
+        yield group, future.result()
 
 
 _HERE: dict[str, Any] = {}  # what this process works for
@@ -443,9 +447,9 @@ def run_group(
     ]
     progress = watch(group.participation, group.title) if watch else None
     kept = kept if spec.checkpoint_every else None
-    compiled, start = compiling(), time.perf_counter() - _seconds_before(kept)
+    compiled, start = compiling(), time.perf_counter() - seconds_before(kept)
     same = group._replace(lrs=tuple(lr for lr, _ in chosen))
-    results = _sweep(spec, same, _noting_seconds(progress, kept, start), kept)
+    results = _sweep(spec, same, note_seconds(progress, kept, start), kept)
     share = len(results)
     seconds = Seconds((time.perf_counter() - start) / share, (compiling() - compiled) / share)
     schedule = spec.schedule_of(group.algorithm)
@@ -472,7 +476,9 @@ def run_group(
     return runs
 
 
-def _sweep(spec: Spec, group: RunGroup, progress: Progress | None, kept: Path | None) -> list[Result]:
+def _sweep(
+    spec: Spec, group: RunGroup, progress: Progress | None, kept: Path | None
+) -> list[Result]:
     """Run a group side by side; where that does not fit, one part after the other."""
     from focusfl.simulation.api import sweep
     from focusfl.simulation.placement import DoesNotFit
@@ -518,7 +524,7 @@ def make_run(
     summary: Summary,
     theory: Prediction,
     total_weight: float | int,
-    seconds: Seconds = Seconds(),
+    seconds: Seconds = NO_TIME,
 ) -> Run:
     """What a study keeps of a result: a row of the table, and curves by round.
 
@@ -630,7 +636,7 @@ def _optimal_loss(problem: Any) -> float | None:
     return None if loss is None else float(loss)
 
 
-def _seconds_before(kept: Path | None) -> float:
+def seconds_before(kept: Path | None) -> float:
     """The seconds that a group had taken when it was killed; of a damaged note, none."""
     file = kept and kept / "seconds"
     if not file or not file.is_file():
@@ -645,7 +651,7 @@ def _seconds_before(kept: Path | None) -> float:
     return 0.0
 
 
-def _noting_seconds(progress: Progress | None, kept: Path | None, start: float) -> Progress | None:
+def note_seconds(progress: Progress | None, kept: Path | None, start: float) -> Progress | None:
     """Note the time that a group has taken, beside its checkpoints, as rounds are done."""
     if kept is None:
         return progress

@@ -245,7 +245,8 @@ class Study:
         """What the last models are to each client, of runs with per_client = true, as a tidy
         data frame: a row per run and client."""
         pandas()
-        return tidy(_by_client(self.runs)).to_pandas()
+        parts = _by_client(self.runs)
+        return tidy(parts).to_pandas() if parts else pandas().DataFrame()
 
     def summary(self) -> "pd.DataFrame":
         """A data frame with a row for every run: where it ended, and what it was judged to be."""

@@ -1,4 +1,4 @@
-"""Columns of runs as tables of Arrow, tidy: every row says whose it is. As files they are Parquet."""
+"""Columns of runs as tidy tables of Arrow, and those as Parquet files."""
 
 from collections.abc import Mapping
 from pathlib import Path

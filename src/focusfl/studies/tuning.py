@@ -1,14 +1,15 @@
-"""Find the best step size: bracket it on a geometric grid that has no edge."""
+"""Find the best step size of every algorithm of a study."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
+from focusfl.core.bracket import best_step, bracket
 from focusfl.studies.config import StudySpec
 from focusfl.studies.runner import Store, Watch, run_group
 from focusfl.studies.store import Run, alone
@@ -17,56 +18,6 @@ from focusfl.studies.summary import Summary
 FACTOR = 2.0  # from one step size to the next
 LARGEST_GRID = 20  # step sizes that are tried at most
 LAST = 10  # evaluations that an accuracy is the mean of
-
-Outcome = TypeVar("Outcome")
-
-
-class Bracket(NamedTuple):
-    """The best place of a grid, and what came out at all that were tried."""
-
-    best: int
-    tried: dict[int, Any]
-
-    @property
-    def edge(self) -> bool:
-        """Whether the best is the first or the last that was tried."""
-        return self.best in (min(self.tried), max(self.tried))
-
-
-def bracket(
-    run: Callable[[list[int]], dict[int, Outcome]],
-    first: Iterable[int],
-    order: Callable[[int, Outcome], Any],
-    *,
-    batches: int,
-    batch: int = 1,
-    stride: int = 1,
-    refine: Callable[[Outcome], bool] = lambda outcome: False,
-) -> Bracket:
-    """Extend a grid while the best of it lies at an edge.
-
-    Args:
-        run: gives what comes out at these places of the grid.
-        first: the places that are tried first, `stride` apart.
-        order: of a place and its outcome; the least is the best.
-        batches: calls of `run`, at most.
-        batch: places that are tried side by side.
-        refine: whether, at this best outcome, the places between are tried, too.
-    """
-    tried: dict[int, Outcome] = {}
-    places = list(first)
-    for _ in range(batches):
-        tried |= run(places)
-        best = min(tried, key=lambda k: order(k, tried[k]))
-        if best == max(tried):
-            places = [best + stride * k for k in range(1, batch + 1)]
-        elif best == min(tried):
-            places = [best - stride * k for k in range(batch, 0, -1)]
-        elif refine(tried[best]) and not {best - 1, best + 1} & {*tried}:
-            places = list(range(best + 1 - batch, best + batch, stride))
-        else:
-            break
-    return Bracket(best, tried)
 
 
 class Tuned(NamedTuple):
@@ -103,29 +54,24 @@ def _tuned(
     scenario, name, steps = where
     own = replace(spec.algorithms[name], local_steps=(steps,))
 
-    def lr_of(place: int) -> float:
-        return start * FACTOR**place
-
-    def run(places: list[int]) -> dict[int, float]:
-        lrs = [lr_of(place) for place in places]
+    def score(lrs: Sequence[float]) -> dict[float, tuple[float, float]]:
         runs = _runs(replace(
             spec, participation={scenario: spec.participation[scenario]},
             algorithms={name: replace(own, lrs=tuple(lrs))},
         ), folder, watch)  # fmt: skip
-        return {place: _median(runs, lr) for place, lr in zip(places, lrs, strict=True)}
+        # Of equally good ones the nearest to where it began.
+        return {lr: (_median(runs, lr), abs(np.log(lr / start))) for lr in lrs}
 
-    found = bracket(
-        run, (-1, 0, 1), lambda place, merit: (merit, abs(place)), batches=LARGEST_GRID - 2
-    )
-    tried = [lr_of(place) for place in sorted(found.tried)]
-    best = lr_of(found.best)
-    if found.edge:
+    grid = [start / FACTOR, start, start * FACTOR]
+    scores = bracket(score, grid, batch=1, max_steps=LARGEST_GRID)
+    tried, best = tuple(scores), best_step(scores)
+    if best in (tried[0], tried[-1]):
         raise ValueError(
             f"no best step size was found for {name}: of {len(tried)} from {tried[0]:.3g} "
             f"to {tried[-1]:.3g}, {best:.3g} is best. Begin elsewhere: --set "
             f"algorithms.{name}.lr={best:.3g}."
         )
-    return Tuned(scenario, name, steps, best, tuple(tried))
+    return Tuned(scenario, name, steps, best, tried)
 
 
 def _runs(spec: StudySpec, folder: Path, watch: Watch | None) -> list[Run]:

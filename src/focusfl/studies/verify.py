@@ -96,6 +96,8 @@ def _read(path: Path) -> tuple[State, str]:
 
 def _named(folder: Folder, name: str) -> tuple[State, str]:
     """A file that a manifest has the checksum of."""
+    if not (folder.path / name).is_file():
+        return "damaged", "it is missing"
     try:
         folder.read(name)
     except files.Damaged as error:

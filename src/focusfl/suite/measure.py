@@ -1,22 +1,22 @@
 """What one algorithm comes to in one cell: eight steps and three seeds side by side."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from focusfl.core import Algorithm, Round, tree
-from focusfl.core.result import Result
+from focusfl.core.bracket import bracket
 from focusfl.problems import Problem
 from focusfl.simulation.api import sweep
+from focusfl.simulation.result import Result
 from focusfl.simulation.spec import Options
 from focusfl.simulation.stop import Progress, Stop
 from focusfl.studies.runner import compiling
 from focusfl.studies.summary import TARGET, errors
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
 from focusfl.suite.problems import made
-from focusfl.studies.tuning import Bracket, bracket
 
 SEEDS = (0, 1, 2)
 BEYOND = 100.0  # a run is followed to a target so many times as small
@@ -44,10 +44,29 @@ class Trial(NamedTuple):
 Tried = dict[int, Trial]
 
 
+class Search(NamedTuple):
+    """The place of the best step in the grid, and what all came to."""
+
+    best: int
+    tried: Tried
+
+    @property
+    def edge(self) -> bool:
+        """Whether the best is the first or the last that was tried, all the same."""
+        return self.best in (min(self.tried), max(self.tried))
+
+    @property
+    def near(self) -> int:
+        """How many steps of the grid, √2 apart, need at most twice the best."""
+        best = self.tried[self.best].value
+        values = [trial.value for trial in self.tried.values()]
+        return sum(bool(value <= NEAR * best) for value in values) if np.isfinite(best) else 0
+
+
 class Measured(NamedTuple):
     """What one algorithm came to at its best step, in the median over seeds."""
 
-    found: Bracket
+    found: Search
     costs: dict[str, float]  # to the target, or of all rounds where there is none
     runs: int
     seconds: float  # of a core, that all of them took
@@ -55,14 +74,8 @@ class Measured(NamedTuple):
     @property
     def merit(self) -> tuple[float, float]:
         """Less is better: what is measured, then the error."""
-        return tuple(self.found.tried[self.found.best])
-
-    @property
-    def near(self) -> int:
-        """How many steps of the grid, √2 apart, need at most twice the best."""
-        best = self.found.tried[self.found.best].value
-        values = [trial.value for trial in self.found.tried.values()]
-        return sum(bool(value <= NEAR * best) for value in values) if np.isfinite(best) else 0
+        trial = self.found.tried[self.found.best]
+        return trial.value, trial.error
 
 
 def step_of(k: int) -> float:
@@ -70,18 +83,38 @@ def step_of(k: int) -> float:
     return float(2.0 ** (k / 2))
 
 
-def order(k: int, trial: Trial) -> tuple:
-    """The best step is that of the least value, then error, then the larger one; if all have
-    diverged, the smallest."""
-    return (*trial, -k if np.isfinite(trial.error) else k)
+def place_of(step: float) -> int:
+    """The place of a step size in the grid."""
+    return round(2 * np.log2(step))
 
 
-def search(run: Callable[[list[int]], Tried], finer: bool = True, batches: int = BATCHES) -> Bracket:
+def search(run: Callable[[list[int]], Tried], finer: bool = True, batches: int = BATCHES) -> Search:
     """Find the best step; `run` tries eight at a time, `finer` half octaves too."""
-    return bracket(
-        run, FIRST, order, batches=batches, batch=AT_ONCE, stride=2,
-        refine=lambda trial: finer and bool(np.isfinite(trial.value)),
-    )  # fmt: skip
+    tried: Tried = {}
+
+    def score(steps: Sequence[float]) -> dict[float, tuple]:
+        found = run(places := [place_of(step) for step in steps])
+        tried.update(found)
+        return {step: _order(k, found[k]) for step, k in zip(steps, places, strict=True)}
+
+    most = batches * AT_ONCE
+    bracket(score, [step_of(k) for k in FIRST], batch=AT_ONCE, max_steps=most)
+    best = best_of(tried)
+    inside = min(tried) < best < max(tried)
+    if finer and inside and len(tried) < most and np.isfinite(tried[best].value):
+        tried |= run(list(range(best + 1 - AT_ONCE, best + AT_ONCE, 2)))
+    return Search(best_of(tried), tried)
+
+
+def best_of(tried: Tried) -> int:
+    """The place of the best step."""
+    return min(tried, key=lambda k: _order(k, tried[k]))
+
+
+def _order(k: int, trial: Trial) -> tuple:
+    """By what is measured, then by the error, then the larger step; if all have diverged, the
+    smallest."""
+    return (*trial, -k if np.isfinite(trial.error) else k)
 
 
 def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:

@@ -166,7 +166,7 @@ def _best(unit: Unit, cell: Cell, key: str) -> tuple[Row, Tried]:
     row = Row(
         cell.name, entrant.name, cell.split, cell.measure, entrant.ours, content(cell),
         key, stable_repr(algorithms[place]), step_of(best.found.best), trial.value,
-        trial.error, best.near, best.found.edge, **best.costs,
+        trial.error, best.found.near, best.found.edge, **best.costs,
         runs=sum(one.runs for one in tried), spent=sum(one.seconds for one in tried),
     )  # fmt: skip
     return row, best.found.tried

@@ -12,9 +12,9 @@ import numpy as np
 from focusfl.core.files import BLANK, Damaged, read, write
 from focusfl.core.fingerprint import fingerprint, source
 from focusfl.studies.store import RUNS, Folder, environment, manifest_so_far
+from focusfl.suite import measure
 from focusfl.suite.cells import CELLS, Cell
 from focusfl.suite.entrants import Entrant, place_of
-from focusfl.suite import measure
 from focusfl.suite.measure import RULE, Tried, step_of
 
 RESULTS = "results.json"

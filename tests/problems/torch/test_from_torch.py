@@ -10,6 +10,7 @@ from torch import nn
 
 import focusfl as ff
 from focusfl.core.fingerprint import fingerprint
+from focusfl.models import read_model
 from focusfl.problems.torch import build
 from focusfl.problems.torch.eager import Eager
 
@@ -167,7 +168,7 @@ def test_a_model_goes_back_to_pytorch_and_to_a_file(tmp_path):
     load_file = pytest.importorskip("safetensors.torch").load_file
     loaded = load_file(done.save(tmp_path / "model.safetensors"))
     assert not trained.load_state_dict(loaded, strict=False).unexpected_keys
-    assert gap(ff.load_model(tmp_path / "model.safetensors"), done.x) == 0
+    assert gap(read_model(tmp_path / "model.safetensors"), done.x) == 0
 
 
 def test_tied_parameters_stay_tied():
