@@ -20,11 +20,10 @@ import focusfl as ff
 from focusfl.cli.options import changes, results
 from focusfl.core.files import write
 from focusfl.studies import config
-from focusfl.studies.store import environment
 from focusfl.studies.report import figure, table, terminal
 from focusfl.studies.report.names import label, looks
-from focusfl.studies.store import Run
 from focusfl.studies.runner import RunName, expected, make_run, run
+from focusfl.studies.store import Run, environment
 from focusfl.studies.summary import summarise
 from focusfl.theory.prediction import predict
 

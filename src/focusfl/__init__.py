@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from focusfl.simulation.spec import Checkpoint as Checkpoint
     from focusfl.simulation.spec import Options as Options
     from focusfl.simulation.stop import Stop as Stop
-    from focusfl.studies.store import load_model as load_model
-    from focusfl.studies.store import load_results as load_results
+    from focusfl.studies.store import Study as Study
 
 __version__ = "0.1.0"
 
@@ -53,8 +52,7 @@ _MODULES = {
     "Round": "core",
     "StepWarning": "simulation.divergence",
     "Stop": "simulation.stop",
-    "load_model": "studies.results",
-    "load_results": "studies.results",
+    "Study": "studies.store",
     "loop": "simulation.reference",
     "simulate": "simulation.api",
     "sweep": "simulation.api",

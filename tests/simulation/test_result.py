@@ -6,6 +6,7 @@ import safetensors.numpy
 from helpers import quadratic, walked
 
 import focusfl as ff
+from focusfl.core.models import read_model, save_model
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_others_find_the_model_alone_in_its_file(tmp_path):
     run = ff.simulate(ff.FedAvg(), walked(), ff.participation.Full(), rounds=2, lr=0.01)
     theirs = safetensors.numpy.load_file(run.save(tmp_path / "model.safetensors"))
     assert theirs.keys() == {"w", "b"} and np.array_equal(theirs["w"], run.x["w"])
-    assert np.array_equal(ff.load_model(tmp_path / "model.safetensors")["b"], run.x["b"])
+    assert np.array_equal(read_model(tmp_path / "model.safetensors")["b"], run.x["b"])
 
 
 def test_it_draws_the_metric_asked_for(result):
@@ -53,10 +54,11 @@ def test_it_draws_the_metric_asked_for(result):
 
 
 def test_a_model_is_not_taken_for_a_result(tmp_path):
-    from focusfl.core.models import save_model
 
     file = save_model(tmp_path / "m.safetensors", np.ones(3))
-    with pytest.raises(ValueError, match="a model and no result; use ff.load_model"):
+    with pytest.raises(
+        ValueError, match="a model and no result; use core.models.read_model"
+    ):
         ff.Result.load(file)
 
 

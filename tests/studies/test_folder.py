@@ -12,7 +12,7 @@ import pytest
 from command_line import ENDED
 
 import focusfl as ff
-from focusfl.models import read_model
+from focusfl.core.models import read_model
 from focusfl.simulation import placement, simulation, stop
 from focusfl.studies import config, runner, store
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from focusfl.cli.options import changes, folder, results, scenarios, words
 
 if TYPE_CHECKING:
-    from focusfl.studies.config import Study
+    from focusfl.studies.config import StudySpec
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -93,9 +93,8 @@ def _demo(options: argparse.Namespace) -> int:
 def run_study(options: argparse.Namespace) -> int:
     """Run what is left of a study in its folder, and show what is there."""
     from focusfl.studies import config
-    from focusfl.studies.runner import Store
-    from focusfl.studies.folder import begun, run_in_folder
     from focusfl.studies.report import output, terminal
+    from focusfl.studies.runner import Store, run_in_folder
 
     if options.workers is not None and options.workers < 1:
         raise ValueError(
@@ -115,7 +114,7 @@ def run_study(options: argparse.Namespace) -> int:
     trackers = _trackers(options.track)
     place = folder(options, plan.name)
     left = Store(place, plan, fresh=options.fresh).left()
-    if options.resume and not begun(place):
+    if options.resume and not (place / "runs").is_dir():
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
     told: set[str] = set()  # keys of runs that trackers know
     watched = terminal.silence if options.quiet else terminal.study_progress
@@ -154,10 +153,9 @@ def run_study(options: argparse.Namespace) -> int:
     return 0
 
 
-def _say_what_is_kept(place: Path, plan: "Study") -> None:
+def _say_what_is_kept(place: Path, plan: "StudySpec") -> None:
     """How much of an interrupted study need not be run again."""
-    from focusfl.studies.runner import Store
-    from focusfl.studies.runner import run_groups
+    from focusfl.studies.runner import Store, run_groups
 
     def count(what):
         return sum(len(group.lrs) * len(group.seeds) for group in what)

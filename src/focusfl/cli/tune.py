@@ -24,8 +24,8 @@ def _tune(options: argparse.Namespace) -> int:
     """Double or halve steps as long as runs gain; print what to write into a study."""
     from focusfl.studies import config
     from focusfl.studies.report import terminal
+    from focusfl.studies.report.columns import short
     from focusfl.studies.report.names import label
-    from focusfl.studies.report.numbers import short
     from focusfl.studies.tuning import tune
 
     plan = config.load(options.study, options.set, options.algorithms, options.participation)

@@ -200,7 +200,9 @@ class Result(Generic[S, C]):
         """
         x, about = read_with_about(path)
         if METADATA not in about:
-            raise ValueError(f"{path} holds a model and no result; use ff.load_model.")
+            raise ValueError(
+                f"{path} holds a model and no result; use core.models.read_model."
+            )
         saved = json.loads(about[METADATA])
         metrics, own = (
             {name: np.array(values) for name, values in saved.pop(what, {}).items()}

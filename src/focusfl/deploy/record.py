@@ -1,7 +1,7 @@
 """What a deployment leaves behind: what a study does, made of the events of its job.
 
 model.npz     the model: its leaves by their paths, a single array as x
-model.safetensors   the same, for `ff.load_model`, PyTorch and Flax
+model.safetensors   the same, for `ff.Study.load(folder).model()`, PyTorch and Flax
 curves.npz    where pyarrow or jax is missing, instead of a study's files:
               the same curves, and who was counted in each round
 """

@@ -38,12 +38,12 @@ from focusfl import __version__
 from focusfl.core import files, tree
 from focusfl.core.files import Damaged
 from focusfl.core.fingerprint import fingerprint, source
-from focusfl.models import save_model
+from focusfl.core.models import save_model
+from focusfl.core.result import COSTS, Result
 from focusfl.participation import Participation, schedule
 from focusfl.privacy.budgets import budget_spent, budgeted
 from focusfl.problems import Noisy, Problem
 from focusfl.simulation.rest import tracker_norm
-from focusfl.simulation.result import COSTS, Result
 from focusfl.simulation.spec import Checkpoint, Options, Progress, StepSize, choose_lr
 from focusfl.simulation.step_sizes import slows, tabled
 from focusfl.studies import config, store

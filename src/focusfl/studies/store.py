@@ -31,9 +31,9 @@ from focusfl import __version__
 from focusfl.core import files
 from focusfl.core.extras import pandas
 from focusfl.core.files import Damaged
+from focusfl.core.models import read_model
 from focusfl.core.tree import Tree
 from focusfl.core.validation import unknown
-from focusfl.models import read_model
 from focusfl.studies.tables import (
     IDENTITY,
     Columns,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from focusfl.core import files
-from focusfl.models import read_model
+from focusfl.core.models import read_model
 from focusfl.studies.store import MANIFEST, Folder, manifest_so_far
 
 State = Literal["ok", "damaged", "unknown"]

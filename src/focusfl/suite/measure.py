@@ -8,9 +8,9 @@ import numpy as np
 
 from focusfl.core import Algorithm, Round, tree
 from focusfl.core.bracket import bracket
+from focusfl.core.result import Result
 from focusfl.problems import Problem
 from focusfl.simulation.api import sweep
-from focusfl.simulation.result import Result
 from focusfl.simulation.spec import Options
 from focusfl.simulation.stop import Progress, Stop
 from focusfl.studies.runner import compiling

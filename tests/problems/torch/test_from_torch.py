@@ -10,7 +10,7 @@ from torch import nn
 
 import focusfl as ff
 from focusfl.core.fingerprint import fingerprint
-from focusfl.models import read_model
+from focusfl.core.models import read_model
 from focusfl.problems.torch import build
 from focusfl.problems.torch.eager import Eager
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from focusfl.studies.report.columns import Quartiles, column, quartiles, sci, short
 from focusfl.studies.report.names import label, looks, markers
-from focusfl.studies.store import Study, Run
+from focusfl.studies.store import Run, Study
 from focusfl.studies.verdict import MEANING
 
 LINES = (

@@ -19,8 +19,6 @@ def save_report(found: Study) -> list[Path]:
     if pushes_differ(found.runs):
         figures["figure-bytes"] = lambda: plots.plot([found], "bytes-up")
     return [
-        folder / store.CURVES,
-        *[file for file in [folder / store.CLIENTS] if file.is_file()],
         folder / store.MANIFEST,
         write(folder / "index.html", html.page([found])),
         *figure.saved(folder, figures),

@@ -24,12 +24,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from focusfl.core.validation import printable
-from focusfl.studies.config import Study
+from focusfl.studies.config import StudySpec
 from focusfl.studies.report.columns import COLUMNS, short
 from focusfl.studies.report.groups import Group, bests, group_runs
 from focusfl.studies.report.names import label
-from focusfl.studies.store import LOSS, Run
 from focusfl.studies.runner import RunGroup, Watch
+from focusfl.studies.store import LOSS, Run
 
 Shown = tuple[Watch | None, Callable[[list[Run]], None]]
 
@@ -97,7 +97,7 @@ def progress(total: int) -> Iterator[Callable]:
 
 
 @contextlib.contextmanager
-def study_progress(study: Study, todo: Sequence[RunGroup]) -> Iterator[Shown]:
+def study_progress(study: StudySpec, todo: Sequence[RunGroup]) -> Iterator[Shown]:
     """Show a study: a bar for every group that runs, and one for all of them."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -156,7 +156,7 @@ def _title(scenario: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def silence(study: Study, todo: Sequence[RunGroup]) -> Iterator[Shown]:
+def silence(study: StudySpec, todo: Sequence[RunGroup]) -> Iterator[Shown]:
     """Show nothing."""
     del study, todo
     yield None, lambda runs: None
