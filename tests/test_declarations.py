@@ -1,11 +1,14 @@
 """What algorithms declare for a deployment is what they do."""
 
+import doctest
+
 import numpy as np
 import pytest
 
 import focusfl as ff
 from focusfl.algorithms import ALGORITHMS
 from focusfl.core import CannotForget, Round, tree
+from focusfl.core import algorithm as contract
 from focusfl.simulation.client_round import client_round
 
 N, STEPS, LR, WEIGHTS = 3, 2, 0.1, (1.0, 2.0, 0.5)
@@ -170,3 +173,8 @@ def test_settling_changes_states_if_that_is_declared(algorithm):
     rounds = (loop.rd._replace(index=index, num_active=2) for index in range(20))
     changes = [gap(algorithm.after_update(state, down, rd), state) for rd in rounds]
     assert any(changes) == algorithm.has_after_update
+
+
+def test_the_example_of_the_contract_runs_as_it_is_written():
+    found = doctest.testmod(contract)
+    assert found.attempted >= 6 and found.failed == 0

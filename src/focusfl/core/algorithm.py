@@ -65,50 +65,93 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
 
     An engine runs one round as
 
-        down = alg.broadcast(server)
-        for each active client:                      # on the client
-            local = alg.pull(client, down)
+        down = algorithm.broadcast(server)                       # on the server
+        for each participant:                                    # on the client
+            local = algorithm.pull(client, down)
             for batch in batches:
-                local = alg.step(local, grad_fn, batch, rd)
-            client, up = alg.push(client, down, local, rd)
-        server = alg.update(server, sum of up, rd)   # on the server
-        for each active client:
-            client = alg.after_update(client, alg.broadcast(server), rd)
+                local = algorithm.step(local, grad_fn, batch, rd)
+            client, up = algorithm.push(client, down, local, rd)
+        server = algorithm.update(server, sum of up, rd)         # on the server
+        for each participant:
+            client = algorithm.after_update(client, algorithm.broadcast(server), rd)
 
-    On clients trees are combined linearly, by factors that may be inner products
-    (`tree.dot`): an engine may run a client in coordinates that are turned, unless
-    the algorithm `elementwise`.
+    Messages are dicts of trees. The states of server and client, and what lives for one round on a
+    client, are NamedTuples of trees. A worked example: average what the participants moved to.
 
-    The engine always SUMS the `up` messages; an algorithm that wants a mean divides in
-    `update`. Messages are dicts; server, client and local are NamedTuples of trees.
+    >>> class State(NamedTuple):
+    ...     x: Any
+    >>> class Toy(Algorithm):
+    ...     def init(self, params): return State(params), State({})  # a client keeps nothing
+    ...     def broadcast(self, server): return {"x": server.x}
+    ...     def pull(self, client, down): return State(down["x"])
+    ...     def step(self, local, grad_fn, batch, rd):
+    ...         return State(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
+    ...     def push(self, client, down, local, rd):
+    ...         return client, {"dx": tree.sub(local.x, down["x"])}
+    ...     def update(self, server, total, rd):
+    ...         return State(tree.add(server.x, rd.mean(total["dx"])))
 
-    An algorithm that `starts_warm` gets one round before round 0 in which
-    everybody takes one step and `lr` is 0: clients fill their memory, x stays put.
+    One round of two clients that hold (x - 0)^2 / 2 and (x - 2)^2 / 2, from x = 5:
+
+    >>> toy, rd = Toy(), Round(index=0, lr=0.5, local_steps=1, num_clients=2, num_active=2)
+    >>> server, client = toy.init(5.0)
+    >>> down, total = toy.broadcast(server), 0.0
+    >>> for target in (0.0, 2.0):
+    ...     local = toy.step(toy.pull(client, down), lambda x, batch: x - target, None, rd)
+    ...     client, up = toy.push(client, down, local, rd)
+    ...     total += up["dx"]
+    >>> toy.update(server, {"dx": total}, rd)
+    State(x=3.0)
+
+    Why sums: the server gets no more than the sum of the pushes, so that they can be added up on
+    the way, in any order, or under encryption. An algorithm that wants a mean divides in `update`.
+
+    Why linear combinations: on clients trees are combined linearly, by factors that may be inner
+    products (`tree.dot`). An engine may then run a client in coordinates that are turned, where its
+    gradients cost less. An algorithm that works entry by entry on clients says `elementwise`.
+
+    An algorithm that `starts_warm` gets one round before round 0 in which everybody takes one step
+    and `lr` is 0: clients fill their memory, x stays put.
     """
 
     @abc.abstractmethod
-    def init(self, params: Tree) -> tuple[S, C]: ...
+    def init(self, params: Tree) -> tuple[S, C]:
+        """Make the server's state and one client's, from the model to start from."""
+
     @abc.abstractmethod
-    def broadcast(self, server: S) -> Message: ...
+    def broadcast(self, server: S) -> Message:
+        """Give what the server sends to every participant."""
+
     @abc.abstractmethod
-    def pull(self, client: C, down: Message) -> L: ...
+    def pull(self, client: C, down: Message) -> L:
+        """Begin a round on a client, from its state and the server's message."""
+
     @abc.abstractmethod
-    def step(self, local: L, grad_fn: GradFn, batch: Any, rd: Round) -> L: ...
+    def step(self, local: L, grad_fn: GradFn, batch: Any, rd: Round) -> L:
+        """Take one local step; `grad_fn(model, batch)` is the only way to the data."""
+
     @abc.abstractmethod
-    def push(self, client: C, down: Message, local: L, rd: Round) -> tuple[C, Message]: ...
+    def push(self, client: C, down: Message, local: L, rd: Round) -> tuple[C, Message]:
+        """End the local steps: give the client's new state and its message up."""
+
     @abc.abstractmethod
-    def update(self, server: S, total: Message, rd: Round) -> S: ...
+    def update(self, server: S, total: Message, rd: Round) -> S:
+        """End the round on the server, from the sum of the participants' messages."""
 
     def after_update(self, client: C, down: Message, rd: Round) -> C:
-        """What a participant does with the server's answer. Almost always: nothing."""
+        """Give a participant's state after the server's answer; by default unchanged."""
         del down, rd
         return client
 
     def max_exact_lr(self, L: float, local_steps: int) -> float:
-        """The step size below which a run can come to rest only where the gradient of F
-        vanishes, if every f_i is L-smooth and everybody takes part now and then.
+        """Bound the step sizes at which a run can rest only where the gradient of F vanishes.
 
-        0 if there is no such step: the algorithm has a bias. Infinity if any will do.
+        0 if there is no such step, which means a bias; infinity if any will do. Claim no more than
+        can be derived.
+
+        Args:
+            L: the smoothness that every f_i has.
+            local_steps: gradients per participant and round. Everybody takes part now and then.
         """
         del L, local_steps
         return 0.0
