@@ -8,7 +8,7 @@ from planted import written
 
 import focusfl as ff
 from focusfl.conformance import ROWS, check, rules
-from focusfl.conformance.problem import standard
+from focusfl.conformance.problem import schedule, standard
 
 
 def test_the_implementation_of_the_page_is_scaffold_and_exact():
@@ -102,8 +102,6 @@ def test_rules_without_their_slips_are_the_librarys():
 
 
 def _path(make, row, rounds=10):
-    from focusfl.conformance.rows import schedule
-
     one = make(standard())
     state, models = one.start(), []
     for (participants, lost), _ in zip(schedule(row), range(rounds), strict=False):

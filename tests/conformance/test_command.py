@@ -135,7 +135,7 @@ def test_what_is_no_implementation_is_refused():
 
 def test_the_process_of_an_implementation_needs_numpy_alone():
     code = (
-        "import sys, focusfl.conformance.child; "
+        "import sys, focusfl.conformance.driver; "
         "print({'jax', 'jaxtyping', 'pydantic', 'rich'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -5,11 +5,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from focusfl.conformance.algorithm import of_algorithm
-    from focusfl.conformance.checked import Report, RowReport, check
+    from focusfl.conformance.checking import Report, RowReport, check
     from focusfl.conformance.laws import ContractBroken, check_contract
-    from focusfl.conformance.problem import Problem
-    from focusfl.conformance.rows import ROWS
+    from focusfl.conformance.problem import ROWS, Problem
+    from focusfl.conformance.rules import of_algorithm
 
 __all__ = [
     "ROWS", "ContractBroken", "Problem", "Report", "RowReport", "check", "check_contract",
@@ -18,14 +17,14 @@ __all__ = [
 
 # Imported when first needed: a process that drives another package has numpy alone.
 _NAMES = {
-    "ROWS": "rows",
+    "ROWS": "problem",
     "Problem": "problem",
-    "Report": "checked",
-    "RowReport": "checked",
-    "check": "checked",
+    "Report": "checking",
+    "RowReport": "checking",
+    "check": "checking",
     "ContractBroken": "laws",
     "check_contract": "laws",
-    "of_algorithm": "algorithm",
+    "of_algorithm": "rules",
 }
 
 

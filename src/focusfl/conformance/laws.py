@@ -1,7 +1,7 @@
 """Check that a part keeps the contract that every engine relies on.
 
-For tests of your own algorithm, participation model or problem: `focusfl new` writes one that calls
-`check_contract`. Whether an algorithm is exact is another question, which `check` answers.
+For tests of your own algorithm, participation model or problem: `focusfl new` writes one that
+calls `check_contract`. Whether an algorithm is exact is another question, which `check` answers.
 """
 
 import copy

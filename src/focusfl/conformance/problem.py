@@ -1,19 +1,25 @@
-"""What an implementation is checked on: least squares that clients disagree about.
+"""What an implementation is checked on: a problem, and the ways of taking part in its rounds.
 
 Imports numpy alone: it is also read in environments of other packages.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 NUM_CLIENTS, DIM, LOCAL_STEPS, LR = 6, 4, 3, 0.03
 STEPS = (1, 2, 3, 3, 4, 5)  # of the row in which clients differ; on average as many
 CURVATURE = (1.0, 4.0)  # smallest and largest, of every client
-APART = 2.0  # how far clients' own optima are from each other, per coordinate
-FAR = 3.0  # how far from the optimum it begins
+DISAGREEMENT = 2.0  # how far clients' own optima are from each other, per coordinate
+START = 3.0  # how far from the optimum it begins
+
+CHANCES = (0.9, 0.2, 0.6, 0.3, 0.8, 0.4)  # of the coins, by client
+BLOCKS = ((0, 1), (2, 3), (4, 5))
+LOST = 0.2  # chance that a reply does not arrive
+Draw = Callable[[np.random.Generator, int], list[int]]  # of the round's number
 
 
 @dataclass(frozen=True)
@@ -80,9 +86,67 @@ def standard(seed: int = 0) -> Problem:
         turn, _ = np.linalg.qr(draw.normal(size=(DIM, DIM)))
         curvature = np.geomspace(*CURVATURE, DIM)[draw.permutation(DIM)]
         A[i] = np.sqrt(DIM * curvature / 2)[:, None] * turn
-        b[i] = A[i] @ (common + APART * draw.normal(size=DIM))
+        b[i] = A[i] @ (common + DISAGREEMENT * draw.normal(size=DIM))
     away = draw.normal(size=DIM)
     steps = (LOCAL_STEPS,) * NUM_CLIENTS
-    made = Problem(A, b, np.zeros(DIM), LR, LOCAL_STEPS, steps)
-    x0 = made.optimum + FAR * np.sqrt(DIM) * away / np.linalg.norm(away)
-    return replace(made, x0=x0)
+    problem = Problem(A, b, np.zeros(DIM), LR, LOCAL_STEPS, steps)
+    x0 = problem.optimum + START * np.sqrt(DIM) * away / np.linalg.norm(away)
+    return replace(problem, x0=x0)
+
+
+class Row(NamedTuple):
+    """One way of taking part."""
+
+    name: str
+    what: str
+    draw: Draw
+    loses: bool = False  # replies are lost
+    unequal: bool = False  # clients take different numbers of local steps
+
+
+def _some(draw: np.random.Generator, size: int) -> list[int]:
+    return sorted(draw.choice(len(CHANCES), size, replace=False).tolist())
+
+
+def _coins(draw: np.random.Generator, _: int) -> list[int]:
+    """Draw until somebody is there: implementations differ in what a round of nobody does."""
+    while not (heads := draw.random(len(CHANCES)) < CHANCES).any():
+        pass
+    return np.flatnonzero(heads).tolist()
+
+
+def _everybody(*_) -> list[int]:
+    return list(range(len(CHANCES)))
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        Row("full", "everybody", _everybody),
+        Row("uniform", "2 of 6, drawn anew", lambda draw, _: _some(draw, 2)),
+        Row("coins", "a coin each, of chances .2 to .9", _coins),
+        Row("blocks", "pairs in turn that never meet", lambda _, k: [*BLOCKS[k % 3]]),
+        Row("sizes", "1 to 6, drawn anew, as many as drawn",
+            lambda draw, _: _some(draw, int(draw.integers(1, len(CHANCES) + 1)))),
+        Row("lost", "3 of 6; every fifth reply is lost",
+            lambda draw, _: _some(draw, 3), loses=True),
+        Row("steps", "everybody, with 1 to 5 local steps", _everybody, unequal=True),
+    )
+}  # fmt: skip
+
+
+def schedule(row: Row, seed: int = 0) -> Iterator[tuple[list[int], list[int]]]:
+    """Participants, and those of them whose reply is lost, round by round, without end.
+
+    At least one reply arrives."""
+    draw = np.random.default_rng([seed, *ROWS[row.name].name.encode()])
+    number = 0
+    while True:
+        active = row.draw(draw, number)
+        lost: list[int] = []
+        if row.loses:
+            gone = draw.random(len(active)) < LOST
+            gone[draw.integers(len(active))] &= not gone.all()
+            lost = [i for i, away in zip(active, gone, strict=True) if away]
+        yield active, lost
+        number += 1

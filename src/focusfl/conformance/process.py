@@ -1,4 +1,4 @@
-"""The other end of `child`: start it, ask it, kill it when it takes too long."""
+"""Run `driver` in a process of its own: start it, ask it, kill it when it takes too long."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import numpy as np
 
 import focusfl
 from focusfl.conformance.driver import Failed, NotApplicable, Path
-from focusfl.conformance.rows import Row
+from focusfl.conformance.problem import Row
 
 PATIENCE = 1.5  # times the limit, after which a round that lasts is killed
 STARTING = 120.0  # seconds for imports, which on a busy machine may be slow
@@ -29,7 +29,7 @@ class Process:
         self.name, self.limit, self.folder = name, limit, folder
         self.python = python or sys.executable
         self.running: subprocess.Popen | None = None
-        self._started()
+        self._start()
 
     def open(self, row: Row, lr: float) -> "Opened":
         """Begin a row."""
@@ -45,27 +45,27 @@ class Process:
                 assert end
                 with suppress(BrokenPipeError):
                     end.close()
-            self.said.close()
+            self.log.close()
             self.running = None
 
-    def _started(self) -> None:
+    def _start(self) -> None:
         source = str(File(focusfl.__file__).parent.parent)
         known = os.environ.get("PYTHONPATH")
         where = os.pathsep.join([source, known] if known else [source])
         with tempfile.TemporaryFile() as log:
             self.running = subprocess.Popen(
-                [self.python, "-m", "focusfl.conformance.child", self.name],
+                [self.python, "-m", "focusfl.conformance.driver", self.name],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                 cwd=self.folder, env=os.environ | {"PYTHONPATH": where},
                 start_new_session=True,
             )  # fmt: skip
-            self.said = open(os.dup(log.fileno()), "rb")
-        self.left = b""
+            self.log = open(os.dup(log.fileno()), "rb")
+        self.unread = b""
         ready = self._read(time.monotonic() + STARTING)
         if ready is None:
             ready = {"failed": f"that takes more than {STARTING:g} s."}
-        if said := ready.get("failed"):
-            ready["refused"] = f"{self.name!r} cannot be imported: {said}"
+        if why := ready.get("failed"):
+            ready["refused"] = f"{self.name!r} cannot be imported: {why}"
         if "refused" in ready:
             self.close()
             raise ValueError(ready["refused"])
@@ -73,7 +73,7 @@ class Process:
     def ask(self, ends: float, **what: Any) -> dict | None:
         """Send a request and wait for its answer; None if that takes too long."""
         if not self.running:
-            self._started()
+            self._start()
         assert self.running and self.running.stdin
         with suppress(BrokenPipeError):  # then there is an end to read
             self.running.stdin.write(json.dumps(what).encode() + b"\n")
@@ -86,22 +86,22 @@ class Process:
     def _read(self, ends: float) -> dict | None:
         assert self.running and self.running.stdout
         pipe = self.running.stdout.fileno()
-        while b"\n" not in self.left:
+        while b"\n" not in self.unread:
             rest = ends - time.monotonic()
             if rest <= 0 or not select.select([pipe], [], [], rest)[0]:
                 return None
             if not (more := os.read(pipe, 1 << 16)):
                 code = self.running.wait()
                 return {"ended": True, "failed": self._last_words(code)}
-            self.left += more
-        line, _, self.left = self.left.partition(b"\n")
+            self.unread += more
+        line, _, self.unread = self.unread.partition(b"\n")
         return json.loads(line)
 
     def _last_words(self, code: int) -> str:
         """What a process has said before it ended by itself."""
-        self.said.seek(0, os.SEEK_END)
-        self.said.seek(max(0, self.said.tell() - 2000))
-        lines = self.said.read().decode(errors="replace").split("\n")
+        self.log.seek(0, os.SEEK_END)
+        self.log.seek(max(0, self.log.tell() - 2000))
+        lines = self.log.read().decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"its process ended by {how}{': ' * bool(last)}{last[:200]}"

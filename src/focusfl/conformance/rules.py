@@ -5,17 +5,19 @@ FOCUS and live here, in plain numpy: none is an algorithm that anybody should ru
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.algorithms import ALGORITHMS, Focus, Scaffold
-from focusfl.conformance.algorithm import Make, of_algorithm
-from focusfl.conformance.problem import Problem, standard
-from focusfl.conformance.rows import Row, schedule
+from focusfl.algorithms import ALGORITHMS, MIFA, FedAvg, FedVARP, Focus, Scaffold
+from focusfl.conformance.problem import Problem, Row, schedule, standard
+from focusfl.core import Algorithm, Round
+from focusfl.simulation.reference import play_round
+
+Make = Callable[[Problem], Any]
 
 COMPARED = 24  # rounds, of which every one must agree
 STILL = 1e-12  # a model that has moved less has not moved
@@ -23,6 +25,69 @@ ADVANCES = "memory advances though the reply was lost"
 # Wrappers of others, and a method whose round is one iteration of everybody.
 APART = {"client_opt", "compressed", "server_opt", "proxskip"}
 NAMES = {"focus": "FOCUS", "scaffold": "SCAFFOLD II"}
+
+
+class State(NamedTuple):
+    """An algorithm's state, and the number of the round to come."""
+
+    server: Any
+    clients: list[Any]
+    number: int
+
+
+@dataclass(frozen=True)
+class Driven:
+    """An algorithm of the contract, as `check` drives any implementation."""
+
+    algorithm: Algorithm
+    problem: Problem
+    advances: bool  # a client's memory does, though its reply was lost
+    own_steps: bool  # clients may take different numbers of local steps
+
+    def start(self) -> State:
+        """Begin at x0; with a warm start where the algorithm has one."""
+        server, client = self.algorithm.init(self.problem.x0)
+        many = self.problem.num_clients
+        state = State(server, [client] * many, 0)
+        if not self.algorithm.starts_warm:
+            return state
+        warm = replace(self.problem, steps=(1,) * many, local_steps=1, lr=0.0)
+        return replace(self, problem=warm).round(state._replace(number=-1), [*range(many)], [])
+
+    def round(self, state: State, participants: list[int], lost: list[int]) -> State:
+        """Carry out one round of the reference engine, with replies that are lost."""
+        problem, arrived = self.problem, len(participants) - len(lost)
+        rd = Round(state.number, problem.lr, problem.local_steps, problem.num_clients, arrived)
+        gradients = [lambda x, _, i=i: problem.gradient(i, x) for i in range(problem.num_clients)]
+        server, clients = play_round(
+            self.algorithm, state.server, state.clients, participants, rd, gradients,
+            lambda _, steps: range(steps), local_steps=problem.steps, lost=lost,
+            keeps_lost=self.advances,
+        )  # fmt: skip
+        return State(server, clients, state.number + 1)
+
+    def model(self, state: State) -> np.ndarray:
+        """Give the server's model."""
+        return state.server.x
+
+
+def of_algorithm(
+    algorithm: Algorithm, advances: bool = False, own_steps: bool | None = None
+) -> Make:
+    """Make an implementation to check of an algorithm of the contract.
+
+    Args:
+        algorithm: such as Focus().
+        advances: let a client's memory advance although its reply was lost.
+        own_steps: let clients take different numbers of local steps; right if the
+            server's side does not ask for `local_steps`. None: of FOCUS, SCAFFOLD I,
+            MIFA, FedVARP and FedAvg it is known that it does not.
+    """
+    if own_steps is None:
+        own_steps = isinstance(algorithm, FedAvg | FedVARP | Focus | MIFA) or (
+            isinstance(algorithm, Scaffold) and algorithm.option == 1
+        )
+    return lambda problem: Driven(algorithm, problem, advances, own_steps)
 
 
 @dataclass(frozen=True)
@@ -127,10 +192,10 @@ OF_SCAFFOLD: dict[str, dict[str, Any]] = {
     "c_i is not divided by the local steps": {"divided": False},
 }
 SLIPS: dict[str, Callable[..., Any]] = {
-    f"SCAFFOLD {roman}, {slip}": partial(Slipped, option=option, **made_by)
+    f"SCAFFOLD {roman}, {slip}": partial(Slipped, option=option, **slip_options)
     for option, roman in ((2, "II"), (1, "I"))
-    for slip, made_by in OF_SCAFFOLD.items()
-    if option == 2 or "divided" not in made_by  # which option I does not do
+    for slip, slip_options in OF_SCAFFOLD.items()
+    if option == 2 or "divided" not in slip_options  # which option I does not do
 }
 SLIPS |= {
     "FOCUS, mean of the pushes instead of their sum": partial(SlippedFocus, mean=True),
@@ -168,12 +233,12 @@ def library() -> dict[str, Any]:
 @lru_cache
 def rules() -> tuple[Rule, ...]:
     """All rules that are known, published ones first."""
-    found, late = [], []
+    published, late = [], []
     for name, algorithm in library().items():
-        made: Make = of_algorithm(algorithm)
+        make: Make = of_algorithm(algorithm)
         if name == "SCAFFOLD II":
-            made = Slipped  # the same, and its server knows of unequal steps
-        found.append(Rule(name, made))
+            make = Slipped  # the same, and its server knows of unequal steps
+        published.append(Rule(name, make))
         forgets = of_algorithm(algorithm, advances=True)
         late.append(Rule(f"{name}, {ADVANCES}", forgets, of=name))
     asked = partial(Slipped, advances=True, x_over="asked")
@@ -185,7 +250,7 @@ def rules() -> tuple[Rule, ...]:
         for name, make in SLIPS.items()
         if name.startswith("SCAFFOLD")
     ]
-    return (*found, *late, *slipped)
+    return (*published, *late, *slipped)
 
 
 @cache

@@ -5,12 +5,12 @@ Slow and plain, on any array library. What `simulate` does must equal this.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.core import Algorithm, C, Round, S, tree
+from focusfl.core import Algorithm, C, GradFn, Round, S, tree
 from focusfl.core import metrics as evaluation
 from focusfl.core.result import Result, costs
 from focusfl.core.tree import Tree
@@ -181,6 +181,59 @@ def _followed(
     return state, kept
 
 
+def play_round(
+    algorithm: Algorithm,
+    server: Any,
+    clients: Sequence[Any],
+    ids: Sequence[int],
+    rd: Round,
+    gradients: Sequence[GradFn],
+    batches: Callable[[int, int], Iterable[Any]],
+    *,
+    weights: Sequence[float] | None = None,
+    local_steps: Sequence[int] | None = None,
+    lost: Collection[int] = (),
+    keeps_lost: bool = False,
+    moves: bool = True,
+) -> tuple[Any, list[Any]]:
+    """Carry out one round in plain Python; give the server's and the clients' new state.
+
+    Args:
+        algorithm: whose round it is.
+        server: the server's state.
+        clients: every client's state.
+        ids: who takes part.
+        rd: what the round knows of itself.
+        gradients: every client's gradient.
+        batches: what a client's gradients are drawn from, by client and number of steps.
+        weights: of clients; all alike if None.
+        local_steps: of every client; as many as the round says if None.
+        lost: participants whose reply does not arrive.
+        keeps_lost: whether they keep the state that they replied from all the same.
+        moves: whether the server takes its step; not in a round of nobody that is skipped.
+    """
+    clients, down = list(clients), algorithm.broadcast(server)
+    # A participant that took no step shows the shape of a message.
+    no_steps = algorithm.push(clients[0], down, algorithm.pull(clients[0], down), rd)
+    total = tree.zeros(no_steps[1])
+    for i in ids:
+        own = rd if local_steps is None else rd._replace(local_steps=local_steps[i])
+        client, up = client_round(
+            algorithm, clients[i], down, gradients[i], batches(i, own.local_steps), own
+        )
+        if i not in lost:
+            total = tree.add(total, up if weights is None else tree.scale(weights[i], up))
+        if keeps_lost or i not in lost:
+            clients[i] = client
+    if moves:
+        server = algorithm.update(server, total, rd)
+    answer = algorithm.broadcast(server)
+    for i in ids:
+        if i not in lost:
+            clients[i] = algorithm.after_update(clients[i], answer, rd)
+    return server, clients
+
+
 def states(
     spec: RunSpec, array: Callable[[np.ndarray], Any] = np.asarray
 ) -> Iterator[tuple[State, int | None]]:
@@ -200,23 +253,17 @@ def states(
     ]
 
     def play(state: State, ids, rd: Round) -> State:
-        server, clients, steps = state.server, list(state.clients), list(state.steps)
-        down = algorithm.broadcast(server)
-        # A participant that took no step shows the shape of a message.
-        no_steps = algorithm.push(clients[0], down, algorithm.pull(clients[0], down), rd)
-        total = tree.zeros(no_steps[1])
+        steps = list(state.steps)
         for i in ids:
-            numbers = range(steps[i], steps[i] + rd.local_steps)
-            batches = map(batches_of(objective, key, i), numbers)
-            clients[i], up = client_round(algorithm, clients[i], down, grads[i], batches, rd)
             steps[i] += rd.local_steps
-            up = up if each is None else tree.scale(each[i], up)
-            total = tree.add(total, up)
-        if len(ids) or spec.on_empty == "step":
-            server = algorithm.update(server, total, rd)
-        answer = algorithm.broadcast(server)
-        for i in ids:
-            clients[i] = algorithm.after_update(clients[i], answer, rd)
+
+        def batches(i: int, count: int) -> Iterator[Any]:
+            return map(batches_of(objective, key, i), range(steps[i] - count, steps[i]))
+
+        server, clients = play_round(
+            algorithm, state.server, state.clients, ids, rd, grads, batches, weights=each,
+            moves=bool(len(ids)) or spec.on_empty == "step",
+        )  # fmt: skip
         return State(server, clients, steps)
 
     server, client = algorithm.init(tree.map(array, spec.x0))

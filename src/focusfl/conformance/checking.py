@@ -1,28 +1,40 @@
-"""Drive an implementation through all rows and say what was seen."""
+"""Drive an implementation through all rows; judge where it ends and whose rule it follows."""
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path as File
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from focusfl.conformance import rules
-from focusfl.conformance.child import as_make
-from focusfl.conformance.driver import Driver, Failed, NotApplicable
-from focusfl.conformance.judged import Seen, Word, seen
-from focusfl.conformance.problem import LR, standard
+from focusfl.conformance.driver import Driver, Failed, NotApplicable, as_make
+from focusfl.conformance.problem import LR, ROWS, Problem, Row, standard
 from focusfl.conformance.process import Process
-from focusfl.conformance.rows import ROWS, Row
 from focusfl.core.validation import check_positive, shown, unknown
 
-LONG = 1200  # rounds of what is not exact before; twice if it neither falls nor rests
+Word = Literal[
+    "exact",  # at the optimum, to rounding, and stays there
+    "biased",  # settled elsewhere, or around it
+    "diverged",
+    "unsettled",  # neither there nor at rest when the rounds were over
+    "failed",  # could not be run
+    "not applicable",
+]
+
+EXACT = {False: 1e-8, True: 1e-5}  # share of the first error, by whether it is single
+STAYS = 20  # rounds that an exact run must stay there
+BLOWN_UP = 1e4  # times the first error
+FALLS = 0.8  # a level that is below this share of the one before still falls
+GROWS = 1.25  # a cloud's level may come out so many times the one before
+MOVES = 0.05  # share of the whole way that means of quarters may be apart at rest
+ROUNDS = 1200  # rounds of what is not exact before; twice if it neither falls nor rests
 AT_ONCE = 100  # rounds between looks
 SMALLER = 4  # what is not exact is run again with a step so many times smaller
 GROWN = 10.0  # times the first error: what breaks past it has diverged
-SAME = {False: 1e-6, True: 1e-4}  # two paths are one, by whether precision is single
+SAME_PATH = {False: 1e-6, True: 1e-4}  # two paths are one, by whether precision is single
 
 Watch = Callable[[str, int], Any]  # (row, rounds done)
 
@@ -136,32 +148,71 @@ def check(
     return Report(found, _like_in_all(found), len(rules.rules()))
 
 
+class Ending(NamedTuple):
+    """Where a path of models ends."""
+
+    word: Word
+    error: float  # level over the last quarter, as a share of the first error
+    rate: float = np.nan  # factor per round, from the last two quarters
+    at: int = 0  # the round in which it diverged
+
+
+def judge(problem: Problem, models: np.ndarray, single: bool) -> Ending:
+    """Judge a path of models after rounds 1, 2, ...
+
+    At rest is what no longer falls, from the third quarter to the last, and whose mean
+    has no longer moved: a slow fall is neither. A cloud around a point is at rest.
+    """
+    finite = np.isfinite(models).all(axis=1)
+    errors = problem.error(models[finite])
+    if not finite.all() or errors.max() > BLOWN_UP:
+        beyond = ~finite
+        beyond[finite] |= errors > BLOWN_UP
+        return Ending("diverged", np.inf, at=int(np.argmax(beyond)) + 1)
+    if len(errors) >= STAYS and (errors[-STAYS:] <= EXACT[single]).all():
+        return Ending("exact", float(errors[-STAYS:].max()))
+    if len(errors) < 4:
+        return Ending("unsettled", float(errors[-1]))
+    third, last = np.array_split(np.arange(len(models)), 4)[2:]
+    before, level = (_level(errors[part]) for part in (third, last))
+    rate = float((level / before) ** (1 / len(last)))
+    mean = [models[part].mean(axis=0) for part in (third, last)]
+    moved = np.linalg.norm(mean[1] - mean[0])
+    way = np.linalg.norm(mean[1] - problem.x0)
+    resting = FALLS * before <= level <= GROWS * before and moved <= MOVES * way
+    return Ending("biased" if resting else "unsettled", level, rate)
+
+
+def _level(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
 class Run(NamedTuple):
     """One row at one step."""
 
     models: np.ndarray
     single: bool
     late: bool  # its time was over
-    seen: Seen
+    ending: Ending
 
 
 def _row(start: Callable, row: Row, watch: Watch | None) -> RowReport:
     """One row, at one step or two."""
-    said = partial(watch, row.name) if watch else lambda done: None
+    tell = partial(watch, row.name) if watch else lambda done: None
     try:
-        run = _run(start, row, LR, said)
+        run = _run(start, row, LR, tell)
     except NotApplicable as why:
         return RowReport(row.name, "not applicable", str(why))
     except Failed as why:
         return RowReport(row.name, "failed", str(why))
     if (wrong := _suddenly(run)) is not None:
         return RowReport(row.name, "failed", wrong)
-    got, rounds, again = run.seen, len(run.models), None
+    got, rounds, again = run.ending, len(run.models), None
     reason = f"error {got.error:.0e} after {rounds} rounds"
     if got.word != "exact":
         try:
             smaller = LR / SMALLER
-            again = _run(start, row, smaller, lambda n: said(n + rounds)).seen
+            again = _run(start, row, smaller, lambda n: tell(n + rounds)).ending
             second = _in_short(again, got)
         except Failed as why:
             second = str(why)
@@ -173,17 +224,17 @@ def _row(start: Callable, row: Row, watch: Watch | None) -> RowReport:
     )  # fmt: skip
 
 
-def _run(start: Callable, row: Row, lr: float, said: Callable) -> Run:
+def _run(start: Callable, row: Row, lr: float, tell: Callable) -> Run:
     """Go on until it is exact, has diverged or has had its rounds or its time."""
     problem, driver = standard().at(lr), start(row, lr)
     models = np.empty((0, problem.dim))
     while True:
         path = driver.go(AT_ONCE)
         models = np.concatenate([models, path.models])
-        said(len(models))
-        got = seen(problem, models, path.single)
+        tell(len(models))
+        got = judge(problem, models, path.single)
         settled = got.word == "biased" or got.rate < 1
-        if got.word in ("exact", "diverged") or len(models) >= LONG * (2 - settled):
+        if got.word in ("exact", "diverged") or len(models) >= ROUNDS * (2 - settled):
             return Run(models, path.single, False, got)
         if path.late:  # at rest it may be, but not for as long as is asked
             return Run(models, path.single, True, got._replace(word="unsettled"))
@@ -201,7 +252,7 @@ def _suddenly(run: Run) -> str | None:
 
 def _at_first(run: Run) -> str:
     """A run that is not exact, in words."""
-    got, rounds = run.seen, len(run.models)
+    got, rounds = run.ending, len(run.models)
     if got.word == "biased":
         return f"rests {got.error:.2g} away"
     if got.word == "diverged":
@@ -211,7 +262,7 @@ def _at_first(run: Run) -> str:
     return f"{got.error:.2g} away after {rounds} rounds{pace}{when}"
 
 
-def _in_short(again: Seen, first: Seen) -> str:
+def _in_short(again: Ending, first: Ending) -> str:
     """The second run, with the smaller step."""
     if again.word == first.word == "biased":
         less = "less, " if again.error < first.error / 2 else "still "
@@ -222,21 +273,21 @@ def _in_short(again: Seen, first: Seen) -> str:
     return f"it is {again.word}{end}"
 
 
-def _number(got: Seen | None) -> float | None:
+def _number(got: Ending | None) -> float | None:
     return got.error if got and np.isfinite(got.error) else None
 
 
 def _rule(row: Row, models: np.ndarray, single: bool) -> tuple[tuple[str, ...], str, int | None]:
     """The rules whose models these are; else the one they stay with longest."""
     away = rules.distances(row, models)
-    same = {name for name, far in away.items() if (far <= SAME[single]).all()}
+    same = {name for name, far in away.items() if (far <= SAME_PATH[single]).all()}
     if same:
         known = rules.rules()
         plain = (r.name for r in known if r.name in same and r.of not in same)
         return tuple(plain), "", None
 
     def stays(name: str) -> tuple[int, float]:
-        left = np.flatnonzero(~(away[name] <= SAME[single]))
+        left = np.flatnonzero(~(away[name] <= SAME_PATH[single]))
         far = np.nan_to_num(away[name], nan=np.inf)
         return int(left[0]), -float(far.max())
 
