@@ -23,7 +23,7 @@ import numpy as np
 import focusfl as ff
 from focusfl.participation import schedule
 from focusfl.problems import vision
-from focusfl.studies.config import STUDIES
+from focusfl.studies.spec import STUDIES
 from focusfl.studies.summary import tracking_gap
 
 BATCH, CLASSES = 128, 10

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import focusfl as ff
-from focusfl.studies import config
+from focusfl.studies import spec
 
-DEMO = config.STUDIES / "demo.toml"
+DEMO = spec.STUDIES / "demo.toml"
 RATES = 16
 ROUNDS = 2048
 
@@ -32,12 +32,12 @@ def timed(call, repeats=1):
 
 def against_loop(quick: bool) -> list[dict]:
     """Microseconds per round, for every cell of the demo."""
-    study, rounds = config.load(DEMO), 64 if quick else ROUNDS
+    study, rounds = spec.load(DEMO), 64 if quick else ROUNDS
     cells = list(product(study.participation, study.algorithms))
     return [cell(study, *names, rounds) for names in cells[: 1 if quick else None]]
 
 
-def cell(study: config.StudySpec, scenario: str, name: str, rounds: int) -> dict:
+def cell(study: spec.StudySpec, scenario: str, name: str, rounds: int) -> dict:
     """Time the three ways to run one cell."""
     who = study.participation[scenario].participation
     what = (study.algorithms[name].algorithm, study.problem, who)

@@ -19,10 +19,11 @@ import numpy as np
 import focusfl as ff
 from focusfl.cli.options import changes, results
 from focusfl.core.files import write
-from focusfl.studies import config
+from focusfl.studies import spec
 from focusfl.studies.report import figure, table, terminal
 from focusfl.studies.report.names import label, looks
 from focusfl.studies.runner import RunName, expected, make_run, run
+from focusfl.studies.spec import StudySpec
 from focusfl.studies.store import Run, environment
 from focusfl.studies.summary import summarise
 from focusfl.theory.prediction import predict
@@ -45,31 +46,31 @@ KEY = (
 )
 
 
-def load(name: str, changed: Sequence[str] = (), only: Sequence[str] = ()) -> config.Study:
+def load(name: str, changed: Sequence[str] = (), only: Sequence[str] = ()) -> StudySpec:
     """Read a shipped study and add the algorithms as published."""
-    source = config.read(config.STUDIES / f"{name}.toml")
+    source = spec.read(spec.STUDIES / f"{name}.toml")
     source = source._replace(where=str(HERE / f"{name}.toml"))  # as_published.py lies here
     for algorithm, published in PUBLISHED.items():
         kind = {"kind": f"as_published:Published{published}"}
         source.table["algorithms"][f"{algorithm}_as_published"] = kind
-    return config.made(config.changed(source, changed, only), name, simulated=True)
+    return spec.build_study(spec.changed(source, changed, only), name, simulated=True)
 
 
-def tuned(study: config.Study) -> Iterator:
+def tuned(study: StudySpec) -> Iterator:
     """Run every algorithm but those as published at the best step of the grid."""
     for scenario in filter(FIGURE.__contains__, study.participation):
-        for name, spec in study.algorithms.items():
-            if name.endswith("_as_published") or spec.noise:
+        for name, own in study.algorithms.items():
+            if name.endswith("_as_published") or own.noise:
                 continue
             lr, local_steps, seed = study.one(scenario, name)
             law = study.participation[scenario].participation
             tried = ff.sweep(
-                spec.algorithm, study.problem, law, lrs=(lr * GRID).tolist(), seed=seed,
+                own.algorithm, study.problem, law, lrs=(lr * GRID).tolist(), seed=seed,
                 rounds=study.rounds, local_steps=local_steps,
                 options=ff.Options(on_divergence="ignore"),
             )  # fmt: skip
             best = min(tried, key=lambda result: summarise(result).merit(study.rounds))
-            theory = predict(spec.algorithm, study.problem, law, lr=best.lr,
+            theory = predict(own.algorithm, study.problem, law, lr=best.lr,
                              local_steps=local_steps)  # fmt: skip
             weight = study.problem.total_weight
             summary = summarise(best, expected(theory, study.problem), total_weight=weight)

@@ -26,7 +26,7 @@ import focusfl as ff
 from focusfl.core import files
 from focusfl.core.fingerprint import fingerprint
 from focusfl.simulation import layout, simulation
-from focusfl.studies import config, runner, store, verify
+from focusfl.studies import runner, spec, store, verify
 from focusfl.suite import store as suite
 
 with warnings.catch_warnings():
@@ -71,9 +71,8 @@ def kinds(place: Path) -> dict[str, Kind]:
 
 def _study(place: Path) -> dict[str, Kind]:
     (file := place / "study.toml").write_text(STUDY)
-    study = config.load(file)
-    runner.run_in_folder(config.load(file, ["rounds=10"]), place / "older")
-    shutil.copytree(place / "older", place / "study")
+    study = spec.load(file)
+    runner.run_in_folder(spec.load(file, ["rounds=10"]), place / "older")
     runner.run_in_folder(study, place / "study")
 
     def read(where):
@@ -94,14 +93,6 @@ def _study(place: Path) -> dict[str, Kind]:
         name: Kind(place / "study", name, read, place / "older")
         for name in ("manifest.json", "participation.parquet")
     }
-    # Of what is there under the names of both studies, the files of this one.
-    groups = {
-        name for group in store.Study.load(place / "study").manifest["groups"]
-        for name in (f"{group}.parquet", f"{group}.clients.parquet")
-    }  # fmt: skip
-    for file in (place / "study" / "runs").glob("*.parquet"):
-        if f"runs/{file.name}" not in groups:
-            file.unlink()
     runs = {
         f"runs/*{end}": Kind(place / "study", f"runs/{end}", resume)
         for end in ("*[0-9a-f].parquet", "*.clients.parquet")

@@ -13,7 +13,7 @@ import pytest
 import focusfl as ff
 from focusfl import data, participation, privacy, problems, schedules
 from focusfl.problems import vision
-from focusfl.studies import config
+from focusfl.studies import spec
 
 NAN, INF = float("nan"), float("inf")
 
@@ -500,7 +500,7 @@ def said_in_toml(kind: str, name: str) -> list[Any]:
 def test_a_setting_that_makes_no_sense_is_refused_by_name(name):
     for value in said_in_toml(SETTINGS[name], name):
         with pytest.raises(ValueError) as refused:
-            config.parse({**STUDY, name: value}, "study")
+            spec.parse({**STUDY, name: value}, "study")
         assert clear(str(refused.value), name), (value, refused.value)
 
 

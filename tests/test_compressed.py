@@ -7,7 +7,7 @@ from helpers import Nested, gap, quadratic, same, some_masks
 import focusfl as ff
 from focusfl import Chain, Compressed, FixedPoint, LowRank, Quantize, RandomK, TopK
 from focusfl.core import Round, tree
-from focusfl.studies import config
+from focusfl.studies import spec
 from focusfl.studies.summary import tracking_gap
 from focusfl.theory import predict
 
@@ -220,7 +220,7 @@ def test_a_study_says_codecs_as_tables():
         "b": {**own, "compressor": chain},
         "compressed": {},
     }
-    study = config.parse({**STUDY, "algorithms": told}, "study")
+    study = spec.parse({**STUDY, "algorithms": told}, "study")
     inner = ff.Scaffold(option=1)
     assert [spec.algorithm for spec in study.algorithms.values()] == [
         Compressed(inner, Quantize(4, block=64)),
@@ -240,7 +240,7 @@ def test_a_study_says_codecs_as_tables():
 def test_a_study_with_a_wrong_codec_is_refused_by_its_place(compressor, words):
     told = {"compressed": {"compressor": compressor}}
     with pytest.raises(ValueError, match=r"algorithms\.compressed\.compressor") as refused:
-        config.parse({**STUDY, "algorithms": told}, "study")
+        spec.parse({**STUDY, "algorithms": told}, "study")
     assert words in str(refused.value)
 
 
@@ -248,7 +248,7 @@ def test_a_study_whose_model_a_codec_does_not_fit_is_refused_before_it_runs():
     told = {"compressed": {"compressor": {"kind": "top_k", "k": 50}}}
     words = r"\[algorithms\.compressed\]: k must not be above .* got k=50 for .* \(6,\)"
     with pytest.raises(ValueError, match=words):
-        config.parse({**STUDY, "algorithms": told}, "study")
+        spec.parse({**STUDY, "algorithms": told}, "study")
 
 
 def test_states_are_trees_of_arrays_that_can_be_kept():

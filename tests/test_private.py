@@ -15,7 +15,7 @@ from focusfl.privacy import Private
 from focusfl.privacy.budgets import Limited, check_one_gradient
 from focusfl.privacy.clipping import clipped_gradient
 from focusfl.studies import runner as studies
-from focusfl.studies.config import parse
+from focusfl.studies.spec import parse
 
 RNG = np.random.default_rng(5)
 A, B = RNG.normal(size=(4, 9, 3)), np.sign(RNG.normal(size=(4, 9)))

@@ -7,7 +7,7 @@ import pytest
 from helpers import Nested, gap, quadratic, some_masks
 
 import focusfl as ff
-from focusfl.studies import config
+from focusfl.studies import spec
 
 LAW = ff.participation.Replay(some_masks(rounds=50, p=0.6))
 ROUNDS = {"rounds": 50, "lr": 0.05, "local_steps": 2, "options": ff.Options(record_models=True)}
@@ -154,7 +154,7 @@ STUDY = {
 
 
 def parsed(**algorithms):
-    return config.parse({**STUDY, "algorithms": algorithms}, "study").algorithms
+    return spec.parse({**STUDY, "algorithms": algorithms}, "study").algorithms
 
 
 def test_a_study_names_the_algorithm_inside():

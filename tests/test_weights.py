@@ -12,8 +12,8 @@ from focusfl import problems, theory
 from focusfl.core import tree
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
 from focusfl.problems import Quadratic
-from focusfl.studies import config
 from focusfl.studies import runner as studies
+from focusfl.studies import spec
 from focusfl.studies.runner import Store
 from focusfl.studies.summary import tracking_gap
 
@@ -341,7 +341,7 @@ def study(**more):
         "participation": {"bernoulli": {"p": 0.5}},
         "problem": {"kind": "random_quadratic", "num_clients": 6, "dim": 4, **more},
     }  # fmt: skip
-    return config.parse(table, "study")
+    return spec.parse(table, "study")
 
 
 def test_a_study_says_weights_and_keeps_runs_by_them(tmp_path):

@@ -22,8 +22,8 @@ from focusfl.core.validation import check_count
 from focusfl.data.hospitals import CENTERS, REGIONS
 from focusfl.privacy import Private
 from focusfl.problems import Cox, Logistic
-from focusfl.studies.config import STUDIES, StudySpec, load
 from focusfl.studies.runner import Watch, run
+from focusfl.studies.spec import STUDIES, StudySpec, load
 from focusfl.studies.store import Run, environment
 
 NAMES = ("hospitals", "survival")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from draw import draw
 
-from focusfl.studies import config
+from focusfl.studies import spec
 from focusfl.studies.report import terminal
 from focusfl.studies.runner import run_in_folder
 from focusfl.studies.tuning import merit, tune
@@ -27,10 +27,10 @@ SERVER_STEPS, FACTOR = (0.01, 0.03, 0.1), 3  # tried first; from one to the next
 
 def tuned(file: Path, folder: Path) -> dict[str, float]:
     """Changes of a study: the best steps of all algorithms."""
-    short = [f"rounds={config.load(file).rounds // 2}", "seeds=[0]"]
-    plan = config.load(file, short)
+    short = [f"rounds={spec.load(file).rounds // 2}", "seeds=[0]"]
+    plan = spec.load(file, short)
     others = [name for name in plan.algorithms if name != ADAM]
-    plan = config.load(file, short, others)
+    plan = spec.load(file, short, others)
     with terminal.study_progress(plan, []) as (watch, _):
         found = {one.algorithm: one.lr for one in tune(plan, folder, watch)}
     best = {f"algorithms.{name}.lr": lr for name, lr in found.items()}
@@ -38,7 +38,7 @@ def tuned(file: Path, folder: Path) -> dict[str, float]:
 
     def judged(server_lr: float) -> float:
         own = {**best, SERVER: server_lr}
-        plan = config.load(file, [*short, *said(own)], [ADAM])
+        plan = spec.load(file, [*short, *said(own)], [ADAM])
         return merit(run_in_folder(plan, folder / f"server-{server_lr:g}").runs[0])
 
     tried = {lr: judged(lr) for lr in SERVER_STEPS}
@@ -55,7 +55,7 @@ def said(changes: dict[str, float]) -> list[str]:
 def measure(name: str, out: Path) -> None:
     """Everything of one federation."""
     file, folder = HERE / f"{name}.toml", out / name
-    plan = config.load(file, said(tuned(file, folder / "tuning")))
+    plan = spec.load(file, said(tuned(file, folder / "tuning")))
     with terminal.study_progress(plan, []) as (watch, _):
         run_in_folder(plan, folder, watch)
 
@@ -63,7 +63,7 @@ def measure(name: str, out: Path) -> None:
 def quick(name: str) -> None:
     """Run a few rounds of a study in a folder that is not kept."""
     changes = ["rounds=4", "eval_every=2", "seeds=[0]"]
-    plan = config.load(HERE / f"{name}.toml", changes, ["fedavg"])
+    plan = spec.load(HERE / f"{name}.toml", changes, ["fedavg"])
     with tempfile.TemporaryDirectory() as folder:
         for run in run_in_folder(plan, Path(folder)).runs:
             print(f"{name}: accuracy {run.curves['accuracy'].tolist()}")

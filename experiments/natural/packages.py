@@ -27,7 +27,7 @@ from hospitals.serve import concordance
 import focusfl as ff
 from focusfl.core.files import write
 from focusfl.core.metrics import rises
-from focusfl.studies import config
+from focusfl.studies import spec
 from focusfl.studies.report.names import label
 from focusfl.studies.report.table import markdown
 
@@ -97,7 +97,7 @@ def survival(x: np.ndarray, test: ff.problems.Cox) -> Scores:
 
 def measured(name: str, rounds: int | None = None) -> dict[str, Any]:
     """Tune and run all algorithms on one federation."""
-    study = config.load(HERE / f"{name}.toml")
+    study = spec.load(HERE / f"{name}.toml")
     test = ff.problems.dialysis(part="test") if name == "dialysis" else None
     common = {
         "problem": study.problem,

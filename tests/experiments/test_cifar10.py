@@ -10,7 +10,7 @@ from command_line import in_process
 
 import focusfl as ff
 from focusfl.problems import PROBLEMS
-from focusfl.studies import config, store
+from focusfl.studies import spec, store
 
 ROOT = Path(__file__).parents[2]
 EASY = "--set rounds=20 --set eval_every=4 --set seeds=[66,67] --participation".split()
@@ -98,7 +98,7 @@ def test_bad_input_is_one_line(options, told, tiny, tmp_path):
 
 
 def test_chances_are_those_of_the_paper(tiny):
-    study = config.load(config.STUDIES / "cifar10.toml")
+    study = spec.load(spec.STUDIES / "cifar10.toml")
     coins, chain = (study.participation[k].participation for k in study.participation)
     p = np.asarray(coins.p)
     rng = ff.core.random.rng(66, "cifar10", "chances")

@@ -10,7 +10,7 @@ import pytest
 
 import focusfl as ff
 from focusfl.problems import PROBLEMS
-from focusfl.studies import config
+from focusfl.studies import spec
 
 HERE = Path(__file__).parents[2] / "experiments" / "natural"
 CLIENTS = {"spoken-digits": 6, "omniglot": 20, "shakespeare": 30}
@@ -34,7 +34,7 @@ def test_a_study_has_a_chance_for_every_client(name, monkeypatch):
 
     stand_in.__signature__ = inspect.signature(PROBLEMS[kind])
     monkeypatch.setitem(PROBLEMS.registered, kind, stand_in)
-    study = config.load(HERE / f"{name}.toml")
+    study = spec.load(HERE / f"{name}.toml")
     chances = study.participation["coins"].participation.among.p
     assert len(chances) == CLIENTS[name] and min(chances) == 0.05 < max(chances) == 0.9
     assert [*study.algorithms] == [
@@ -81,13 +81,13 @@ def test_algorithms_have_equally_many_settings(packages):
 
 @pytest.mark.parametrize("name", ["dialysis", "star"])
 def test_a_study_of_a_package_has_a_coin_for_every_client_and_the_steps_found(name):
-    study = config.load(HERE / f"{name}.toml")
+    study = spec.load(HERE / f"{name}.toml")
     chances = study.participation["coins"].participation.p
     assert len(chances) == study.problem.num_clients
     assert np.isclose(min(chances), 0.05) and np.isclose(max(chances), 0.9)
     kept = json.loads((HERE / "packages.json").read_text())[name]
-    for called, spec in study.algorithms.items():
-        assert spec.lrs == (kept[called]["lr"],)
+    for called, own in study.algorithms.items():
+        assert own.lrs == (kept[called]["lr"],)
     server = study.algorithms["fedadam"].algorithm.server_lr
     assert server == kept["fedadam"]["server_lr"]
 

@@ -24,7 +24,7 @@ from focusfl.participation import Bernoulli, Cyclic, Full, Uniform  # noqa: E402
 from focusfl.simulation import compiled as program  # noqa: E402
 from focusfl.simulation import layout as plan
 from focusfl.simulation import simulation as simulator  # noqa: E402
-from focusfl.studies import config, runner  # noqa: E402
+from focusfl.studies import runner, spec  # noqa: E402
 
 HOW = {"rounds": 40, "lr": 0.02, "local_steps": 2}
 plan.SPARE = 0  # participants share fewer slots than there are clients
@@ -86,7 +86,7 @@ def studied():
         "participation": {"uniform": {"m": 3}}, "algorithms": {"focus": {}, "mifa": {}},
     }  # fmt: skip
     ones, manys = (
-        results_of(config.parse(table | more, "study"))
+        results_of(spec.parse(table | more, "study"))
         for more in ({}, {"devices": jax.device_count()})
     )
     return max(apart(ones[which], manys[which]) for which in ones | manys)

@@ -56,9 +56,7 @@ def test_it_draws_the_metric_asked_for(result):
 def test_a_model_is_not_taken_for_a_result(tmp_path):
 
     file = save_model(tmp_path / "m.safetensors", np.ones(3))
-    with pytest.raises(
-        ValueError, match="a model and no result; use core.models.read_model"
-    ):
+    with pytest.raises(ValueError, match="a model and no result; use core.models.read_model"):
         ff.Result.load(file)
 
 

@@ -5,10 +5,10 @@ import pytest
 
 import focusfl as ff
 from focusfl.deploy import study as deploy
-from focusfl.studies import config
+from focusfl.studies import spec
 from focusfl.studies.report.names import conditions
 from focusfl.studies.runner import Store, run, run_groups
-from focusfl.studies.store import read_runs, write_runs
+from focusfl.studies.store import Folder
 
 STUDY = {
     "rounds": 4,
@@ -36,7 +36,7 @@ dim = 5
 
 
 def algorithms(**more):
-    study = config.parse(STUDY | more, "study")
+    study = spec.parse(STUDY | more, "study")
     return {name: spec.algorithm for name, spec in study.algorithms.items()}
 
 
@@ -58,7 +58,7 @@ def test_a_codec_is_everybodys_who_has_none_or_of_those_it_names():
 
 def test_a_coded_study_runs_what_simulate_does_under_other_keys(tmp_path):
     said = STUDY | {"algorithms": {"focus": {}}}
-    plain, coded = (config.parse(said | more, "study") for more in ({}, {"compression": CODEC}))
+    plain, coded = (spec.parse(said | more, "study") for more in ({}, {"compression": CODEC}))
     (found,) = run(coded)
     law = ff.participation.Uniform(2)
     algorithm = ff.Compressed(ff.Focus(), ff.Quantize(4))
@@ -73,9 +73,10 @@ def test_a_coded_study_runs_what_simulate_does_under_other_keys(tmp_path):
 
 def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(tmp_path):
     own = {"algorithms": {"focus": {}, "own": STUDY["algorithms"]["own"]}}
-    runs = list(run(config.parse(STUDY | own, "study")))
-    write_runs(tmp_path / "runs.parquet", runs)
-    plain, coded = read_runs(tmp_path / "runs.parquet")
+    runs = list(run(spec.parse(STUDY | own, "study")))
+    folder = Folder(tmp_path)
+    folder.write_runs("runs", runs)
+    plain, coded = folder.read_runs("runs")
     for before, after in zip(runs, (plain, coded), strict=True):
         for axis in ("vectors_sent", "bytes_up"):
             assert np.array_equal(before.curves[axis], after.curves[axis])
@@ -105,24 +106,24 @@ def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(tmp_path):
 )
 def test_a_codec_that_makes_no_sense_is_refused_in_one_line(compressor, words):
     with pytest.raises(ValueError, match=words) as refused:
-        config.parse(STUDY | {"compression": compressor}, "study")
+        spec.parse(STUDY | {"compression": compressor}, "study")
     assert "\n" not in str(refused.value)
 
 
 def test_a_codec_of_nobody_and_a_step_that_nobody_can_choose_are_refused():
     own = {"algorithms": {"own": STUDY["algorithms"]["own"]}}
     with pytest.raises(ValueError, match="codes nothing"):
-        config.parse(STUDY | own | {"compression": CODEC}, "study")
+        spec.parse(STUDY | own | {"compression": CODEC}, "study")
     with pytest.raises(ValueError, match="knows of no compressor; .algorithms.focus."):
-        config.parse(STUDY | {"compression": CODEC, "lr": "auto"}, "study")
+        spec.parse(STUDY | {"compression": CODEC, "lr": "auto"}, "study")
 
 
 def test_who_is_left_out_of_a_study_is_left_out_of_its_codec(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(TOML + '[compression]\nkind = "quantize"\nalgorithms = ["fedavg"]\n')
-    assert config.load(file, only=["focus"]).algorithms["focus"].algorithm == ff.Focus()
+    assert spec.load(file, only=["focus"]).algorithms["focus"].algorithm == ff.Focus()
     coded = ff.Compressed(ff.FedAvg(), ff.Quantize())
-    assert config.load(file, only=["fedavg"]).algorithms["fedavg"].algorithm == coded
+    assert spec.load(file, only=["fedavg"]).algorithms["fedavg"].algorithm == coded
     assert deploy.load(file, [], "fedavg", None).algorithm == coded
     assert deploy.load(file, [], None, None).algorithm == ff.Focus()
 
@@ -133,7 +134,7 @@ def test_secure_sums_are_of_deployments_and_reach_both_apps(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(TOML + "[secure]\nthreshold = 3\n")
     with pytest.raises(ValueError, match=r"line 11: \[secure\] is for .* simulation"):
-        config.load(file)
+        spec.load(file)
     loaded = deploy.load(file, [], None, None, secure=4)
     deploy.write(loaded, tmp_path / "study.json")
     for each in (loaded, deploy.read(tmp_path / "study.json")):

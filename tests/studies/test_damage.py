@@ -8,14 +8,12 @@ import pytest
 from corrupt import STUDY
 
 import focusfl as ff
-from focusfl.studies import config, runner, store
+from focusfl.studies import runner, spec, store
 
 
 def complete(study, out, *changes):
     ran = []
-    found = runner.run_in_folder(
-        config.load(study, ["seeds=1", *changes]), out, finished=ran.extend
-    )
+    found = runner.run_in_folder(spec.load(study, ["seeds=1", *changes]), out, finished=ran.extend)
     return found, ran
 
 

@@ -14,7 +14,7 @@ from command_line import ENDED
 import focusfl as ff
 from focusfl.core.models import read_model
 from focusfl.simulation import placement, simulation, stop
-from focusfl.studies import config, runner, store
+from focusfl.studies import runner, spec, store
 
 STUDY = """
 rounds = 400
@@ -49,7 +49,7 @@ def study(tmp_path):
 
 def complete(study, out, *changes, **how):
     ran = []
-    found = runner.run_in_folder(config.load(study, changes), out, finished=ran.extend, **how)
+    found = runner.run_in_folder(spec.load(study, changes), out, finished=ran.extend, **how)
     return found, ran
 
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_stated_of_a_scene_is_said_before_anything_runs(
     ran = []
     with pytest.raises(ValueError, match="too many clients"):
         runner.run_in_folder(
-            config.load(study, ["seeds=3"]), tmp_path / "out", finished=ran.extend,
+            spec.load(study, ["seeds=3"]), tmp_path / "out", finished=ran.extend,
             fresh=True,
         )  # fmt: skip
     assert not ran and sorted((tmp_path / "out/runs").iterdir()) == before
@@ -282,7 +282,7 @@ def test_clients_memory_may_be_on_disk(study, tmp_path):
 
 
 def test_two_at_once_in_a_folder_are_refused(study, tmp_path):
-    plan = config.load(study)
+    plan = spec.load(study)
     with store.alone(tmp_path / "out"):
         with pytest.raises(ValueError, match="another focusfl is running"):
             runner.run_in_folder(plan, tmp_path / "out")
@@ -364,7 +364,7 @@ def test_a_group_killed_in_the_middle_goes_on_from_its_checkpoint(study, tmp_pat
 
         return tell
 
-    plan, died = config.load(study, small, ["focus"]), []
+    plan, died = spec.load(study, small, ["focus"]), []
     with pytest.raises(KeyboardInterrupt):
         runner.run_in_folder(plan, tmp_path / "cut", watch)
     (kept,) = (tmp_path / "cut/runs/unfinished").iterdir()

@@ -5,7 +5,7 @@ import pytest
 
 import focusfl as ff
 from focusfl.participation import Async, Sync
-from focusfl.studies import config
+from focusfl.studies import spec
 from focusfl.studies.runner import run
 
 STUDY = {
@@ -24,7 +24,7 @@ STUDY = {
 
 
 def test_seconds_of_a_study_with_a_clock_are_simulated():
-    study = config.parse(STUDY, "study")
+    study = spec.parse(STUDY, "study")
     laws = [scenario.participation for scenario in study.participation.values()]
     assert [type(law) for law in laws] == [Sync, Sync, Async]
     assert isinstance(laws[0].among, ff.participation.Uniform)
@@ -54,5 +54,5 @@ def test_seconds_of_a_study_with_a_clock_are_simulated():
 def test_clocks_that_make_no_sense_are_refused_in_one_line(more, words):
     said = {name: value for name, value in (STUDY | more).items() if value is not None}
     with pytest.raises(ValueError, match=words) as refused:
-        config.parse(said, "study")
+        spec.parse(said, "study")
     assert "\n" not in str(refused.value)

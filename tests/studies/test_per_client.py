@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from focusfl.cli import main
-from focusfl.studies import config, runner
+from focusfl.studies import runner, spec
 from focusfl.studies.report import compare, export
 
 STUDY = """
@@ -52,11 +52,11 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(file):
-    return runner.run_in_folder(config.load(file), file.parent / "out")
+    return runner.run_in_folder(spec.load(file), file.parent / "out")
 
 
 def test_a_study_keeps_what_every_last_model_is_to_each_client(file, found):
-    problem = config.load(file).problem
+    problem = spec.load(file).problem
     table = found.clients()
     assert len(table) == 4 * 12 and table["client"].tolist() == [*range(12)] * 4
     for run in found.runs:
@@ -70,7 +70,7 @@ def test_a_study_keeps_what_every_last_model_is_to_each_client(file, found):
 
 def test_finished_runs_come_back_with_their_clients(file, found):
     ran = []
-    again = runner.run_in_folder(config.load(file), found.folder, finished=ran.extend)
+    again = runner.run_in_folder(spec.load(file), found.folder, finished=ran.extend)
     assert not ran
     for one, other in zip(found.runs, again.runs, strict=True):
         assert np.array_equal(one.clients["loss"], other.clients["loss"])
@@ -78,9 +78,9 @@ def test_finished_runs_come_back_with_their_clients(file, found):
 
 def test_a_study_that_does_not_ask_shares_nothing_with_one_that_does(file, tmp_path):
     out, small = tmp_path / "out", ["lr=1e-3", "seeds=1"]
-    runner.run_in_folder(config.load(file, small), out)
+    runner.run_in_folder(spec.load(file, small), out)
     ran: list = []
-    plain = config.load(file, [*small, "per_client=false"])
+    plain = spec.load(file, [*small, "per_client=false"])
     found = runner.run_in_folder(plain, out, finished=ran.extend)
     assert len(ran) == 1 and not found.runs[0].clients
     assert "loss/worst" not in found.runs[0].curves
@@ -115,6 +115,6 @@ def test_a_study_stops_by_its_worst_client(file, found):
     curve = found.runs[0].curves["loss/worst"]
     assert curve[1] < curve[0]
     stop = f'stop.below={{"loss/worst" = {1.001 * curve[1]}}}'
-    study = config.load(file, [stop, "lr=1e-3", "seeds=1"])
+    study = spec.load(file, [stop, "lr=1e-3", "seeds=1"])
     early = runner.run_in_folder(study, file.parent / "early")
     assert early.runs[0].row["rounds"] == 10

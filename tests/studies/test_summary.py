@@ -7,7 +7,7 @@ import pytest
 
 import focusfl as ff
 from focusfl.core.result import Result
-from focusfl.studies import config
+from focusfl.studies import spec
 from focusfl.studies.runner import run
 from focusfl.studies.summary import summarise, tracking_gap
 from focusfl.studies.verdict import Expected
@@ -87,7 +87,7 @@ def test_a_run_that_broke_at_once_has_a_summary():
 
 
 def study(rounds, lr, **problem):
-    return config.parse(
+    return spec.parse(
         {
             "rounds": rounds,
             "lr": lr,

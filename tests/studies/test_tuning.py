@@ -7,7 +7,7 @@ import pytest
 
 import focusfl as ff
 from focusfl.deploy import study as deployed
-from focusfl.studies import config, runner
+from focusfl.studies import runner, spec
 from focusfl.studies.runner import Store, run_groups
 from focusfl.studies.runner import run as study_of_runs
 
@@ -49,7 +49,7 @@ def study(tmp_path):
 
 
 def test_a_study_runs_its_steps_and_names_them_by_the_grid(study, tmp_path):
-    found = runner.run_in_folder(config.load(study), tmp_path / "out")
+    found = runner.run_in_folder(spec.load(study), tmp_path / "out")
     assert [run.row["lr"] for run in found.runs] == 2 * [1e-3, 2e-3]
     problem = ff.problems.ridge(num_clients=4, dim=6, rows=12)
     algorithms = {"focus": ff.Focus(), "level": ff.ClientOpt(ff.Focus(), prox=0.5)}
@@ -65,13 +65,13 @@ def test_a_study_runs_its_steps_and_names_them_by_the_grid(study, tmp_path):
         assert row["schedule"] == repr(step if callable(step) else ff.schedules.Constant(lr))
         assert set(row["theory"].values()) == {None}
     again: list = []
-    runner.run_in_folder(config.load(study), tmp_path / "out", finished=again.extend)
+    runner.run_in_folder(spec.load(study), tmp_path / "out", finished=again.extend)
     assert again == []  # nothing is run twice
 
 
 def test_runs_are_kept_by_the_values_of_their_steps(study, tmp_path):
     def keys(*changes):
-        own = config.load(study, changes)
+        own = spec.load(study, changes)
         cache = Store(tmp_path / "out", own)
         return [cache.key(group, 1e-3, 0) for group in run_groups(own)]
 
@@ -99,7 +99,7 @@ def test_runs_are_kept_by_the_values_of_their_steps(study, tmp_path):
 )
 def test_what_cannot_be_is_said_with_its_place(study, change, words):
     with pytest.raises(ValueError, match=words) as told:
-        config.load(study, [change])
+        spec.load(study, [change])
     assert "\n" not in str(told.value)
 
 
@@ -107,17 +107,17 @@ def test_a_schedule_of_ones_own_lies_beside_the_study(study):
     (study.parent / "mine.py").write_text(
         "def halved(lr, every):\n    return lambda k: lr * 0.5 ** (k // every)\n"
     )
-    own = config.load(study, ["schedule={kind='mine:halved', every=10}"])
+    own = spec.load(study, ["schedule={kind='mine:halved', every=10}"])
     assert own.lr_of("focus", 0.1)(25) == 0.025 and "mine:halved" in own.parts
     with pytest.raises(ValueError, match="needs every"):
-        config.load(study, ["schedule={kind='mine:halved'}"])
+        spec.load(study, ["schedule={kind='mine:halved'}"])
 
 
 def test_theory_and_tuning_of_a_constant_step_refuse_a_schedule(study, capsys):
     from focusfl.cli import main
 
     with pytest.raises(ValueError, match="focus has a schedule"):
-        config.load(study, ["lr=0.1"]).one("some", "focus")
+        spec.load(study, ["lr=0.1"]).one("some", "focus")
     assert main(["theory", str(study), "--set", "lr=1e-3"]) == 2
     assert "leave [schedule] out" in capsys.readouterr().err
 
@@ -145,7 +145,7 @@ def test_a_deployment_takes_the_same_steps(study, tmp_path):
     ],
 )
 def test_a_run_that_its_schedule_ended_is_not_called_biased(study, change, words):
-    own = config.load(study, [change, "lr=1e-3"], ["focus"])
+    own = spec.load(study, [change, "lr=1e-3"], ["focus"])
     (run,) = study_of_runs(own)
     assert run.row["verdict"] in ("unclear", "falling")
     assert re.search(words, run.row["reason"])

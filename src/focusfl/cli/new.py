@@ -48,7 +48,7 @@ def _new(options: argparse.Namespace) -> int:
 def _study(what: str, name: str | None) -> Path:
     """Write a study with comments."""
     from focusfl.core.files import write
-    from focusfl.studies.config import STUDIES
+    from focusfl.studies.spec import STUDIES
 
     target = Path(what)
     if target.exists():

@@ -25,7 +25,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from focusfl.studies.config import STUDIES as SHIPPED
+    from focusfl.studies.spec import STUDIES as SHIPPED
 
     options.study = SHIPPED / f"{options.name}.toml"
     options.out = folder(options, f"reproduce-{options.name}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from focusfl.cli.options import changes, folder, results, scenarios, words
 
 if TYPE_CHECKING:
-    from focusfl.studies.config import StudySpec
+    from focusfl.studies.spec import StudySpec
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -84,7 +84,7 @@ def run_options(sub: argparse.ArgumentParser) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from focusfl.studies.config import STUDIES
+    from focusfl.studies.spec import STUDIES
 
     options.study = STUDIES / "demo.toml"
     return run_study(options)
@@ -92,7 +92,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def run_study(options: argparse.Namespace) -> int:
     """Run what is left of a study in its folder, and show what is there."""
-    from focusfl.studies import config
+    from focusfl.studies import spec
     from focusfl.studies.report import output, terminal
     from focusfl.studies.runner import Store, run_in_folder
 
@@ -103,7 +103,7 @@ def run_study(options: argparse.Namespace) -> int:
         )
     if options.devices is not None:
         options.set.append(f"devices={options.devices}")
-    plan = config.load(options.study, options.set, options.algorithms, options.participation)
+    plan = spec.load(options.study, options.set, options.algorithms, options.participation)
     if plan.devices:  # before a folder is made and anything begins to run
         from focusfl.simulation.devices import devices_for
         from focusfl.simulation.spec import Checkpoint, Options
@@ -178,9 +178,9 @@ def _trackers(specs: list[str]) -> list[Any]:
 
 def _theory(options: argparse.Namespace) -> int:
     from focusfl import theory
-    from focusfl.studies import config
+    from focusfl.studies import spec
 
-    plan = config.load(options.study, options.set)
+    plan = spec.load(options.study, options.set)
     if len(plan.lrs) > 1 or len(plan.local_steps) > 1 or plan.lrs == ("auto",):
         raise ValueError(
             f"theory needs one number for lr and one for local_steps; got {plan.lrs} "

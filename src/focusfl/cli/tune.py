@@ -22,13 +22,13 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _tune(options: argparse.Namespace) -> int:
     """Double or halve steps as long as runs gain; print what to write into a study."""
-    from focusfl.studies import config
+    from focusfl.studies import spec
     from focusfl.studies.report import terminal
     from focusfl.studies.report.columns import short
     from focusfl.studies.report.names import label
     from focusfl.studies.tuning import tune
 
-    plan = config.load(options.study, options.set, options.algorithms, options.participation)
+    plan = spec.load(options.study, options.set, options.algorithms, options.participation)
     place = folder(options, f"{plan.name}-tuning")
     with terminal.study_progress(plan, []) as (watch, _):
         found = list(tune(plan, place, watch))

@@ -200,9 +200,7 @@ class Result(Generic[S, C]):
         """
         x, about = read_with_about(path)
         if METADATA not in about:
-            raise ValueError(
-                f"{path} holds a model and no result; use core.models.read_model."
-            )
+            raise ValueError(f"{path} holds a model and no result; use core.models.read_model.")
         saved = json.loads(about[METADATA])
         metrics, own = (
             {name: np.array(values) for name, values in saved.pop(what, {}).items()}

@@ -22,8 +22,8 @@ from focusfl.privacy import Private
 from focusfl.problems import PROBLEMS, Noisy, Problem
 from focusfl.simulation.spec import choose_lr
 from focusfl.simulation.step_sizes import in_words
-from focusfl.studies import config
-from focusfl.studies.fit import keep_codec
+from focusfl.studies import spec
+from focusfl.studies.spec import keep_compression
 from focusfl.studies.toml import Source
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ WHOLE = 50, 44  # bits of a number in a secure sum, and of these behind the poin
 class Deployed(NamedTuple):
     """What of a study is deployed."""
 
-    study: config.StudySpec
+    study: spec.StudySpec
     name: str  # of the algorithm
     algorithm: Algorithm
     problem: Problem
@@ -125,7 +125,7 @@ class Deployed(NamedTuple):
         whole, own = dict(self.study.source), ("lr", "local_steps")
         one = {k: v for k, v in whole["algorithms"][self.name].items() if k not in own}
         whole.pop("seeds", None)
-        keep_codec(whole, [self.name])
+        keep_compression(whole, [self.name])
         return {
             **whole, "name": self.study.name, "lr": self.lr, "seed": self.seed,
             "local_steps": self.local_steps, "algorithms": {self.name: one},
@@ -142,7 +142,7 @@ def load(
     Who takes part is who is there: of the study's participation models only the step
     size of the first counts, and of its seeds the first.
     """
-    source = config.read(path, changes, [algorithm] if algorithm else [])
+    source = spec.read(path, changes, [algorithm] if algorithm else [])
     if clients is not None:
         check_count("--clients", clients)
         if clients > MOST:
@@ -154,7 +154,7 @@ def load(
         own = source.table.get("secure")
         more = own if isinstance(own, dict) else {}
         source.table["secure"] = {**more, "minimum": secure}
-    study = config.made(source, path.stem)
+    study = spec.build_study(source, path.stem)
     if study.problem.num_clients > MOST:
         _too_many(study.problem.num_clients)
     try:
@@ -183,7 +183,7 @@ def _set_clients(source: Source, clients: int) -> None:
     if "num_clients" in inspect.signature(PROBLEMS[kind]).parameters:
         problem["num_clients"] = clients
         return
-    there = config.made(source, "study").problem.num_clients
+    there = spec.build_study(source, "study").problem.num_clients
     if clients != there:
         raise ValueError(
             f"--clients must be {there}, or left out: {kind} has as many clients as "
@@ -203,7 +203,7 @@ def _set_participation(table: dict[str, Any]) -> None:
 def read(path: Path) -> Deployed:
     """Read what `write` wrote."""
     source = json.loads(path.read_text())
-    return _deployed(config.parse(source, source["name"], path.parent, True))
+    return _deployed(spec.parse(source, source["name"], path.parent, True))
 
 
 def write(deployed: Deployed, path: Path) -> None:
@@ -216,7 +216,7 @@ def write(deployed: Deployed, path: Path) -> None:
             shutil.copy(study.folder / part.file, path.parent / part.file)
 
 
-def _deployed(study: config.StudySpec) -> Deployed:
+def _deployed(study: spec.StudySpec) -> Deployed:
     name, spec = next(iter(study.algorithms.items()))
     problem = study.problem
     if spec.noise > 0:

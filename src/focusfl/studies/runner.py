@@ -46,8 +46,8 @@ from focusfl.problems import Noisy, Problem
 from focusfl.simulation.rest import tracker_norm
 from focusfl.simulation.spec import Checkpoint, Options, Progress, StepSize, choose_lr
 from focusfl.simulation.step_sizes import slows, tabled
-from focusfl.studies import config, store
-from focusfl.studies.config import StudySpec as Spec
+from focusfl.studies import spec, store
+from focusfl.studies.spec import StudySpec as Spec
 from focusfl.studies.store import MODELS, RUNS, TABLE, UNFINISHED, Folder, Run, name_of
 from focusfl.studies.summary import Summary, errors, summarise, tracking_gap
 from focusfl.studies.verdict import Expected
@@ -332,7 +332,7 @@ _HERE: dict[str, Any] = {}  # what this process works for
 
 
 def _prepare(table: dict, name: str, folder: Path | None) -> None:
-    _HERE["spec"] = config.parse(table, name, folder)
+    _HERE["spec"] = spec.parse(table, name, folder)
 
 
 def _work(unit: tuple[RunGroup, Path], message: Message) -> list[Run]:

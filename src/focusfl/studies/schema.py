@@ -15,7 +15,7 @@ from focusfl.core.validation import unknown
 from focusfl.participation import LatencyModel, Participation, by_rarity
 from focusfl.privacy import Private
 from focusfl.simulation.spec import ClientState
-from focusfl.studies.toml import Path_
+from focusfl.studies.toml import Keys
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Several = Annotated[int, Field(ge=2, le=2**31 - 1)]
@@ -40,96 +40,96 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def said(default: Any, description: str) -> Any:
+def option(default: Any, description: str) -> Any:
     return Field(default=default, description=description)
 
 
 class Stop(Strict):
     """When a run has done enough, before its rounds are over."""
 
-    tolerance: Positive | None = said(None, "relative error to reach")
-    accuracy: Positive | None = said(None, "accuracy to reach, at most 1")
-    below: dict[str, Any] = said({}, "metrics, and what each is to fall to")
-    above: dict[str, Any] = said({}, "metrics, and what each is to rise to")
-    seconds: Positive | None = said(None, "time that runs side by side may take")
-    vectors: Positive | None = said(None, "vectors of the model's size, both ways")
-    bytes_up: Positive | None = said(None, "bytes that clients send, packed")
+    tolerance: Positive | None = option(None, "relative error to reach")
+    accuracy: Positive | None = option(None, "accuracy to reach, at most 1")
+    below: dict[str, Any] = option({}, "metrics, and what each is to fall to")
+    above: dict[str, Any] = option({}, "metrics, and what each is to rise to")
+    seconds: Positive | None = option(None, "time that runs side by side may take")
+    vectors: Positive | None = option(None, "vectors of the model's size, both ways")
+    bytes_up: Positive | None = option(None, "bytes that clients send, packed")
 
 
 class SecureSums(Strict):
     """How many sites a sum has that the server of a deployment may learn."""
 
-    minimum: Several = said(3, "sites in a sum, at least")
-    threshold: Several | None = said(None, "sites that open one; None: two thirds")
+    minimum: Several = option(3, "sites in a sum, at least")
+    threshold: Several | None = option(None, "sites that open one; None: two thirds")
 
 
 class Settings(Strict):
     """Algorithms x participation models x step sizes x seeds on one problem."""
 
-    name: Annotated[str, Field(min_length=1)] = said("study", "names the folder")
+    name: Annotated[str, Field(min_length=1)] = option("study", "names the folder")
     rounds: Count
     lr: StepSizes = Field(description="step size; several are a grid")
-    local_steps: Counts = said(1, "gradients per participant and round")
-    seed: Seed | None = said(None, "of participation and batches")
-    seeds: Few | list[Seed] | None = said(None, "how many, from 0, or which")
-    eval_every: Count = said(1, "rounds from one evaluation to the next")
-    per_client: bool = said(False, "evaluate on every client's own data, too")
-    on_empty: Literal["skip", "step"] = said("skip", "what a round of nobody does")
-    client_state: ClientState = said("auto", "where clients' memory is")
-    devices: Count | None = said(None, "how many to spread clients over")
-    models: Models = said("last", "which models are saved: the last, or of all rounds")
-    checkpoint_every: Positive | None = said(
+    local_steps: Counts = option(1, "gradients per participant and round")
+    seed: Seed | None = option(None, "of participation and batches")
+    seeds: Few | list[Seed] | None = option(None, "how many, from 0, or which")
+    eval_every: Count = option(1, "rounds from one evaluation to the next")
+    per_client: bool = option(False, "evaluate on every client's own data, too")
+    on_empty: Literal["skip", "step"] = option("skip", "what a round of nobody does")
+    client_state: ClientState = option("auto", "where clients' memory is")
+    devices: Count | None = option(None, "how many to spread clients over")
+    models: Models = option("last", "which models are saved: the last, or of all rounds")
+    checkpoint_every: Positive | None = option(
         None, "seconds between checkpoints, which runs that were killed go on from"
     )
-    schedule: dict[str, Any] | None = said(None, "how steps follow the round")
+    schedule: dict[str, Any] | None = option(None, "how steps follow the round")
     stop: Stop = Field(default_factory=Stop)
-    latency: dict[str, Any] | None = said(None, "how long everybody takes")
-    privacy: dict[str, Any] | None = said(None, "what gradients may give away")
-    compression: dict[str, Any] | None = said(None, "how clients' messages are sent")
-    secure: dict[str, Any] | None = said(None, "sums alone are learned, deployed")
+    latency: dict[str, Any] | None = option(None, "how long everybody takes")
+    privacy: dict[str, Any] | None = option(None, "what gradients may give away")
+    compression: dict[str, Any] | None = option(None, "how clients' messages are sent")
+    secure: dict[str, Any] | None = option(None, "sums alone are learned, deployed")
     problem: dict[str, Any]
     participation: dict[str, dict[str, Any]] = Field(min_length=1)
     algorithms: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
-class Wrong(ValueError):
+class ConfigError(ValueError):
     """What is wrong with a study, and under which keys."""
 
-    def __init__(self, path: Path_, words: str):
+    def __init__(self, path: Keys, words: str):
         super().__init__(words)
         self.path, self.words = path, words
 
 
-def validate(model: type[BaseModel], table: Mapping[str, Any], path: Path_) -> Any:
-    """Check a table against a model; raise Wrong for the first thing amiss."""
+def validate(model: type[BaseModel], table: Mapping[str, Any], path: Keys) -> Any:
+    """Check a table against a model; raise ConfigError for the first thing amiss."""
     try:
         return model.model_validate(table)
     except ValidationError as error:
         wrong = error.errors(include_url=False)
         wrong.sort(key=lambda one: one["type"] != "extra_forbidden")
-        raise _wrong(model, wrong[0], path) from None
+        raise _error(model, wrong[0], path) from None
 
 
-def _wrong(model: type[BaseModel], error: Any, path: Path_) -> Wrong:
+def _error(model: type[BaseModel], error: Any, path: Keys) -> ConfigError:
     where = f"[{'.'.join(path)}]" if path else "the study"
     key, *inner = error["loc"]
     fields = model.model_fields
     if error["type"] == "extra_forbidden" and not inner:
-        return Wrong((*path, key), unknown(f"key in {where}", key, fields))
+        return ConfigError((*path, key), unknown(f"key in {where}", key, fields))
     if error["type"] == "missing":
-        return Wrong(path, f"{where} needs {key}.")
+        return ConfigError(path, f"{where} needs {key}.")
     annotation = fields[key].annotation
     if inner and isinstance(annotation, type) and issubclass(annotation, BaseModel):
         deeper = {**error, "loc": tuple(inner)}
-        return _wrong(annotation, deeper, (*path, key))
+        return _error(annotation, deeper, (*path, key))
     full, got = (*path, key), error["input"]
     dotted = ".".join(full)
     if error["type"] == "too_short":
-        return Wrong(full, f"[{dotted}] must hold at least one table; it is empty.")
+        return ConfigError(full, f"[{dotted}] must hold at least one table; it is empty.")
     if dict in _plain(annotation) or get_origin(annotation) is dict:
         sub = ".".join([*full, *map(str, inner)])
-        return Wrong((*full, *map(str, inner)), f"[{sub}] must be a table; got {got!r}.")
-    return Wrong(full, f"{dotted} must be {described(fields[key])}; got {got!r}.")
+        return ConfigError((*full, *map(str, inner)), f"[{sub}] must be a table; got {got!r}.")
+    return ConfigError(full, f"{dotted} must be {described(fields[key])}; got {got!r}.")
 
 
 def described(field: Any) -> str:
@@ -174,32 +174,32 @@ def _plain(kind: Any) -> tuple[Any, ...]:
 
 
 @cache
-def arguments(kind: str, made_by: Callable) -> type[Strict]:
+def arguments(kind: str, make: Callable) -> type[Strict]:
     """What a kind is made with, and nothing else."""
-    return _model(kind, made_by, {})
+    return _model(kind, make, {})
 
 
 @cache
-def scenario(kind: str, made_by: Callable) -> type[Strict]:
+def scenario(kind: str, make: Callable) -> type[Strict]:
     own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
-    return _model(kind, made_by, own, optional=("p", "w", "latency"))
+    return _model(kind, make, own, optional=("p", "w", "latency"))
 
 
 @cache
-def algorithm(kind: str, made_by: Callable) -> type[Strict]:
+def algorithm(kind: str, make: Callable) -> type[Strict]:
     own = {
         "lr": (StepSizes | None, None),
         "local_steps": (Counts | None, None),
         "schedule": (dict[str, Any] | None, None),
         "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
     }
-    return _model(kind, made_by, own)
+    return _model(kind, make, own)
 
 
 @cache
-def compressor(kind: str, made_by: Callable) -> type[Strict]:
+def compressor(kind: str, make: Callable) -> type[Strict]:
     whose = Field(None, description="those that send by it; all if not said")
-    return _model(kind, made_by, {"algorithms": (list[str] | None, whose)})
+    return _model(kind, make, {"algorithms": (list[str] | None, whose)})
 
 
 @cache
@@ -208,8 +208,8 @@ def privacy() -> type[Strict]:
 
 
 @cache
-def schedule(kind: str, made_by: Callable) -> type[Strict]:
-    return _model(kind, made_by, {}, without=("lr",), optional=("rounds",))
+def schedule(kind: str, make: Callable) -> type[Strict]:
+    return _model(kind, make, {}, without=("lr",), optional=("rounds",))
 
 
 @cache
@@ -219,14 +219,14 @@ def rarity() -> type[Strict]:
 
 def _model(
     kind: str,
-    made_by: Callable,
+    make: Callable,
     own: Mapping[str, Any],
     without: tuple[str, ...] = (),
     optional: tuple[str, ...] = (),
 ) -> type[Strict]:
     """A model of what a constructor takes, and what else a section may say."""
     fields: dict[str, Any] = {"kind": (Literal[kind], kind), **own}
-    for p in parameters(made_by).values():
+    for p in parameters(make).values():
         if p.name not in without:
             needed = p.default is p.empty and p.name not in optional
             default = ... if needed else None if p.default is p.empty else p.default
@@ -237,14 +237,14 @@ def _model(
                 _or_none(allowed) if default is None else allowed,
                 default,
             )
-    about = (inspect.getdoc(made_by) or "").split("\n")[0]
+    about = (inspect.getdoc(make) or "").split("\n")[0]
     return create_model(kind, __base__=Strict, __doc__=about, **fields)
 
 
-def parameters(made_by: Callable) -> dict[str, inspect.Parameter]:
+def parameters(make: Callable) -> dict[str, inspect.Parameter]:
     """What can be said by name; not *args and **kwargs."""
     rest = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    found = inspect.signature(made_by).parameters
+    found = inspect.signature(make).parameters
     return {name: p for name, p in found.items() if p.kind not in rest}
 
 

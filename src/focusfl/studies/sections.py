@@ -21,12 +21,12 @@ from focusfl.problems import PROBLEMS, Problem
 from focusfl.simulation.spec import StepSize
 from focusfl.simulation.step_sizes import Schedule, tabled
 from focusfl.studies import schema
-from focusfl.studies.kinds import Part, find, part_of
-from focusfl.studies.schema import Wrong, validate
-from focusfl.studies.toml import Path_
+from focusfl.studies.parts import Part, lookup, part_of
+from focusfl.studies.schema import ConfigError, validate
+from focusfl.studies.toml import Keys
 
 Grid = tuple[StepSize, ...]
-# What an algorithm may be made of, each said as a table.
+# What an algorithm may be made of, each settings as a table.
 PARTS: dict[Any, Mapping[str, Callable]] = {
     Algorithm: ALGORITHMS, Compressor: COMPRESSORS, Participation: PARTICIPATION
 }  # fmt: skip
@@ -54,12 +54,12 @@ class Scenario:
 class ScheduleSpec(NamedTuple):
     """How steps follow the round, whatever their size."""
 
-    made_by: Callable[..., Schedule]
+    make: Callable[..., Schedule]
     given: Mapping[str, Any]
 
     def at(self, lr: float) -> Schedule:
         """The schedule of one step size."""
-        return self.made_by(lr=lr, **self.given)
+        return self.make(lr=lr, **self.given)
 
 
 class Sections(NamedTuple):
@@ -73,114 +73,115 @@ class Sections(NamedTuple):
         path = ("problem",)
         if "kind" not in table:
             known = ", ".join(sorted(PROBLEMS))
-            raise Wrong(path, f"[problem] must name its kind: one of {known}.")
-        said, made_by = self._said(path, table, PROBLEMS, schema.arguments)
-        more = self._beside(path, said) if table["kind"] in PROBLEMS else {}
-        return self._checked(path, made_of(path, made_by, said, more), Problem)
+            raise ConfigError(path, f"[problem] must name its kind: one of {known}.")
+        settings, make = self._settings(path, table, PROBLEMS, schema.arguments)
+        more = self._beside(path, settings) if table["kind"] in PROBLEMS else {}
+        return self._checked(path, build(path, make, settings, more), Problem)
 
     def private(self, table: dict[str, Any] | None, problem: Problem) -> Problem:
         """The problem, of which clients show no more than [privacy] says."""
         if table is None:
             return problem
-        said = validate(schema.privacy(), table, ("privacy",))
-        return made_of(("privacy",), Private, said, {"exact": problem})
+        settings = validate(schema.privacy(), table, ("privacy",))
+        return build(("privacy",), Private, settings, {"exact": problem})
 
-    def compressor(self, path: Path_, table: dict[str, Any]) -> tuple[Compressor, list[str] | None]:
+    def compressor(self, path: Keys, table: dict[str, Any]) -> tuple[Compressor, list[str] | None]:
         """How messages are sent in fewer bits, and whose; None: everybody's."""
         if "kind" not in table:
             known = next(iter(COMPRESSORS))
-            raise Wrong(path, f'{named(path)} needs a kind, as in kind = "{known}".')
-        said, made_by = self._said(path, table, COMPRESSORS, schema.compressor)
-        made = made_of(path, made_by, said, self._inner(path, made_by, said))
-        if said.algorithms == []:
+            raise ConfigError(path, f'{named(path)} needs a kind, as in kind = "{known}".')
+        settings, make = self._settings(path, table, COMPRESSORS, schema.compressor)
+        made = build(path, make, settings, self._inner(path, make, settings))
+        if settings.algorithms == []:
             words = "compression.algorithms must name one at least, or be left out; got []."
-            raise Wrong((*path, "algorithms"), words)
-        return self._checked(path, made, Compressor), said.algorithms
+            raise ConfigError((*path, "algorithms"), words)
+        return self._checked(path, made, Compressor), settings.algorithms
 
-    def _beside(self, path: Path_, said: Any) -> dict[str, str]:
+    def _beside(self, path: Keys, settings: Any) -> dict[str, str]:
         """A file of data that the problem names: it lies beside the study, a part."""
-        name = getattr(said, "data", None)
+        name = getattr(settings, "data", None)
         if not isinstance(name, str) or not name.endswith(".npz") or not self.folder:
             return {}
         try:
             self.parts[name] = part_of(self.folder / name, self.folder)
         except OSError as error:
             words = f"cannot read {self.folder / name}: {error.strerror}."
-            raise Wrong((*path, "data"), f"{named(path)}: {words}") from None
+            raise ConfigError((*path, "data"), f"{named(path)}: {words}") from None
         return {"data": str(self.folder / name)}
 
-    def schedule(self, path: Path_, table: Any, rounds: int) -> ScheduleSpec | None:
+    def schedule(self, path: Keys, table: Any, rounds: int) -> ScheduleSpec | None:
         """How steps follow the round, if they do; `rounds` are the study's."""
         if table is None:
             return None
         if "kind" not in table:
             known = ", ".join(sorted(SCHEDULES))
-            raise Wrong(path, f"{named(path)} must name its kind: one of {known}.")
-        said, made_by = self._said(path, table, SCHEDULES, schema.schedule)
-        names = schema.parameters(made_by)
+            raise ConfigError(path, f"{named(path)} must name its kind: one of {known}.")
+        settings, make = self._settings(path, table, SCHEDULES, schema.schedule)
+        names = schema.parameters(make)
         if "lr" not in names:
-            words = f"{named(path)}: {said.kind} must take lr, the step size."
-            raise Wrong(path, words)
-        given = _given(said, names)
+            words = f"{named(path)}: {settings.kind} must take lr, the step size."
+            raise ConfigError(path, words)
+        given = _given(settings, names)
         if "rounds" in names:
             given.setdefault("rounds", rounds)
-        tried = made_of(path, made_by, said, {**given, "lr": 1.0})
+        tried = build(path, make, settings, {**given, "lr": 1.0})
         try:
             if not callable(tried):
                 raise ValueError(f"it must make a function; got {shown(tried)}.")
             tabled(tried, rounds)
         except ValueError as error:
-            raise Wrong(path, f"{named(path)}, for a step of 1: {error}") from None
-        return ScheduleSpec(made_by, given)
+            raise ConfigError(path, f"{named(path)}, for a step of 1: {error}") from None
+        return ScheduleSpec(make, given)
 
-    def algorithm(self, path: Path_, table: dict[str, Any], rounds: int) -> AlgorithmSpec:
+    def algorithm(self, path: Keys, table: dict[str, Any], rounds: int) -> AlgorithmSpec:
         """One of those that are compared."""
-        said, made_by = self._said(path, table, ALGORITHMS, schema.algorithm)
-        made = made_of(path, made_by, said, self._inner(path, made_by, said))
+        settings, make = self._settings(path, table, ALGORITHMS, schema.algorithm)
+        made = build(path, make, settings, self._inner(path, make, settings))
         return AlgorithmSpec(
             self._checked(path, made, Algorithm),
-            grid((*path, "lr"), said.lr),
-            grid((*path, "local_steps"), said.local_steps),
-            said.noise,
-            self.schedule((*path, "schedule"), said.schedule, rounds),
+            grid((*path, "lr"), settings.lr),
+            grid((*path, "local_steps"), settings.local_steps),
+            settings.noise,
+            self.schedule((*path, "schedule"), settings.schedule, rounds),
         )
 
-    def _inner(self, path: Path_, made_by: Callable, said: Any) -> dict[str, Any]:
+    def _inner(self, path: Keys, make: Callable, settings: Any) -> dict[str, Any]:
         """The algorithms and compressors that one is made of, by its names for them."""
         found = {}
-        for name, parameter in schema.parameters(made_by).items():
-            table, at = getattr(said, name), (*path, name)
+        for name, parameter in schema.parameters(make).items():
+            table, at = getattr(settings, name), (*path, name)
             if parameter.annotation not in PARTS or table is None:
                 continue
             kinds = PARTS[parameter.annotation]
             if "kind" not in table:
                 known = next(iter(kinds))
-                raise Wrong(at, f'{named(at)} needs a kind, as in {{kind = "{known}"}}.')
-            own, inner = self._said(at, table, kinds, schema.arguments)
-            made = made_of(at, inner, own, self._inner(at, inner, own))
+                raise ConfigError(at, f'{named(at)} needs a kind, as in {{kind = "{known}"}}.')
+            own, inner = self._settings(at, table, kinds, schema.arguments)
+            made = build(at, inner, own, self._inner(at, inner, own))
             found[name] = self._checked(at, made, parameter.annotation)
         return found
 
     def scenario(
-        self, path: Path_, table: dict[str, Any], problem: Problem, latency: Any = None
+        self, path: Keys, table: dict[str, Any], problem: Problem, latency: Any = None
     ) -> Scenario:
         """One of the participation models; by the study's clock, if it has one."""
-        said, made_by = self._said(path, table, PARTICIPATION, schema.scenario)
-        more = self._inner(path, made_by, said)
-        if latency is not None and "latency" in schema.parameters(made_by) and said.latency is None:
+        settings, make = self._settings(path, table, PARTICIPATION, schema.scenario)
+        more = self._inner(path, make, settings)
+        takes_latency = "latency" in schema.parameters(make) and settings.latency is None
+        if latency is not None and takes_latency:
             more["latency"] = latency
-        if said.by_rarity is not None:
-            name = "w" if said.kind == "weighted" else "p"
-            more[name] = _chances((*path, "by_rarity"), said.by_rarity, problem)
-        model = made_of(path, made_by, said, more)
+        if settings.by_rarity is not None:
+            name = "w" if settings.kind == "weighted" else "p"
+            more[name] = _chances((*path, "by_rarity"), settings.by_rarity, problem)
+        model = build(path, make, settings, more)
         self._checked(path, model, Participation)
         try:
             if latency is not None and not isinstance(model, Timed):
                 model = Sync(latency, among=model)
             model.check(problem.num_clients)
         except ValueError as error:
-            raise Wrong(path, f"{named(path)}: {error}") from None
-        return Scenario(model, grid((*path, "lr"), said.lr))
+            raise ConfigError(path, f"{named(path)}: {error}") from None
+        return Scenario(model, grid((*path, "lr"), settings.lr))
 
     def check_clocks(self, scenarios: Mapping[str, Scenario]) -> None:
         """Raise if seconds are simulated in some scenarios and not in others."""
@@ -192,84 +193,84 @@ class Sections(NamedTuple):
         if without and len(without) < len(scenarios):
             path = ("participation", without[0])
             words = "has no latency and others have; say [latency] for the whole study."
-            raise Wrong(path, f"{named(path)} {words}")
+            raise ConfigError(path, f"{named(path)} {words}")
 
-    def _said(
-        self, path: Path_, table: Any, ours: Mapping[str, Any], model: Callable
+    def _settings(
+        self, path: Keys, table: Any, ours: Mapping[str, Any], model: Callable
     ) -> tuple[Any, Callable]:  # fmt: skip
         """Check a section by its kind, which is its name if it says none."""
         kind = table.get("kind", path[-1])
         at = (*path, "kind") if "kind" in table else path
         if not isinstance(kind, str):
-            raise Wrong(at, unknown(f"kind in {named(path)}", kind, ours))
+            raise ConfigError(at, unknown(f"kind in {named(path)}", kind, ours))
         try:
-            found = find(kind, ours, self.folder)
+            found = lookup(kind, ours, self.folder)
         except ValueError as error:
-            raise Wrong(at, f"{named(path)}: {error}") from None
+            raise ConfigError(at, f"{named(path)}: {error}") from None
         if found.part:
             self.parts[kind] = found.part
-        return validate(model(kind, found.made_by), table, path), found.made_by
+        return validate(model(kind, found.make), table, path), found.make
 
-    def _checked(self, path: Path_, made: Any, wanted: type) -> Any:
+    def _checked(self, path: Keys, made: Any, wanted: type) -> Any:
         if not isinstance(made, wanted):
             words = f"a focusfl {wanted.__name__}; got {type(made).__name__}."
-            raise Wrong(path, f"{named(path)} must make {words}")
+            raise ConfigError(path, f"{named(path)} must make {words}")
         return made
 
 
-def named(path: Path_) -> str:
+def named(path: Keys) -> str:
     """A section, as it stands in the file."""
     return f"[{'.'.join(path)}]"
 
 
-def _chances(path: Path_, table: dict[str, Any], problem: Problem) -> Any:
+def _chances(path: Keys, table: dict[str, Any], problem: Problem) -> Any:
     """Give chances that follow the data.
 
     The rarest client is the one that disagrees most with the optimum, or the one with
     the rarest classes where no optimum is known.
     """
-    said = validate(schema.rarity(), table, path)
+    settings = validate(schema.rarity(), table, path)
     scores, counts = problem.disagreement, problem.class_counts
     if scores is None and counts is not None:
         scores = rarity(counts)
     if scores is None:
         words = "a problem whose optimum is known exactly, or samples with labels y"
-        raise Wrong(path, f"{named(path)} needs {words}, whole numbers.")
-    return made_of(path, partial(by_rarity, scores), said)
+        raise ConfigError(path, f"{named(path)} needs {words}, whole numbers.")
+    return build(path, partial(by_rarity, scores), settings)
 
 
-def _given(said: BaseModel, parameters: Collection[str]) -> dict[str, Any]:
+def _given(settings: BaseModel, parameters: Collection[str]) -> dict[str, Any]:
     """What a section says of these parameters."""
-    return {k: getattr(said, k) for k in said.model_fields_set if k in parameters}
+    return {k: getattr(settings, k) for k in settings.model_fields_set if k in parameters}
 
 
-def made_of(path: Path_, made_by: Callable, said: BaseModel, more: Mapping[str, Any] = {}) -> Any:
+def build(path: Keys, make: Callable, settings: BaseModel, more: Mapping[str, Any] = {}) -> Any:
     """Call a constructor with what a section says of its parameters."""
-    parameters = schema.parameters(made_by)
-    given = {**_given(said, parameters), **more}
+    parameters = schema.parameters(make)
+    given = {**_given(settings, parameters), **more}
     needed = [p.name for p in parameters.values() if p.default is p.empty]
     if missing := [name for name in needed if name not in given]:
-        raise Wrong(path, f"{named(path)} needs {', '.join(missing)}.")
+        raise ConfigError(path, f"{named(path)} needs {', '.join(missing)}.")
     try:
-        return made_by(**given)
+        return make(**given)
     except (ValueError, TypeError) as error:
-        raise Wrong(path, f"{named(path)}: {error}") from None
+        raise ConfigError(path, f"{named(path)}: {error}") from None
     except Exception as error:
-        if made_by.__module__.startswith("focusfl."):
+        if make.__module__.startswith("focusfl."):
             raise
         words = f"{type(error).__name__}: {' '.join(str(error).split())}"
         at = traceback.extract_tb(error.__traceback__)[-1]
         where = f"({Path(at.filename).name}, line {at.lineno})"
-        raise Wrong(path, f"{named(path)}: {words} {where}") from error
+        raise ConfigError(path, f"{named(path)}: {words} {where}") from error
 
 
-def grid(path: Path_, value: Any) -> tuple:
-    """One value or several different ones; nothing if nothing was said."""
+def grid(path: Keys, value: Any) -> tuple:
+    """One value or several different ones; nothing if nothing was settings."""
     if value is None:
         return ()
     values = tuple(value) if isinstance(value, list) else (value,)
     if not values:
-        raise Wrong(path, f"{'.'.join(path)} must hold at least one value; got [].")
+        raise ConfigError(path, f"{'.'.join(path)} must hold at least one value; got [].")
     if len(set(values)) < len(values):
-        raise Wrong(path, f"{'.'.join(path)} must not say a value twice; got {value}.")
+        raise ConfigError(path, f"{'.'.join(path)} must not say a value twice; got {value}.")
     return values

@@ -9,7 +9,7 @@ HEADER = re.compile(r"^\s*\[\[?(?P<path>[^\]]+)\]\]?\s*(#.*)?$")
 KEY = re.compile(r"""^\s*(?P<path>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[^\s=.]+)*)\s*=""")
 PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
-Path_ = tuple[str, ...]
+Keys = tuple[str, ...]
 
 
 class Source(NamedTuple):
@@ -17,10 +17,10 @@ class Source(NamedTuple):
 
     table: dict[str, Any]
     where: str  # the name of the file
-    lines: dict[Path_, int]  # of every key and table, from 1
-    changed: dict[Path_, str]  # by --set, in the words of the user
+    lines: dict[Keys, int]  # of every key and table, from 1
+    changed: dict[Keys, str]  # by --set, in the words of the user
 
-    def place(self, path: Path_) -> str:
+    def place(self, path: Keys) -> str:
         """Say where a key was set: a line of the file, or an option."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.changed:
@@ -61,10 +61,10 @@ def change(source: Source, change: str) -> None:
     source.changed[keys] = change
 
 
-def _lines(text: str) -> dict[Path_, int]:
+def _lines(text: str) -> dict[Keys, int]:
     """Where every key and table of a valid file is, but for keys inside of values."""
-    found: dict[Path_, int] = {}
-    table: Path_ = ()
+    found: dict[Keys, int] = {}
+    table: Keys = ()
     rest = ""  # of a value that goes on over several lines
     for number, line in enumerate(text.splitlines(), 1):
         if rest:
@@ -82,7 +82,7 @@ def _lines(text: str) -> dict[Path_, int]:
     return found
 
 
-def _parts(path: str) -> Path_:
+def _parts(path: str) -> Keys:
     return tuple(part.strip("\"'") for part in PART.findall(path))
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from focusfl.core.bracket import best_step, bracket
-from focusfl.studies.config import StudySpec
 from focusfl.studies.runner import Store, Watch, run_group
+from focusfl.studies.spec import StudySpec
 from focusfl.studies.store import Run, alone
 from focusfl.studies.summary import Summary
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from focusfl.algorithms import ALGORITHMS
 from focusfl.core import Algorithm
 from focusfl.core.validation import unknown
-from focusfl.studies import kinds
+from focusfl.studies import parts
 
 
 class Entrant(NamedTuple):
@@ -29,7 +29,7 @@ class Entrant(NamedTuple):
         """The method, once with each of its constants; a user's own is in a folder."""
         if self.kind in ALGORITHMS:
             return [ALGORITHMS[self.kind](**options) for options in self.variants]
-        made_by = kinds.find(self.kind, ALGORITHMS, folder).made_by
+        made_by = parts.lookup(self.kind, ALGORITHMS, folder).make
         try:
             made = made_by()
         except TypeError as error:

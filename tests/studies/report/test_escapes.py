@@ -8,7 +8,7 @@ from made_up import make_run, save
 
 from focusfl.core.validation import printable
 from focusfl.studies.report import export, html, output, table, terminal
-from focusfl.studies.store import read
+from focusfl.studies.store import Study
 
 EVIL = "e\x1b]0;pwned\x07\x9b31m\r\n|vil,\t\u202e"
 
@@ -18,7 +18,7 @@ def found(tmp_path_factory):
     """As somebody else's folder may hold them; a study could not be called so."""
     folder = tmp_path_factory.mktemp("evil")
     save(folder, [make_run(EVIL, EVIL, seed, bias=0.1) for seed in (0, 1)], name=EVIL)
-    return read(folder)
+    return Study.load(folder)
 
 
 def controls(text):

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from focusfl.studies import config, runner
+from focusfl.studies import runner, spec
 
 HERE = ("127.0.0.1", "::1", "localhost")
 STUDY = """
@@ -33,7 +33,7 @@ m = 2
 def run(tmp_path_factory):
     file = tmp_path_factory.mktemp("study") / "study.toml"
     file.write_text(STUDY)
-    (one,) = runner.run(config.load(file))
+    (one,) = runner.run(spec.load(file))
     return one
 
 

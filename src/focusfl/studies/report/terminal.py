@@ -24,11 +24,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from focusfl.core.validation import printable
-from focusfl.studies.config import StudySpec
 from focusfl.studies.report.columns import COLUMNS, short
 from focusfl.studies.report.groups import Group, bests, group_runs
 from focusfl.studies.report.names import label
 from focusfl.studies.runner import RunGroup, Watch
+from focusfl.studies.spec import StudySpec
 from focusfl.studies.store import LOSS, Run
 
 Shown = tuple[Watch | None, Callable[[list[Run]], None]]

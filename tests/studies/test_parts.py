@@ -10,7 +10,7 @@ from command_line import in_process
 
 import focusfl as ff
 from focusfl.deploy import study as deployed
-from focusfl.studies import config, runner
+from focusfl.studies import runner, spec
 from focusfl.studies.runner import run
 
 OWN = '''
@@ -106,7 +106,7 @@ def study(tmp_path):
 
 
 def test_each_runs_with_what_the_study_says(study):
-    plan = config.load(study)
+    plan = spec.load(study)
     assert plan.problem.num_clients == 5 and plan.algorithms["slower"].algorithm.share == 0.25
     rows = {one.row["algorithm"]: one.row for one in run(plan)}
     assert rows.keys() == {"focus", "slower"}
@@ -119,19 +119,19 @@ def test_each_runs_with_what_the_study_says(study):
 
 
 def test_the_manifest_has_the_hash_of_the_source_and_a_change_is_run_again(study, tmp_path):
-    found = runner.run_in_folder(config.load(study), tmp_path / "out")
+    found = runner.run_in_folder(spec.load(study), tmp_path / "out")
     part = found.manifest["parts"]["mine:Slower"]
     assert part["file"] == "mine.py" and len(part["sha256"]) == 64
     again = []
-    runner.run_in_folder(config.load(study), tmp_path / "out", finished=again.append)
+    runner.run_in_folder(spec.load(study), tmp_path / "out", finished=again.append)
     assert not again
     (study.parent / "mine.py").write_text(OWN + "# another\n")
-    runner.run_in_folder(config.load(study), tmp_path / "out", finished=again.append)
+    runner.run_in_folder(spec.load(study), tmp_path / "out", finished=again.append)
     assert len(sum(again, [])) == 2
 
 
 def test_processes_find_it_too(study, tmp_path):
-    found = runner.run_in_folder(config.load(study), tmp_path / "out", workers=1)
+    found = runner.run_in_folder(spec.load(study), tmp_path / "out", workers=1)
     assert len(found.runs) == 2
 
 
@@ -140,7 +140,7 @@ def test_two_studies_may_have_modules_of_one_name(study, tmp_path):
     shutil.copytree(study.parent, other)
     (other / "mine.py").write_text(OWN.replace("share: float = 0.5", "share: float = 0.1"))
     changes = ["algorithms.slower={kind='mine:Slower'}"]
-    first, second = (config.load(p, changes) for p in (study, other / "study.toml"))
+    first, second = (spec.load(p, changes) for p in (study, other / "study.toml"))
     shares = [p.algorithms["slower"].algorithm.share for p in (first, second)]
     assert shares == [0.5, 0.1]
 
@@ -174,7 +174,7 @@ def test_an_app_carries_it(study, tmp_path):
 def test_what_is_wrong_is_one_line(study, kind, words):
     (study.parent / "broken.py").write_text("1 / 0")
     with pytest.raises(ValueError, match=words) as error:
-        config.load(study, [f"problem={{kind='{kind}'}}"])
+        spec.load(study, [f"problem={{kind='{kind}'}}"])
     assert "\n" not in str(error.value)
 
 
@@ -200,17 +200,17 @@ def test_it_is_not_looked_for_where_one_happens_to_be(study, monkeypatch, tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="cannot find elsewhere"):
-        config.load(study, ["problem.kind='elsewhere:least_squares'"])
+        spec.load(study, ["problem.kind='elsewhere:least_squares'"])
 
 
 def test_what_it_does_not_take_is_refused_like_ours(study):
     with pytest.raises(ValueError, match="heterogenity"):
-        config.load(study, ["problem.heterogenity=2"])
+        spec.load(study, ["problem.heterogenity=2"])
 
 
 def test_installed_packages_count(study):
     with pytest.raises(ValueError, match="must make a focusfl Problem; got Graph"):
-        config.load(study, ["problem={kind='networkx:path_graph', n=3}"])
+        spec.load(study, ["problem={kind='networkx:path_graph', n=3}"])
 
 
 def test_the_schema_lets_editors_write_it(study):

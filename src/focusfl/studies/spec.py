@@ -1,35 +1,41 @@
 """A study as TOML, parsed once and strictly. Past here there are only dataclasses."""
 
 import warnings
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from focusfl.algorithms import Compressed, Focus
+from focusfl.algorithms.compressed import coded_in
 from focusfl.core.metrics import eval_data_of, evaluate
 from focusfl.core.validation import shown, unknown
+from focusfl.privacy import Private
 from focusfl.problems import NotTranslated, Problem
 from focusfl.simulation.spec import ClientState, OnEmpty, StepSize, check_per_client
 from focusfl.simulation.step_sizes import Schedule
 from focusfl.simulation.stop import Stop
 from focusfl.studies import toml
-from focusfl.studies.fit import check_auto, check_fit, coded, keep_codec
-from focusfl.studies.kinds import Part
-from focusfl.studies.schema import Models, SecureSums, Settings, Wrong, validate
+from focusfl.studies.parts import Part
+from focusfl.studies.schema import ConfigError, Models, SecureSums, Settings, validate
 from focusfl.studies.sections import (
     AlgorithmSpec,
     Grid,
     Scenario,
     ScheduleSpec,
     Sections,
+    build,
     grid,
-    made_of,
+    named,
 )
 from focusfl.studies.toml import Source
+from focusfl.theory.auto import has_trials
+from focusfl.theory.constants import exact
 
 STUDIES = Path(__file__).parent / "shipped"  # those that come with the package
-LONGEST = 100  # letters of a name
+MAX_NAME = 100  # letters
+COMPRESSION = ("compression",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +114,7 @@ def load(
     source = read(path, changes, only, scenarios)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotTranslated)  # the error says it
-        return made(source, path.stem, simulated=True)
+        return build_study(source, path.stem, simulated=True)
 
 
 def read(
@@ -144,10 +150,10 @@ def _keep(source: Source, section: str, what: str, only: Collection[str]) -> Non
                 raise ValueError(unknown(what, name, everybody))
         source.table[section] = {name: everybody[name] for name in only}
         if section == "algorithms":
-            keep_codec(source.table, only)
+            keep_compression(source.table, only)
 
 
-def made(source: Source, name: str, simulated: bool = False) -> StudySpec:
+def build_study(source: Source, name: str, simulated: bool = False) -> StudySpec:
     """Turn what was read into a study; ValueError says where what is wrong."""
     try:
         study = _parsed(source, name, Path(source.where).parent)
@@ -155,7 +161,7 @@ def made(source: Source, name: str, simulated: bool = False) -> StudySpec:
             _check_simulated(study)
         _check_targets(study)
         return study
-    except Wrong as wrong:
+    except ConfigError as wrong:
         raise ValueError(source.place(wrong.path) + wrong.words) from None
 
 
@@ -170,90 +176,90 @@ def parse(source: dict, name: str, folder: Path | None = None, known: bool = Fal
 
 def _parsed(source: Source, name: str, folder: Path | None, known: bool = False) -> StudySpec:
     table, sections = source.table, Sections(folder, {})
-    said: Settings = validate(Settings, table, ())
-    if said.seed is not None and said.seeds is not None:
-        raise Wrong(("seeds",), "the study has both seed and seeds; leave one out.")
+    settings: Settings = validate(Settings, table, ())
+    if settings.seed is not None and settings.seeds is not None:
+        raise ConfigError(("seeds",), "the study has both seed and seeds; leave one out.")
     for section in ("participation", "algorithms"):
-        for key in getattr(said, section):
+        for key in getattr(settings, section):
             _check_key(section, key)
-    problem = sections.private(said.privacy, sections.problem(said.problem))
-    seeds = said.seeds if said.seeds is not None else [said.seed or 0]
+    problem = sections.private(settings.privacy, sections.problem(settings.problem))
+    seeds = settings.seeds if settings.seeds is not None else [settings.seed or 0]
     algorithms = {
-        key: sections.algorithm(("algorithms", key), own, said.rounds)
-        for key, own in said.algorithms.items()
+        key: sections.algorithm(("algorithms", key), own, settings.rounds)
+        for key, own in settings.algorithms.items()
     }
-    secure = said.secure
+    secure = settings.secure
     if secure is not None:
         secure = validate(SecureSums, secure, ("secure",)).model_dump()
     study = StudySpec(
-        name=_named(said.name if "name" in table else name),
-        rounds=said.rounds,
-        lrs=grid(("lr",), said.lr),
-        local_steps=grid(("local_steps",), said.local_steps),
+        name=_named(settings.name if "name" in table else name),
+        rounds=settings.rounds,
+        lrs=grid(("lr",), settings.lr),
+        local_steps=grid(("local_steps",), settings.local_steps),
         seeds=tuple(range(seeds)) if isinstance(seeds, int)
         else grid(("seeds",), seeds),
-        eval_every=said.eval_every,
-        per_client=said.per_client,
-        on_empty=said.on_empty,
-        client_state=said.client_state,
-        devices=said.devices,
-        models=said.models,
-        checkpoint_every=said.checkpoint_every,
-        schedule=sections.schedule(("schedule",), said.schedule, said.rounds),
-        stop=made_of(("stop",), Stop, said.stop),
+        eval_every=settings.eval_every,
+        per_client=settings.per_client,
+        on_empty=settings.on_empty,
+        client_state=settings.client_state,
+        devices=settings.devices,
+        models=settings.models,
+        checkpoint_every=settings.checkpoint_every,
+        schedule=sections.schedule(("schedule",), settings.schedule, settings.rounds),
+        stop=build(("stop",), Stop, settings.stop),
         problem=problem,
         participation={
-            key: sections.scenario(("participation", key), own, problem, said.latency)
-            for key, own in said.participation.items()
+            key: sections.scenario(("participation", key), own, problem, settings.latency)
+            for key, own in settings.participation.items()
         },
-        algorithms=coded(sections, said.compression, algorithms, problem),
+        algorithms=_compress(sections, settings.compression, algorithms, problem),
         secure=secure,
         source=table,
         folder=folder,
         parts=sections.parts,
     )  # fmt: skip
     if not known:
-        check_fit(study.algorithms, problem, study.local_steps)
-    check_auto(study)
+        _check_fit(study.algorithms, problem, study.local_steps)
+    _check_auto(study)
     sections.check_clocks(study.participation)
     if study.per_client:
         try:
             check_per_client(problem)
         except ValueError as error:
-            raise Wrong(("per_client",), str(error)) from None
+            raise ConfigError(("per_client",), str(error)) from None
     return study
 
 
 def _named(name: str) -> str:
     """A name that a folder can have."""
     fit = name.isprintable() and not {"/", "\\"} & {*name} and name.strip(". ")
-    if not fit or len(name) > LONGEST:
-        rule = f"at most {LONGEST} letters without slashes or control characters"
+    if not fit or len(name) > MAX_NAME:
+        rule = f"at most {MAX_NAME} letters without slashes or control characters"
         words = f"name must be {rule}, as it names a folder; got {shown(name)}."
-        raise Wrong(("name",), words)
+        raise ConfigError(("name",), words)
     return name
 
 
 def _check_key(section: str, key: str) -> None:
     """Raise unless a table's name can stand in a table, a file's name and a log."""
-    if not key.isprintable() or not key.strip() or len(key) > LONGEST:
-        rule = f"at most {LONGEST} letters without control characters"
+    if not key.isprintable() or not key.strip() or len(key) > MAX_NAME:
+        rule = f"at most {MAX_NAME} letters without control characters"
         words = f"a name in [{section}] must be {rule}; got {shown(key)}."
-        raise Wrong((section, key), words)
+        raise ConfigError((section, key), words)
 
 
 def _check_simulated(study: StudySpec) -> None:
     """Raise if the simulator cannot run the problem, or its runs cannot be judged."""
     if why := getattr(study.problem, "why_not", ""):
         words = f"[problem]: {why}, which runs of a study need; ff.loop runs it."
-        raise Wrong(("problem",), words)
+        raise ConfigError(("problem",), words)
     if study.secure is not None:
         words = "deploy local` alone: a simulation has no server that sees pushes"
-        raise Wrong(("secure",), f"[secure] is for `focusfl {words}. Leave it out.")
+        raise ConfigError(("secure",), f"[secure] is for `focusfl {words}. Leave it out.")
     known = _metrics(study)
     if not {"distance", "grad_norm", "loss"} & {*known}:
         words = "[problem] must measure a loss, a grad_norm or a distance"
-        raise Wrong(("problem",), f"{words}; got {', '.join(known) or 'none'}.")
+        raise ConfigError(("problem",), f"{words}; got {', '.join(known) or 'none'}.")
 
 
 def _check_targets(study: StudySpec) -> None:
@@ -270,7 +276,7 @@ def _check_targets(study: StudySpec) -> None:
     try:
         stop.targets(dict.fromkeys(known, 1.0))
     except ValueError as error:
-        raise Wrong(("stop",), f"[stop]: {error}") from None
+        raise ConfigError(("stop",), f"[stop]: {error}") from None
 
 
 def _metrics(study: StudySpec) -> list[str]:
@@ -288,5 +294,112 @@ def _metrics(study: StudySpec) -> list[str]:
         except ValueError as error:
             if not study.per_client:
                 raise
-            raise Wrong(("per_client",), str(error)) from None
+            raise ConfigError(("per_client",), str(error)) from None
     return list(found)
+
+
+def keep_compression(table: dict[str, Any], names: Collection[str]) -> None:
+    """Let [compression] speak of these algorithms alone, where it names some; the others
+    have been left out of the study."""
+    compressor = table.get("compression")
+    wanted = compressor.get("algorithms") if isinstance(compressor, dict) else None
+    if isinstance(compressor, dict) and isinstance(wanted, list):
+        left = [name for name in wanted if name in names]
+        table["compression"] = {**compressor, "algorithms": left}
+        if not left:
+            del table["compression"]
+
+
+def _compress(
+    sections: Sections,
+    table: dict[str, Any] | None,
+    algorithms: Mapping[str, AlgorithmSpec],
+    problem: Problem,
+) -> dict[str, AlgorithmSpec]:
+    """The algorithms, of which those that [compression] names, or all that have no compressor of
+    their own, send by it; raise if it does not fit what they send."""
+    found = dict(algorithms)
+    if table is None:
+        return found
+    compressor, wanted = sections.compressor(COMPRESSION, table)
+    for name in wanted or ():
+        at = (*COMPRESSION, "algorithms")
+        if name not in found:
+            raise ConfigError(at, unknown("algorithm in [compression]", name, found))
+        if coded_in(found[name].algorithm):
+            words = f"[compression] names {name}, which has a compressor of its own"
+            raise ConfigError(at, f"{words}; leave one of the two out.")
+    plain = [name for name in found if not coded_in(found[name].algorithm)]
+    if not plain:
+        words = "every algorithm of this study has one of its own"
+        raise ConfigError(COMPRESSION, f"[compression] codes nothing: {words}. Leave it out.")
+    for name in wanted or plain:
+        try:
+            whole = Compressed(found[name].algorithm, compressor)
+            whole.init(problem.x0)
+        except ValueError as error:
+            words = f"[compression], for [algorithms.{name}]: {error}"
+            raise ConfigError(COMPRESSION, words) from None
+        found[name] = replace(found[name], algorithm=whole)
+    return found
+
+
+def _check_fit(algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps: Grid) -> None:
+    """Raise if an algorithm sends in a way that does not fit the model, or costs more
+    than the privacy that there is."""
+    for name, spec in algorithms.items():
+        if isinstance(problem, Private):
+            _check_private(name, spec, problem, steps)
+        if spec.algorithm.elementwise:
+            path = ("algorithms", name)
+            try:
+                spec.algorithm.init(problem.x0)
+            except ValueError as error:
+                raise ConfigError(path, f"{named(path)}: {error}") from None
+
+
+def _check_private(name: str, spec: AlgorithmSpec, problem: Private, steps: Grid) -> None:
+    """Raise if not all that an algorithm does is counted, or fits the budget."""
+    if spec.noise > 0:
+        path = ("algorithms", name, "noise")
+        words = "cannot stand beside [privacy], whose noise is counted."
+        raise ConfigError(path, f"{'.'.join(path)} {words}")
+    if problem.budget is not None:
+        try:
+            for count in spec.local_steps or steps:
+                problem.visits(int(count), int(spec.algorithm.starts_warm))
+        except ValueError as error:
+            words = f"[privacy], for [algorithms.{name}]: {error}"
+            raise ConfigError(("privacy", "budget"), words) from None
+
+
+def _check_auto(study: StudySpec) -> None:
+    """Raise if a step size is to be chosen where nobody knows how."""
+    known = "L" in dir(exact(study.problem))  # not asked for: that may take long
+    for scenario, own in study.participation.items():
+        for name, spec in study.algorithms.items():
+            ours = isinstance(spec.algorithm, Focus)
+            if "auto" not in study.step_sizes(scenario, name):
+                continue
+            if study.schedule_of(name):
+                at = ("algorithms", name) if spec.schedule else ()
+                words = "is one step for all rounds; with a schedule give a number."
+                raise ConfigError((*at, "schedule"), f'lr = "auto" {words}')
+            if ours and known or has_trials(study.problem):
+                continue
+            above = (
+                (("algorithms", name), spec.lrs),
+                (("participation", scenario), own.lrs),
+            )
+            path = next(((*path, "lr") for path, lrs in above if lrs), ("lr",))
+            why = f"is for FOCUS alone; [algorithms.{name}] needs numbers of its own"
+            if coded_in(spec.algorithm):
+                why = f"knows of no compressor; [algorithms.{name}], coded, needs numbers"
+            elif ours:
+                kind = type(study.problem).__name__
+                why = f"needs a problem with a known smoothness L; {kind} has none"
+            raise ConfigError(
+                path,
+                f'lr = "auto" {why}. Several are tried side by side: '
+                "lr = [1e-3, 1e-2]; focusfl tune finds one.",
+            )

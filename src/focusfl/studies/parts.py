@@ -26,20 +26,20 @@ class Part(NamedTuple):
     beside: bool  # whether it lies beside the study
 
 
-class Found(NamedTuple):
+class Constructor(NamedTuple):
     """What makes a part of a study."""
 
-    made_by: Callable[..., Any]
+    make: Callable[..., Any]
     part: Part | None  # None: focusfl's own
 
 
-def find(kind: str, ours: Mapping[str, Callable], folder: Path | None) -> Found:
+def lookup(kind: str, ours: Mapping[str, Callable], folder: Path | None) -> Constructor:
     """What a kind names; ValueError says what is missing."""
     if kind in ours:
-        made_by = ours[kind]
-        if made_by.__module__.partition(".")[0] == __package__.partition(".")[0]:
-            return Found(made_by, None)
-        return _found(made_by, kind, None)  # of an installed package, by its entry points
+        make = ours[kind]
+        if make.__module__.partition(".")[0] == __package__.partition(".")[0]:
+            return Constructor(make, None)
+        return _with_source(make, kind, None)  # of an installed package, by its entry points
     module, colon, name = kind.partition(":")
     if not colon:
         raise ValueError(
@@ -48,23 +48,23 @@ def find(kind: str, ours: Mapping[str, Callable], folder: Path | None) -> Found:
         )
     loaded = _module(module, kind, folder)
     if not name.isidentifier() or not callable(getattr(loaded, name, None)):
-        known = [n for n, one in vars(loaded).items() if _own(one, loaded)]
+        known = [n for n, one in vars(loaded).items() if _is_of(one, loaded)]
         raise ValueError(
             f"{kind!r}: {module} has no class or function {name!r}; it has "
             f"{', '.join(known) or 'none'}."
         )
-    return _found(getattr(loaded, name), kind, folder)
+    return _with_source(getattr(loaded, name), kind, folder)
 
 
-def _own(one: Any, module: ModuleType) -> bool:
+def _is_of(one: Any, module: ModuleType) -> bool:
     return callable(one) and getattr(one, "__module__", None) == module.__name__
 
 
-def _found(made_by: Callable, kind: str, folder: Path | None) -> Found:
+def _with_source(make: Callable, kind: str, folder: Path | None) -> Constructor:
     """With the file it comes from, and a hash of that."""
     try:
-        file = Path(inspect.getfile(inspect.unwrap(made_by)))
-        return Found(made_by, part_of(file, folder))
+        file = Path(inspect.getfile(inspect.unwrap(make)))
+        return Constructor(make, part_of(file, folder))
     except (TypeError, OSError):
         raise ValueError(f"{kind!r} has no source file that could be kept.") from None
 
@@ -88,7 +88,7 @@ def _module(name: str, kind: str, folder: Path | None) -> ModuleType:
             raise ValueError(
                 f"{kind!r}: cannot find {name}: {where}, and no installed package has it."
             )
-        return _ran(kind, lambda: importlib.import_module(name))
+        return _imported(kind, lambda: importlib.import_module(name))
     # Under a name of its own: two studies may both have a models.py.
     own = f"focusfl_study_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}.{name}"
     spec = importlib.util.spec_from_file_location(own, file)
@@ -97,7 +97,7 @@ def _module(name: str, kind: str, folder: Path | None) -> ModuleType:
     sys.modules[own] = module  # dataclasses look their module up
     sys.path.insert(0, str(folder))  # what lies beside it may be imported by it
     try:
-        _ran(kind, lambda: loader.exec_module(module))
+        _imported(kind, lambda: loader.exec_module(module))
     except ValueError:
         del sys.modules[own]
         raise
@@ -106,7 +106,7 @@ def _module(name: str, kind: str, folder: Path | None) -> ModuleType:
     return module
 
 
-def _ran(kind: str, load: Callable[[], Any]) -> Any:
+def _imported(kind: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
     except Exception as error:

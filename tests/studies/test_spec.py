@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from focusfl.cli import main
-from focusfl.studies import config, toml
+from focusfl.studies import spec, toml
 from focusfl.studies.json_schema import json_schema
 
 GOOD = """\
@@ -172,22 +172,22 @@ def test_a_file_of_a_bad_name_needs_a_name_for_its_study(tmp_path, capsys):
     file.write_text(GOOD.replace('name = "good"', ""))
     assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
     assert "name must be at most 100 letters" in capsys.readouterr().err
-    assert config.load(file, ["name=größer als 1"]).name == "größer als 1"
+    assert spec.load(file, ["name=größer als 1"]).name == "größer als 1"
 
 
 def test_a_good_study_says_what_it_says(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(GOOD)
-    study = config.load(file, ["algorithms.focus.lr='auto'"])
+    study = spec.load(file, ["algorithms.focus.lr='auto'"])
     assert study.seeds == (0, 1) and study.eval_every == 2
     assert study.step_sizes("some", "focus") == ("auto",)
     assert study.step_sizes("coins", "slow") == (1e-4,)
-    assert config.load(file).step_sizes("coins", "focus") == (1e-3,)
-    assert config.load(file).step_sizes("some", "focus") == (1e-3, 2e-3)
+    assert spec.load(file).step_sizes("coins", "focus") == (1e-3,)
+    assert spec.load(file).step_sizes("some", "focus") == (1e-3, 2e-3)
     assert study.steps_of("slow") == (1, 2) and study.steps_of("focus") == (3,)
     assert study.stop.tolerance == 1e-9 and study.stop.seconds is None
     with pytest.raises(ValueError, match="this takes one lr; the study has 2"):
-        config.load(file).one("some", "focus")
+        spec.load(file).one("some", "focus")
 
 
 def test_lines_are_found_in_any_toml():
@@ -228,7 +228,7 @@ by_rarity = { p_min = 0.1, p_max = 0.9 }
 [algorithms.focus]
 """
     )
-    p = config.load(file).participation["rare"].participation.marginals(6).p
+    p = spec.load(file).participation["rare"].participation.marginals(6).p
     assert p[5] == p.min() == 0.1 and p[:3].min() > p[3:5].max()
 
 
@@ -236,4 +236,4 @@ def test_rarity_needs_an_optimum_or_classes(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(GOOD.replace('"ridge"', '"robust"').replace("penalty = 0.1\n", ""))
     with pytest.raises(ValueError, match="optimum is known exactly, or .* labels y"):
-        config.load(file)
+        spec.load(file)
