@@ -43,12 +43,12 @@ def algorithms(**more):
 def test_a_codec_is_everybodys_who_has_none_or_of_those_it_names():
     own = ff.Compressed(compressor=ff.TopK(2))
     four = ff.Quantize(4)
-    assert algorithms(compressor=CODEC) == {
+    assert algorithms(compression=CODEC) == {
         "focus": ff.Compressed(ff.Focus(), four),
         "fedavg": ff.Compressed(ff.FedAvg(), four),
         "own": own,
     }
-    named = algorithms(compressor=CODEC | {"algorithms": ["fedavg"]})
+    named = algorithms(compression=CODEC | {"algorithms": ["fedavg"]})
     assert named == {
         "focus": ff.Focus(),
         "fedavg": ff.Compressed(ff.FedAvg(), four),

@@ -28,7 +28,7 @@ def conditions(study: Mapping[str, Any]) -> list[str]:
     """What a study says of all its messages: their compressor, privacy and secure sums."""
     found = []
     for section, word in (
-        ("compressor", ""),
+        ("compression", ""),
         ("privacy", "private"),
         ("secure", "secure"),
     ):
