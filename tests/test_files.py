@@ -13,6 +13,7 @@ import pytest
 from focusfl.core.files import BLANK, Damaged, check, clear_parts, read, renamed, write
 from focusfl.flower.protocol.store import Store
 from focusfl.simulation.checkpoint import open_checkpoint
+from focusfl.simulation.spec import Checkpoint
 
 WRITER = """
 import os, signal, sys
@@ -120,5 +121,5 @@ def test_a_disk_without_locks_is_no_place_for_the_wire(tmp_path, monkeypatch):
 
 def test_a_checkpoint_may_be_on_a_disk_without_locks(tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", no_locks)
-    with open_checkpoint(tmp_path / "run", 60) as kept:
+    with open_checkpoint(Checkpoint(tmp_path / "run", 60)) as kept:
         assert kept.folder == tmp_path / "run"

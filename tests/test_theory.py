@@ -284,7 +284,13 @@ def rounds_to(results, target=1e-8):
     return np.array(out)
 
 
-@pytest.mark.parametrize("case", range(len(TEN)))
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=() if 2 <= case <= 6 else pytest.mark.slow)
+        for case in range(len(TEN))  # a kind of participation each; the others are larger
+    ],
+)
 def test_auto_lr_is_within_twice_the_best_step_of_a_grid(case):
     problem, law, local_steps = TEN[case]
     choice = theory.auto_lr(ff.Focus(), problem, law, local_steps)

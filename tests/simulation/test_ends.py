@@ -240,8 +240,10 @@ def test_a_stop_can_be_met_on_a_model_off_the_device():
         for place in ("device", "disk")
     )
     assert len(here.metrics["up"]) == len(there.metrics["up"]) < 601
-    assert np.array_equal(here.x["w"], there.x["w"])
-    assert np.array_equal(here.clients.grad["w"], there.clients.grad["w"][:])
+    # Two programs, in which the compiler rounds sums of float32 in other orders.
+    rounding = {"rtol": 1e-5, "atol": 1e-5}
+    np.testing.assert_allclose(here.x["w"], there.x["w"], **rounding)
+    np.testing.assert_allclose(here.clients.grad["w"], there.clients.grad["w"][:], **rounding)
 
 
 def test_a_run_that_met_its_target_comes_back_and_another_target_is_refused(tmp_path):
