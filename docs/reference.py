@@ -57,6 +57,9 @@ def filled(markdown: str) -> str:
         "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
         "compressors": lambda: kinds(COMPRESSORS, schema.arguments, "compressors"),
         "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
+        "algorithm_classes": lambda: classes(ALGORITHMS),
+        "compressor_classes": lambda: classes(COMPRESSORS),
+        "participation_classes": lambda: classes(PARTICIPATION),
         "commands": commands,
         "data": data_sets,
     }
@@ -81,6 +84,14 @@ def kinds(among: Any, model_of: Callable, section: str) -> Iterator[str]:
         yield f"### {kind} {{ #{section}-{kind} }}"
         yield (model.__doc__ or "").strip()
         yield keys(model, meanings(made_by), without=shared)
+
+
+def classes(parts: Any) -> Iterator[str]:
+    """An entry for every class of a registry, from its docstring."""
+    for part in parts.registered.values():
+        package = sys.modules[part.__module__.rpartition(".")[0]]
+        place = package.__name__ if part.__name__ in vars(package) else part.__module__
+        yield f"::: {place}.{part.__name__}\n    options: {{ heading_level: 3, members: false }}"
 
 
 def keys(model: Any, known: dict[str, str], without: Any = ()) -> str:

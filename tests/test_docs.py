@@ -108,13 +108,22 @@ def test_a_first_study_goes_from_nothing_to_a_report(tmp_path, monkeypatch, caps
     assert "<html" in Path("report.html").read_text()
 
 
-def test_the_readme_and_the_api_name_every_algorithm():
+def api_pages():
+    """The API pages as the site has them: entries of registered parts are made of the code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        filled = importlib.import_module("reference").filled
+    pages = (page.read_text() for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+    return "\n".join(map(filled, pages))
+
+
+def test_the_readme_names_algorithms_that_exist_and_the_api_has_them_all():
     readme = (ROOT / "README.md").read_text()
     (row,) = re.findall(r"^\| algorithms \|.*$", readme, re.M)
-    api = (ROOT / "docs/api/algorithms.md").read_text()
-    for kind in ff.ALGORITHMS.values():
-        assert re.search(rf"`{kind.__name__}\b", row), kind
-        assert f"::: focusfl.algorithms.{kind.__name__}\n" in api, kind
+    names = {kind.__name__ for kind in ff.ALGORITHMS.registered.values()}
+    assert names >= set(re.findall(r"`(\w+)[`(]", row)) > {"Focus", "Scaffold", "FedAvg"}
+    shown = set(re.findall(r"^::: focusfl\.algorithms\.(?:\w+\.)?(\w+)$", api_pages(), re.M))
+    assert names <= shown
 
 
 def test_every_make_target_in_the_readme_exists():
@@ -149,7 +158,7 @@ def test_every_public_name_has_its_place_in_the_api_pages():
     with quiet():
         from focusfl import flower
         from focusfl.flower import protocol
-    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    pages = api_pages()
     shown = set(re.findall(r"^::: ([\w.]+)$", pages, re.M))
     # Rooms and lists are named in the text; a function may share its module's name.
     shown |= {f"focusfl.{name}" for name in re.findall(r"`ff\.([\w.]+)`", pages)}
@@ -157,9 +166,12 @@ def test_every_public_name_has_its_place_in_the_api_pages():
     rooms = [ff.data, ff.mixing, ff.participation, ff.problems, ff.theory, flower]
     rooms += [ff.conformance, protocol]
     names = {f"{room.__name__}.{name}" for room in rooms for name in public(room)}
-    names |= {f"focusfl.{name}" for name in ff.__all__ if name not in public(ff.algorithms)}
+    compressors = {part.__name__ for part in ff.compression.COMPRESSORS.registered.values()}
+    apart = {*public(ff.algorithms), *compressors}  # by the names of their own rooms
+    names |= {f"focusfl.{name}" for name in ff.__all__ if name not in apart}
+    names |= {f"focusfl.compression.{name}" for name in compressors}
     names |= {f"focusfl.algorithms.{name}" for name in public(ff.algorithms)}
-    assert not names - shown
+    assert names - shown == set()
 
 
 def test_pictures_are_small():
@@ -265,7 +277,7 @@ def test_the_array_job_runs_where_there_is_no_slurm(tmp_path):
 
 def public_functions():
     """The functions of the API pages that take so many arguments that one asks."""
-    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    pages = api_pages()
     with quiet():
         for name in re.findall(r"^::: ([\w.]+)$", pages, re.M):
             room, _, last = name.rpartition(".")
