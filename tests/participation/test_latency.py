@@ -114,7 +114,7 @@ def test_who_leaves_within_a_round_is_late():
             "trace: 1 of .* the first is 1",
         ),
         (lambda: FOUR.check(5), "compute must have one entry per client; got 4 for 5"),
-        (lambda: Sync({"compute": 1, "speed": 2}), "clock: unknown part: 'speed'"),
+        (lambda: Sync({"compute": 1, "speed": 2}), "latency: unknown part: 'speed'"),
         (lambda: Sync(FOUR, work=[1, 2]), "work must be local steps, bytes down and"),
         (lambda: Sync(FOUR, select=2, take=3).check(4), "take must be at most 2"),
         (lambda: list(schedule(Sync(FOUR), 4, 1, 0)), "Sync must know what a reply"),
