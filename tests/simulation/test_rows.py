@@ -100,9 +100,10 @@ def fill(done, metrics):
     except OSError:
         pass
 try:
-    simulate(
+    ff.simulate(
         ff.Focus(), problem, ff.participation.Uniform(100), rounds=60, lr=1e-6,
-        eval_every=10**6, client_state="disk", state_folder=sys.argv[1], progress=fill,
+        eval_every=10**6, progress=fill,
+        options=ff.Options(client_state="disk", state_folder=sys.argv[1]),
     )
 except OSError as error:
     print("said:", error)

@@ -46,7 +46,7 @@ def test_metrics_begin_at_x0_and_count_vectors(run):
     x0 = np.arange(5.0)
     result = run(
         ff.Focus(warm_start=True), problem, Replay(masks), rounds=10, lr=0.01, x0=x0,
-        options=ff.Options(record_models=True),
+        record_models=True,
     )  # fmt: skip
     H, h, c = problem.mean
     assert np.array_equal(result.trajectory[0], x0)
@@ -67,7 +67,7 @@ def test_divergence_is_reported_at_its_round_and_nothing_is_nan(run):
             Full(),
             rounds=400,
             lr=5.0,
-            options=ff.Options(record_models=True),
+            record_models=True,
         )
     words = f"diverged in round {result.diverged_at} at lr = 5. .* Try lr = 0.65 or"
     assert re.search(words, str(told[0].message))
@@ -83,7 +83,7 @@ def test_divergence_is_reported_at_its_round_and_nothing_is_nan(run):
             Full(),
             rounds=400,
             lr=5.0,
-            options=ff.Options(on_divergence="raise"),
+            on_divergence="raise",
         )
     silent = run(
         ff.FedAvg(),
@@ -91,7 +91,7 @@ def test_divergence_is_reported_at_its_round_and_nothing_is_nan(run):
         Full(),
         rounds=400,
         lr=5.0,
-        options=ff.Options(on_divergence="ignore"),
+        on_divergence="ignore",
     )
     assert silent.diverged_at == result.diverged_at
 
