@@ -6,7 +6,8 @@ https://arxiv.org/abs/1903.03934
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.core import Algorithm, tree
+from focusfl.algorithms.base import Local, LocalDescent
+from focusfl.core import tree
 from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_not_negative, check_share
@@ -22,17 +23,13 @@ class Client(NamedTuple):
     version: Any  # of that model
 
 
-class Local(NamedTuple):
-    x: Tree
-
-
 @ALGORITHMS.register(
     "fedasync",
     style=28,
     invariant="FedAvg if all come every round and mixing is 1",
 )
 @dataclass(frozen=True)
-class FedAsync(Algorithm[Server, Client, Local]):
+class FedAsync(LocalDescent[Server, Client]):
     """Mix every model that comes in into the server's, less the staler it is.
 
     To take part in a round is to come back: a client's steps begin at the model it was
@@ -55,9 +52,6 @@ class FedAsync(Algorithm[Server, Client, Local]):
     def uses_stale_model(self):
         return True
 
-    accepts_stale_model = True
-    sends_state = False
-
     def init(self, params):
         return Server(params, 0.0), Client(params, 0.0)
 
@@ -67,9 +61,6 @@ class FedAsync(Algorithm[Server, Client, Local]):
     def pull(self, client, down):
         return Local(client.x)
 
-    def step(self, local, grad_fn, batch, rd):
-        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
-
     def push(self, client, down, local, rd):
         share = self.mixing * (1 + down["version"] - client.version) ** -self.decay
         return client, {"dx": tree.scale(share, tree.sub(local.x, down["x"]))}
@@ -77,12 +68,6 @@ class FedAsync(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         x = tree.add(server.x, rd.mean(total["dx"]))
         return Server(x, server.version + 1)
-
-    def state_after(self, client, up, down, rd):
-        return client
-
-    def tracked(self, server, client):
-        return {}
 
     def after_update(self, client, down, rd):
         return Client(down["x"], down["version"])

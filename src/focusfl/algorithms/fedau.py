@@ -6,7 +6,8 @@ Wang, Ji. ICLR 2024. https://arxiv.org/abs/2306.03401
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.core import Algorithm, tree
+from focusfl.algorithms.base import LocalDescent
+from focusfl.core import tree
 from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_positive
@@ -22,13 +23,9 @@ class Client(NamedTuple):
     last: Any  # the round that closed the last of them
 
 
-class Local(NamedTuple):
-    x: Tree
-
-
 @ALGORITHMS.register("fedau", style=4, invariant="weights are mean absences")
 @dataclass(frozen=True)
-class FedAU(Algorithm[Server, Client, Local]):
+class FedAU(LocalDescent[Server, Client]):
     """Estimate 1/p from the gaps; an absence of `cutoff` rounds counts as an interval.
 
     Divided by N, not by the sum of the weights: that ratio would be biased.
@@ -41,20 +38,8 @@ class FedAU(Algorithm[Server, Client, Local]):
         check_count("cutoff", self.cutoff)
         check_positive("server_lr", self.server_lr)
 
-    accepts_stale_model = True
-    sends_state = False
-
     def init(self, params):
         return Server(params), Client(weight=1.0, closed=0, last=-1)
-
-    def broadcast(self, server):
-        return {"x": server.x}
-
-    def pull(self, client, down):
-        return Local(down["x"])
-
-    def step(self, local, grad_fn, batch, rd):
-        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
 
     def push(self, client, down, local, rd):
         dx = tree.sub(local.x, down["x"])
@@ -68,9 +53,6 @@ class FedAU(Algorithm[Server, Client, Local]):
     def state_after(self, client, up, down, rd):
         client = self.catch_up(client, rd.index)
         return self.close(client, rd.index - client.last, 1)
-
-    def tracked(self, server, client):
-        return {}
 
     def catch_up(self, client, index):
         """Close the intervals that reached the cutoff while the client was away."""

@@ -6,7 +6,8 @@ Xiang et al. NeurIPS 2024. https://arxiv.org/abs/2409.17446
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.core import Algorithm, tree
+from focusfl.algorithms.base import Local, LocalDescent
+from focusfl.core import tree
 from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
@@ -21,13 +22,9 @@ class Client(NamedTuple):
     last: Any  # the last round it took part in
 
 
-class Local(NamedTuple):
-    z: Tree
-
-
 @ALGORITHMS.register("fedawe", style=5, invariant="every round is echoed once")
 @dataclass(frozen=True)
-class FedAWE(Algorithm[Server, Client, Local]):
+class FedAWE(LocalDescent[Server, Client]):
     """Repeat one's progress once for every round missed; average inside S.
 
     Nothing is pulled at the start of a round. The echo is unstable when a client comes
@@ -39,24 +36,15 @@ class FedAWE(Algorithm[Server, Client, Local]):
     def __post_init__(self):
         check_positive("server_lr", self.server_lr)
 
-    accepts_stale_model = True
-    sends_state = False
-
     def init(self, params):
         return Server(params), Client(params, last=-1)
-
-    def broadcast(self, server):
-        return {"x": server.x}
 
     def pull(self, client, down):
         return Local(client.z)
 
-    def step(self, local, grad_fn, batch, rd):
-        return Local(tree.axpy(-rd.lr, grad_fn(local.z, batch), local.z))
-
     def push(self, client, down, local, rd):
         away = rd.index - client.last
-        progress = tree.sub(local.z, client.z)
+        progress = tree.sub(local.x, client.z)
         z = tree.axpy(self.server_lr * away, progress, client.z)
         return Client(z, client.last + away), {"z": z}
 
@@ -65,9 +53,6 @@ class FedAWE(Algorithm[Server, Client, Local]):
 
     def state_after(self, client, up, down, rd):
         return Client(up["z"], rd.index)
-
-    def tracked(self, server, client):
-        return {}
 
     def after_update(self, client, down, rd):
         return client._replace(z=down["x"])

@@ -6,7 +6,8 @@ https://arxiv.org/abs/2106.06639
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.core import Algorithm, tree
+from focusfl.algorithms.base import Local, LocalDescent
+from focusfl.core import tree
 from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_positive
@@ -24,17 +25,13 @@ class Client(NamedTuple):
     version: Any  # of that model
 
 
-class Local(NamedTuple):
-    x: Tree
-
-
 @ALGORITHMS.register(
     "fedbuff",
     style=23,
     invariant="FedAvg if all come every round and fill the buffer",
 )
 @dataclass(frozen=True)
-class FedBuff(Algorithm[Server, Client, Local]):
+class FedBuff(LocalDescent[Server, Client]):
     """Move once enough clients have come in, each with work on the model it left with.
 
     To take part in a round is to come back: a client's steps begin at the model it was
@@ -57,9 +54,6 @@ class FedBuff(Algorithm[Server, Client, Local]):
     def uses_stale_model(self):
         return True
 
-    accepts_stale_model = True
-    sends_state = False
-
     def init(self, params):
         return Server(params, tree.zeros(params), 0.0, 0.0), Client(params, 0.0)
 
@@ -68,9 +62,6 @@ class FedBuff(Algorithm[Server, Client, Local]):
 
     def pull(self, client, down):
         return Local(client.x)
-
-    def step(self, local, grad_fn, batch, rd):
-        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
 
     def push(self, client, down, local, rd):
         stale = down["version"] - client.version
@@ -84,12 +75,6 @@ class FedBuff(Algorithm[Server, Client, Local]):
         x = tree.axpy(full * self.server_lr / (count + (1 - full)), buffer, server.x)
         left = 1 - full
         return Server(x, tree.scale(left, buffer), left * count, server.version + full)
-
-    def state_after(self, client, up, down, rd):
-        return client
-
-    def tracked(self, server, client):
-        return {}
 
     def after_update(self, client, down, rd):
         return Client(down["x"], down["version"])

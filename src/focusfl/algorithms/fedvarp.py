@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.core import Algorithm, tree
+from focusfl.algorithms.base import LocalDescent
+from focusfl.core import tree
 from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
@@ -22,13 +23,9 @@ class Client(NamedTuple):
     y: Tree  # the last update this client computed
 
 
-class Local(NamedTuple):
-    x: Tree
-
-
 @ALGORITHMS.register("fedvarp", style=6, invariant="y = mean yᵢ")
 @dataclass(frozen=True)
-class FedVARP(Algorithm[Server, Client, Local]):
+class FedVARP(LocalDescent[Server, Client]):
     """Correct the participants' updates by everybody's last ones."""
 
     server_lr: float = 1.0  # factor of the server's step, positive
@@ -39,22 +36,11 @@ class FedVARP(Algorithm[Server, Client, Local]):
     def max_exact_lr(self, L, local_steps):
         return math.inf if local_steps == 1 else 0.0  # several steps end at another x
 
-    accepts_stale_model = True
-    sends_state = False
     tracks_mean = True
 
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
-
-    def broadcast(self, server):
-        return {"x": server.x}
-
-    def pull(self, client, down):
-        return Local(down["x"])
-
-    def step(self, local, grad_fn, batch, rd):
-        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
 
     def push(self, client, down, local, rd):
         y = tree.sub(down["x"], local.x)

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.core import Algorithm, tree
+from focusfl.algorithms.base import LocalDescent
+from focusfl.core import tree
 from focusfl.core.registry import ALGORITHMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_positive
@@ -22,13 +23,9 @@ class Client(NamedTuple):
     g: Tree  # the last update this client computed
 
 
-class Local(NamedTuple):
-    x: Tree
-
-
 @ALGORITHMS.register("mifa", style=3, invariant="g = mean gᵢ")
 @dataclass(frozen=True)
-class MIFA(Algorithm[Server, Client, Local]):
+class MIFA(LocalDescent[Server, Client]):
     """Move by everybody's last update, however old; absent clients count too.
 
     In the paper an empty round still moves the model: run it with on_empty="step".
@@ -42,22 +39,11 @@ class MIFA(Algorithm[Server, Client, Local]):
     def max_exact_lr(self, L, local_steps):
         return math.inf if local_steps == 1 else 0.0  # several steps end at another x
 
-    accepts_stale_model = True
-    sends_state = False
     tracks_mean = True
 
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
-
-    def broadcast(self, server):
-        return {"x": server.x}
-
-    def pull(self, client, down):
-        return Local(down["x"])
-
-    def step(self, local, grad_fn, batch, rd):
-        return Local(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
 
     def push(self, client, down, local, rd):
         # Measured from the pulled model: from the one before, it would telescope.
