@@ -1,6 +1,7 @@
 """Where algorithms with a constant step end: fixed points, biases, noise floors.
 
-Closed forms on quadratics, f_i(x) = x·H_i x / 2 - h_i·x.
+Closed forms on quadratics, f_i(x) = x·H_i x / 2 - h_i·x. docs/theory.md derives them, and
+tests/test_fixed_points.py holds runs to them.
 """
 
 import numpy as np
@@ -25,7 +26,7 @@ def fedavg_fixed_point(
     local_steps: int,
     weights: list | PerClient | None = None,
 ) -> Vector:
-    """Solve x = sum of w_i GD_i(x), GD_i being local steps on f_i; w as in F if None.
+    """Solve x = sum of w_i GD_i(x) for x, where GD_i is local steps on f_i.
 
     With everybody there FedAvg ends here; MIFA and FedVARP do whoever takes part.
 
@@ -50,13 +51,13 @@ def fedavg_fixed_point(
 def fedavg_limit(
     problem: Problem, participation: Participation, lr: float, local_steps: int
 ) -> Vector:
-    """The mean of FedAvg's stationary iterates: the fixed point for weights q / sum q.
+    """Give the mean of FedAvg's stationary iterates: the fixed point for weights q / sum q.
 
     Exact where rounds are independent; single iterates scatter around it.
 
     Args:
         problem: quadratic.
-        participation: the law of who takes part.
+        participation: the model of who takes part.
         lr: step size.
         local_steps: gradients per participant and round.
     """
@@ -70,7 +71,7 @@ def fedavg_limit(
 
 
 def mean_shares(problem: Problem, participation: Participation) -> PerClient | None:
-    """E[w_i 1{i in S} / sum of w over S], which is q where all weights are alike; None
+    """Give E[w_i 1{i in S} / sum of w over S], which is q where all weights are alike; None
     where there is no formula for it.
 
     Of coins, w_i p_i times the integral over s > 0 of exp(-s w_i) and the product over
@@ -97,7 +98,7 @@ def mean_shares(problem: Problem, participation: Participation) -> PerClient | N
 
 
 def fedau_weights(participation: Participation, num_clients: int, cutoff: int = 50) -> PerClient:
-    """The weights FedAU ends up with, summing to 1: 1 - (1 - p)^cutoff, normalised.
+    """Give the weights FedAU ends up with, summing to 1: 1 - (1 - p)^cutoff, normalised.
 
     Intervals between visits are cut at `cutoff`, so that their mean is this over p.
     """
@@ -115,11 +116,11 @@ def fedau_limit(
     local_steps: int,
     cutoff: int = 50,
 ) -> Vector:
-    """The mean of FedAU's stationary iterates, for clients that toss coins.
+    """Give the mean of FedAU's stationary iterates, for clients that toss coins.
 
     Args:
         problem: quadratic.
-        participation: the law of who takes part.
+        participation: the model of who takes part.
         lr: step size.
         local_steps: gradients per participant and round.
         cutoff: of FedAU.
@@ -131,7 +132,7 @@ def fedau_limit(
 
 
 def weighted_optimum(problem: Problem, weights: list | PerClient | None) -> Vector:
-    """The minimiser of the sum of w_i f_i; x* if None."""
+    """Give the minimiser of the sum of w_i f_i; x* if `weights` is None."""
     problem = check_quadratic(problem, "the weighted optimum")
     w = _weights(weights, problem)
     H, h = hessians(problem)
@@ -144,7 +145,7 @@ def first_order_bias(
     local_steps: int,
     weights: list | PerClient | None = None,
 ) -> Vector:
-    """The fixed point of FedAvg minus the weighted optimum, to first order in lr.
+    """Give the fixed point of FedAvg minus the weighted optimum, to first order in lr.
 
     It vanishes iff there is one local step, or the H_i are equal, or the f_i share
     their minimiser.
@@ -170,14 +171,14 @@ def noise_floor(
     scale: float,
     averaged: int = 1,
 ) -> float:
-    """E|x - x*|^2 at which FOCUS stalls under N(0, scale^2 I) on every gradient.
+    """Give E|x - x*|^2 at which FOCUS stalls under N(0, scale^2 I) on every gradient.
 
     To first order in lr. A noisy gradient is used again until its client returns, which
     is the factor 2/p - 1.
 
     Args:
         problem: quadratic.
-        participation: the law of who takes part.
+        participation: the model of who takes part.
         lr: step size.
         scale: standard deviation in every entry of every gradient.
         averaged: how many gradients a stored one is the mean of: 1 for the last, the

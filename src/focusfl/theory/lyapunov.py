@@ -52,7 +52,7 @@ def lyapunov(
 
     Args:
         problem: what is minimised; needs L and mu.
-        participation: the law of who takes part.
+        participation: the model of who takes part.
         rounds: to follow it for.
         lr: step size.
         local_steps: gradients per participant and round.
@@ -71,7 +71,7 @@ def lyapunov(
     check_count("runs", runs)
     check_positive("lr", lr)
     optimum = np.asarray(problem.eval_data["optimum"])
-    rows = np.zeros((3, rounds + 1))
+    sums = np.zeros((3, rounds + 1))
     start = problem.x0 if x0 is None else np.asarray(x0, float)
     for k in range(runs):
         before = start
@@ -81,11 +81,11 @@ def lyapunov(
         )  # fmt: skip
         for r, (state, _) in enumerate(states(spec.validated())):
             x, points = state.server.x, np.stack([c.point for c in state.clients])
-            rows[:, r] += [
+            sums[:, r] += [
                 ((a - b) ** 2).sum() for a, b in [(x, optimum), (x, points), (before, points)]
             ]
             before = x
-    square, spread, late = rows / runs
+    square, spread, late = sums / runs
     earlier = np.concatenate([[0.0], spread[:-1]])  # before round 0 all are at x0
     contraction = 1 - lr * known.mu * known.N / 2
     return Lyapunov(
@@ -97,7 +97,7 @@ def lyapunov(
     )
 
 
-class Seen(NamedTuple):
+class WatchedClient(NamedTuple):
     client: Any
     point: Tree  # where the stored gradient was taken
 
@@ -114,7 +114,7 @@ class _Watched(Algorithm):
 
     def init(self, params):
         server, client = self.inner.init(params)
-        return server, Seen(client, params)
+        return server, WatchedClient(client, params)
 
     def broadcast(self, server):
         return self.inner.broadcast(server)
@@ -127,7 +127,7 @@ class _Watched(Algorithm):
 
     def push(self, client, down, local, rd):
         pushed, up = self.inner.push(client.client, down, local, rd)
-        return Seen(pushed, local.x), up
+        return WatchedClient(pushed, local.x), up
 
     def update(self, server, total, rd):
         return self.inner.update(server, total, rd)

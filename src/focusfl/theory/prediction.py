@@ -1,4 +1,4 @@
-"""What theory says of one run, in the numbers that can be drawn beside it."""
+"""What theory predicts of one run: its rate, where it ends, and its noise floor."""
 
 from typing import NamedTuple
 
@@ -21,8 +21,8 @@ from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
 from focusfl.theory.constants import exact
 
-LARGEST = 2000  # dimension up to which a fixed point is solved for
-SMALL = 0.5  # step times smoothness times the mean absence of the rarest client
+MAX_DIM = 2000  # dimension up to which a fixed point is solved for
+SMALL_STEP = 0.5  # step times smoothness times the mean absence of the rarest client
 
 
 class Prediction(NamedTuple):
@@ -47,7 +47,7 @@ def predict(
     Args:
         algorithm: the one that runs.
         problem: what is minimised.
-        participation: the law of who takes part.
+        participation: the model of who takes part.
         lr: step size, a number: nothing is known of schedules.
         local_steps: gradients per participant and round.
         noise: standard deviation in every entry of every gradient.
@@ -61,7 +61,7 @@ def predict(
     rate = _rate(plain, participation, lr) if ours else None
     safe = rests_at_optimum(algorithm, plain, participation, lr, local_steps)
     bias = 0.0 if safe else None
-    if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > LARGEST:
+    if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > MAX_DIM:
         return Prediction(rate, bias)
     unit, optimum = float(plain.eval_data["unit"]), plain.optimum
     rarest = participation.marginals(plain.num_clients).p.min()
@@ -91,7 +91,7 @@ def rests_at_optimum(
     lr: float,
     local_steps: int,
 ) -> bool:
-    """Whether a run at this step can come to rest at a minimiser of F alone.
+    """Say whether a run at this step can come to rest at a minimiser of F alone.
 
     Needs convex f_i of known smoothness L, so that where the gradient vanishes is one,
     and everybody now and then. Scaffnew and ProxSkip also need clients who meet: blocks
@@ -108,7 +108,7 @@ def rests_at_optimum(
 
 
 def _rate(problem: Problem, participation: Participation, lr: float) -> float | None:
-    """Gradient descent on F: what FOCUS is at steps that are small beside delays."""
+    """Give the rate of gradient descent on F, which FOCUS is at steps small beside delays."""
     strong, smooth = (getattr(problem, name, None) for name in ("mu_F", "L_F"))
     if not strong or not smooth:
         return None
@@ -117,4 +117,4 @@ def _rate(problem: Problem, participation: Participation, lr: float) -> float | 
         return None
     longest = 1 / rarest
     step = lr * problem.total_weight
-    return float(1 - step * strong) if step * smooth * longest <= SMALL else None
+    return float(1 - step * strong) if step * smooth * longest <= SMALL_STEP else None

@@ -80,7 +80,7 @@ def report(
 
     Args:
         problem: what is minimised; needs L and mu.
-        participation: the law of who takes part.
+        participation: the model of who takes part.
         lr: step size; of all that is said of a step.
         local_steps: gradients per participant and round, tau.
         scale: standard deviation of gradient noise that the noise floor is for.

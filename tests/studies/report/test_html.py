@@ -4,7 +4,6 @@ import json
 import re
 import time
 
-import numpy as np
 import pytest
 from made_up import make_run, make_study, save
 
@@ -171,12 +170,6 @@ def test_the_legend_hides_a_curve_and_shows_it_again(opened):
     assert len(paths(opened)) == 6
 
 
-def test_all_curves_can_be_hidden(opened):
-    for number in (1, 2, 3):
-        click(opened, f"#study-0 .legend button:nth-child({number})")
-    assert paths(opened) == []
-
-
 def test_the_pointer_and_the_keyboard_read_values(opened):
     from selenium.webdriver import ActionChains, Keys
 
@@ -290,36 +283,9 @@ def test_the_legend_says_what_it_hides(opened):
     assert said(opened, 0) == "FedAvg shown: 3 of 3 curves are shown"
 
 
-def test_the_ticks_of_an_axis_have_one_notation(opened):
-    def ticks(kind):
-        found = find(opened, f"#study-0 .curves .panel:nth-child(1) .{kind}-tick")
-        return [one.get_attribute("textContent") for one in found]
-
-    assert len(ticks("y")) > 3 and all(text.startswith("10") for text in ticks("y"))
-    assert len(ticks("x")) > 3 and all(text.isdigit() for text in ticks("x"))
-
-
 def test_the_predicted_bias_is_said_to_be_of_the_mean_iterate(opened):
     keys = [one.text for one in find(opened, "#study-0 .legend .key")]
     assert "predicted bias, of the mean iterate" in keys
-
-
-@pytest.mark.parametrize("width", [390, 700, 1000, 1400])
-def test_a_table_fits_or_says_that_it_scrolls(opened, width):
-    look(opened, width)
-    drawn(opened)
-    for study in (0, 1):
-        inside, cells, told = opened.execute_script(
-            """const box = document.querySelector(`#study-${arguments[0]} .wide`);
-            const right = box.getBoundingClientRect().right + 1;
-            const cells = [...box.querySelectorAll("tbody td")];
-            return [box.scrollWidth <= box.clientWidth + 1,
-                    cells.every((cell) => cell.getBoundingClientRect().right <= right),
-                    !document.querySelector(`#study-${arguments[0]} .more`).hidden]""",
-            study,
-        )
-        assert inside == cells and told == (not inside)
-        assert inside or 640 < width < 1400
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -334,38 +300,6 @@ def test_nothing_is_wider_than_the_window(opened, width, scheme):
         "return [innerWidth, document.scrollingElement.scrollWidth]"
     )
     assert inner == width and scroll <= width
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_and_curves_stand_out_from_the_paper(opened, scheme):
-    look(opened, 1400, scheme)
-    drawn(opened)
-    colours = opened.execute_script(
-        """const of = (node, what) => getComputedStyle(node)[what];
-        const all = (words) => [...document.querySelectorAll(words)];
-        return {
-          paper: of(document.body, "backgroundColor"),
-          words: all("h2, .lead, .note, td, th, text").map(
-            (node) => of(node, node.tagName === "text" ? "fill" : "color")),
-          curves: all(".curve").map((node) => of(node, "stroke")),
-        }"""
-    )
-    dark = luminance(colours["paper"]) < 0.1
-    assert dark == (scheme == "dark")
-    assert min(contrast(c, colours["paper"]) for c in colours["words"]) >= 4.5
-    # Two of Okabe and Ito's colours are paler than 3:1 on white; markers help there.
-    assert min(contrast(c, colours["paper"]) for c in colours["curves"]) >= 2
-
-
-def luminance(colour):
-    values = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
-    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_downloads_hold_what_is_shown(opened, tmp_path):

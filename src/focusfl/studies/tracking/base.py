@@ -1,4 +1,4 @@
-"""What trackers share: what they are told of a run."""
+"""What trackers share: runs as parameters, curves and a summary."""
 
 import abc
 from collections.abc import Mapping, Sequence

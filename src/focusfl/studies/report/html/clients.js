@@ -90,7 +90,7 @@ function clientPanel(parent, scenario, view) {
     for (const [words, text] of [
       ["took part here", percent(valueAt(found, "share", row, column))],
       ["age of the gradient", `about ${numberText(Math.round(valueAt(found, "age", row, column)))} rounds`],
-      ["in the whole draw", percent(found.seen[row])], ["by the law, p", percent(found.p[row])],
+      ["in the whole draw", percent(found.seen[row])], ["expected, p", percent(found.p[row])],
     ]) {
       const line = add(rows, "tr");
       add(line, "td", {}, words);
