@@ -1,5 +1,7 @@
 """What can go wrong, made to go wrong: replies in one process, processes on a fleet."""
 
+import os
+import signal
 from collections import Counter
 
 from flwr.serverapp import Grid
@@ -48,7 +50,8 @@ def chaotic(plan):
                 case "backup":
                     store.copy(database, self.place / "backup")
                 case "server" | "restore":
-                    fleet.kill_server_app(self.pid)
+                    assert fleet.superexec.owns(self.pid)
+                    os.kill(self.pid, signal.SIGKILL)
                     fleet.flwr("stop", str(self.run))
                     if what == "restore":
                         store.copy(self.place / "backup", database)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXIT_UNHEALTHY = 1  # results are there, and not what they were to be
 RUNS = Path("runs")  # where what is run goes
-MOST = 20  # sites whose rounds are counted in words
+MAX_SITES = 20  # sites whose rounds are counted in words
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -159,8 +159,8 @@ def _words(found: Mapping[str, Any]) -> list[str]:
     lists = ("participation", "counted", "warnings", "why")
     words = [f"{name} {short(v)}" for name, v in found.items() if name not in lists]
     times = list(found["counted"].items())
-    shown = [f"{site} {n}" for site, n in times[:MOST]]
-    left = [f"and {len(times) - MOST} more"] if len(times) > MOST else []
+    shown = [f"{site} {n}" for site, n in times[:MAX_SITES]]
+    left = [f"and {len(times) - MAX_SITES} more"] if len(times) > MAX_SITES else []
     return [*words, "rounds counted:", *shown, *left]
 
 
@@ -250,7 +250,7 @@ def _print_health(job: Mapping[str, Any]) -> None:
     rows = [
         (name, one["state"], "–" if one["age"] is None else str(one["age"]),
          *(str(one[what]) for what in names), f"{one['error']:.60}")
-        for name, one in order[:MOST]
+        for name, one in order[:MAX_SITES]
     ]  # fmt: skip
     titles = ["site", "state", "age in rounds", *names, "last error"]
     if any(one["epsilon"] is not None for _, one in order):
@@ -266,8 +266,8 @@ def _print_health(job: Mapping[str, Any]) -> None:
         state = f"stopped after round {job['round']} of {job['rounds']}"
     words = [f"{state},", f"generation {job['generation']},", ago]
     words.append(", ".join(size.values()))
-    if len(order) > MOST:
-        words.insert(0, f"and {len(order) - MOST} more;")
+    if len(order) > MAX_SITES:
+        words.insert(0, f"and {len(order) - MAX_SITES} more;")
     words += [f"{name} {short(value)}" for name, value in job["metrics"].items()]
     print(packed(words))
     why = " ".join(job["why"])

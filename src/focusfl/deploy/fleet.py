@@ -1,7 +1,6 @@
 """A whole federation on this machine: SuperLink, superexec and SuperNodes."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -149,11 +148,6 @@ class Fleet:
         self.nodes[site].start()
         pids = {process.name: process.pid for process in self.processes if process.pid}
         ownership.note(self.folder, pids, str(self._port))  # it is in every command
-
-    def kill_server_app(self, pid: int) -> None:
-        """End the server app, if it is one of ours, as a crash would."""
-        if self.superexec.owns(pid):
-            os.kill(pid, signal.SIGKILL)
 
     def run(self, app: Path, config: Mapping[str, Any] | None = None) -> int:
         """Start an app, with settings on top of its own; give the run's number."""

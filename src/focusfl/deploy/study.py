@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 FILE = "study.json"  # beside the apps: the study, and nothing to choose in it
-MOST = 256  # clients on one machine
-WHOLE = 50, 44  # bits of a number in a secure sum, and of these behind the point
+MAX_CLIENTS = 256  # clients on one machine
+SECURE_BITS = 50, 44  # bits of a number in a secure sum, and of these behind the point
 
 
 class Deployed(NamedTuple):
@@ -111,7 +111,7 @@ class Deployed(NamedTuple):
 
         coded = self.algorithm
         if coded_in(coded) is None:
-            coded = Compressed(coded, FixedPoint(*WHOLE))
+            coded = Compressed(coded, FixedPoint(*SECURE_BITS))
         elif not isinstance(coded, Compressed) or not isinstance(coded.compressor, FixedPoint):
             raise ValueError(
                 "secure sums are of whole numbers: the compressor must be of kind "
@@ -145,7 +145,7 @@ def load(
     source = spec.read(path, changes, [algorithm] if algorithm else [])
     if clients is not None:
         check_count("--clients", clients)
-        if clients > MOST:
+        if clients > MAX_CLIENTS:
             _too_many(clients)  # before their data are made
         _set_clients(source, clients)
     source.table.pop("latency", None)  # how long a reply takes is found out
@@ -155,7 +155,7 @@ def load(
         more = own if isinstance(own, dict) else {}
         source.table["secure"] = {**more, "minimum": secure}
     study = spec.build_study(source, path.stem)
-    if study.problem.num_clients > MOST:
+    if study.problem.num_clients > MAX_CLIENTS:
         _too_many(study.problem.num_clients)
     try:
         check_name("name", study.name)
@@ -169,7 +169,7 @@ def load(
 
 def _too_many(clients: int) -> NoReturn:
     raise ValueError(
-        f"--clients must be at most {MOST}: every one is a process of this machine, of "
+        f"--clients must be at most {MAX_CLIENTS}: every one is a process of this machine, of "
         f"some 200 MB; got {clients}."
     )
 

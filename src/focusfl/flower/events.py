@@ -15,7 +15,7 @@ FILE = "events.jsonl"  # in the server's folder of a job
 NAMED = 3  # sites at most that are called by their names
 WIDTH = 80  # columns that a line may take
 INDENT = "  "
-LONGEST = 120  # letters of why a reply was not counted
+MAX_REASON = 120  # letters of why a reply was not counted
 # Metrics in the order in which they matter to who watches.
 FIRST = ("distance", "accuracy", "loss", "grad_norm", "tracker_norm")
 
@@ -112,8 +112,8 @@ def describe(event: Mapping[str, Any]) -> str:
     if kind == "begin":
         words.append(f"{event['round']} of {event['rounds']} rounds are done")
     why = "" if kind == "end" else str(event.get("why", ""))  # warnings said that
-    if kind in ("nothing", "refused") and len(why) > LONGEST:
-        why = why[: LONGEST - 1] + "…"  # the whole is in the file
+    if kind in ("nothing", "refused") and len(why) > MAX_REASON:
+        why = why[: MAX_REASON - 1] + "…"  # the whole is in the file
     return packed([*words, *numbers, *why.split()])
 
 

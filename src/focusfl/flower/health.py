@@ -9,9 +9,9 @@ from typing import Any
 
 from focusfl.flower.events import NAMED, lasting, metrics, short
 
-REFUSED = 3  # refusals in a row at the end: a site that is not let in
-OFTEN = 10  # refusals in all, if they are most of a site's answers
-OLD = 10  # rounds at least that a memory is old if it is half the training
+LAST_REFUSALS = 3  # refusals in a row at the end: a site that is not let in
+MANY_REFUSALS = 10  # refusals in all, if they are most of a site's answers
+OLD_ROUNDS = 10  # rounds at least that a memory is old if it is half the training
 STATES = (  # worst first
     "left out", "refused", "offline", "never counted", "late", "spent",
     "on time", "gone",
@@ -19,7 +19,7 @@ STATES = (  # worst first
 AWAY = ("gone", "left out")  # by its own will, or by the server's
 NOTICES = 9  # shown at most, and the newest
 RECENT = 40  # rounds shown one by one
-WORSE = 4.0  # times its best, and above the first: a metric that gets worse
+WORSE_FACTOR = 4.0  # times its best, and above the first: a metric that gets worse
 FALLING = ("loss", "grad_norm")  # metrics that are to fall
 
 
@@ -194,8 +194,8 @@ class Health:
             if one.state == "left out":
                 reasons.append(f"{name} was refused {one.refused} times and left out; {one.error}")
                 continue
-            most = one.refused >= max(OFTEN, one.counted)
-            if most or one.refused_since >= REFUSED:
+            most = one.refused >= max(MANY_REFUSALS, one.counted)
+            if most or one.refused_since >= LAST_REFUSALS:
                 reasons.append(f"{name} was refused {one.refused} times; {one.error}")
         return [words for words in reasons if words]
 
@@ -230,7 +230,7 @@ class Health:
         old = {
             name: one.age
             for name, one in self.sites.items()
-            if one.state not in AWAY and one.age and one.age >= max(OLD, self.round / 2)
+            if one.state not in AWAY and one.age and one.age >= max(OLD_ROUNDS, self.round / 2)
         }
         if not old:
             return ""
@@ -253,7 +253,7 @@ class Health:
         return ", ".join(
             f"{name} {short(each[-1])}, {short(each[-1] / min(each))} times its best"
             for name, each in self._values.items()
-            if min(each) > 0 and not each[-1] < max(WORSE * min(each), each[0])
+            if min(each) > 0 and not each[-1] < max(WORSE_FACTOR * min(each), each[0])
         )
 
     def as_dict(self) -> dict[str, Any]:

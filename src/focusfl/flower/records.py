@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from focusfl.flower.protocol import Wired
 
-LARGE = 1 << 16  # bytes
+MIN_ARRAY = 1 << 16  # bytes
 BYTES = "focusfl.bytes"  # says that an array's data are bytes, as the header has them
 SMALL, ARRAYS, PRIVACY = "small", "arrays", "privacy"
 
@@ -19,11 +19,11 @@ def to_records(message: Wired) -> RecordDict:
     Every array of Flower's costs several requests on its way, but what is in several
     messages is uploaded once: worth it for large ones alone.
     """
-    small = {path: blob for path, blob in message.items() if len(blob) < LARGE}
+    small = {path: blob for path, blob in message.items() if len(blob) < MIN_ARRAY}
     large = {
         path: Array("uint8", (len(blob),), BYTES, blob)
         for path, blob in message.items()
-        if len(blob) >= LARGE
+        if len(blob) >= MIN_ARRAY
     }
     records = RecordDict({SMALL: ConfigRecord(small)})  # type: ignore[arg-type]
     if large:

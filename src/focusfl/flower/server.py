@@ -19,7 +19,7 @@ from focusfl.simulation.divergence import BLOWN_UP
 
 LOOK = 5  # polls between two looks at who is online
 LAST = 10  # rounds that say how long those to come will take
-LONGEST = 2000  # letters of a site's own words that are kept
+MAX_REASON = 2000  # letters of a site's own words that are kept
 
 
 class Server:
@@ -256,7 +256,7 @@ class Server:
         """
         site = answer.site
         if answer.content is None:
-            self.say("nothing", site=site, why=answer.why[:LONGEST])
+            self.say("nothing", site=site, why=answer.why[:MAX_REASON])
             self.waiting.discard(site)
             if isinstance(self.protocol, SecureServer):
                 self.protocol.give_up(site)
