@@ -74,18 +74,14 @@ class Health:
         match kind:
             case "begin":
                 self._begin(event)
-            case "open":
-                self._move_to(event["generation"])
             case "waiting":
                 self.state, self.awaited = "waiting", event["missing"]
             case "warm":
                 self._count(event, event["round"] - 1)
-                self._move_to(event["generation"])
             case "round":
                 self._round(event)
             case "end":
                 self.state, self.round = "ended", event["round"]
-                self._move_to(event.get("generation", self.generation))
                 self.warnings, self._why = event["warnings"], event.get("why", [])
             case "failed":
                 self.state, self.error = "failed", event["why"]
@@ -96,6 +92,11 @@ class Health:
                 self.notices = [*self.notices[-NOTICES:], event["why"]]
             case _ if event.get("site") in self.sites:
                 self._trouble(kind, event)
+        # Last: who was counted in the round that began a generation has lost that again.
+        if event.get("generation", 1) > self.generation:
+            self.generation = event["generation"]
+            for one in self.sites.values():
+                one.age = None
 
     def _begin(self, event: Mapping[str, Any]) -> None:
         self.began = self.began or event["time"]
@@ -112,18 +113,15 @@ class Health:
         for site in (*event["counted"], *event["missing"]):
             self.sites.setdefault(site, SiteHealth())
         self._count(event, event["round"])
-        for name in event["counted"]:
-            self.sites[name].counted += 1
-        for name in event["late"]:
-            self.sites[name].late += 1
         counted, late = set(event["counted"]), set(event["late"])
         for name, one in self.sites.items():
+            one.counted += name in counted
+            one.late += name in late
             mark = "l" if name in late else "x" if name in counted else "."
             one.recent = (one.recent + mark)[-RECENT:]
         for state, who in (("gone", "gone"), ("left out", "barred")):
             for name in event.get(who, ()):
                 self.sites[name].state = state
-        self._move_to(event.get("generation", self.generation))
 
     def _count(self, event: Mapping[str, Any], round: int) -> None:
         """Whoever was counted in a round, or before the first, is on time."""
@@ -137,19 +135,11 @@ class Health:
             one.last, one.age, one.refused_since = round, 0, 0
             one.state = "on time"
 
-    def _move_to(self, generation: int) -> None:
-        """Everybody's memory is empty when an generation begins."""
-        if generation > self.generation:
-            self.generation = generation
-            for one in self.sites.values():
-                one.age = None
-
     def _trouble(self, kind: str, event: Mapping[str, Any]) -> None:
         one = self.sites[event["site"]]
-        if kind in ("missing", "leaving"):  # all is well
-            return
-        if kind in ("left out", "spent"):  # what went wrong has been told
+        if kind in ("left out", "spent"):  # what went wrong was another event
             one.state = kind
+        if kind in ("left out", "spent", "missing", "leaving"):
             return
         one.error = f"{kind}: {event.get('why', '')}"
         self.error = f"{event['site']}: {one.error}"
@@ -264,15 +254,10 @@ class Health:
             for name in ("refused", "unanswered", "late")
         }
         warnings = self.warnings if self.state == "ended" else [self.stale_warning()]
-        warnings = [words for words in warnings if words]
+        public = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         return {
-            "state": self.state, "healthy": not self.why, "why": self.why,
-            "worse": self.worsening, "warnings": warnings, "awaited": self.awaited,
-            "round": self.round, "rounds": self.rounds, "generation": self.generation,
-            "began": self.began,
-            "heard": self.heard, "seconds": self.seconds, "eta": self.eta,
-            "bytes": dict(self.bytes), **totals, "strangers": self.strangers,
-            "notices": self.notices, "error": self.error,
-            "metrics": dict(self.metrics),
+            **public, **totals, "healthy": not self.why, "why": self.why,
+            "worse": self.worsening, "warnings": [words for words in warnings if words],
+            "bytes": dict(self.bytes), "metrics": dict(self.metrics),
             "sites": {name: dict(vars(one)) for name, one in self.sites.items()},
         }  # fmt: skip
