@@ -72,11 +72,12 @@ def expected(this, masks):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_crashes_and_a_deleted_disk_leave_it_exact(tmp_path):
-    """The whole promise, on three clients in a minute or so."""
+    """The whole promise, on three clients."""
     this = deployed(tmp_path, QUADRATIC, 3)
     plan = {2: "disk:0", 3: "node:1", 4: "superlink", 5: "node:2", 6: "server", 7: "node:0"}
-    said, kinds, outcome = run(tmp_path, this, plan, settings={"deadline": 15.0, "patience": 15.0})
+    said, kinds, outcome = run(tmp_path, this, plan, settings={"deadline": 60.0, "patience": 60.0})
     assert kinds.count("begin") == 2 and kinds.count("chaos") == 6
     assert kinds.count("nothing") >= 3
     assert outcome.metrics["distance"] <= 1e-8

@@ -89,7 +89,7 @@ def run(folder, secure, rounds, plan=None, **how):
 
     done = local_study(
         this, folder / "run", watch, driver=chaotic(plan or {}), tls=True,
-        settings={"deadline": 15.0, "patience": 30.0}, **how,
+        settings={"deadline": 60.0, "patience": 60.0}, **how,
     )  # fmt: skip
     return said, search, done
 
