@@ -111,7 +111,7 @@ def _progress(job: dict[str, Any] | None) -> dict[str, Any]:
     """How far a job has come, and where its model stands."""
     if not job or not job["round"]:
         return {"progress": "no round"}
-    here = [name for name, one in job["sites"].items() if one["state"] != "offline"]
+    here = [name for name, site in job["sites"].items() if site["state"] != "offline"]
     progress = f"{job['round']}/{job['rounds']} rounds, last online {', '.join(here)}"
     known = job["metrics"] if job["state"] == "ended" else {}
     norms = {k: known[k] for k in ("grad_norm", "tracker_norm") if k in known}

@@ -95,30 +95,30 @@ class Health:
         # Last: who was counted in the round that began a generation has lost that again.
         if event.get("generation", 1) > self.generation:
             self.generation = event["generation"]
-            for one in self.sites.values():
-                one.age = None
+            for site in self.sites.values():
+                site.age = None
 
     def _begin(self, event: Mapping[str, Any]) -> None:
         self.began = self.began or event["time"]
         self.state, self._why, self.awaited, self.notices = "running", None, [], []
         self.round, self.rounds = event["round"], event["rounds"]
-        for site in event.get("everybody", ()):
-            one = self.sites.setdefault(site, SiteHealth())
-            if one.state == "left out":  # it is asked again
-                one.state = "late"
+        for name in event.get("everybody", ()):
+            site = self.sites.setdefault(name, SiteHealth())
+            if site.state == "left out":  # it is asked again
+                site.state = "late"
 
     def _round(self, event: Mapping[str, Any]) -> None:
         self.state, self.round, self.awaited = "running", event["round"] + 1, []
         self.rounds, self.seconds, self.eta = (event[name] for name in ("rounds", "seconds", "eta"))
-        for site in (*event["counted"], *event["missing"]):
-            self.sites.setdefault(site, SiteHealth())
+        for name in (*event["counted"], *event["missing"]):
+            self.sites.setdefault(name, SiteHealth())
         self._count(event, event["round"])
         counted, late = set(event["counted"]), set(event["late"])
-        for name, one in self.sites.items():
-            one.counted += name in counted
-            one.late += name in late
+        for name, site in self.sites.items():
+            site.counted += name in counted
+            site.late += name in late
             mark = "l" if name in late else "x" if name in counted else "."
-            one.recent = (one.recent + mark)[-RECENT:]
+            site.recent = (site.recent + mark)[-RECENT:]
         for state, who in (("gone", "gone"), ("left out", "barred")):
             for name in event.get(who, ()):
                 self.sites[name].state = state
@@ -131,23 +131,23 @@ class Health:
             if name in self.sites:
                 self.sites[name].epsilon = given
         for name in event["counted"]:
-            one = self.sites[name]
-            one.last, one.age, one.refused_since = round, 0, 0
-            one.state = "on time"
+            site = self.sites[name]
+            site.last, site.age, site.refused_since = round, 0, 0
+            site.state = "on time"
 
     def _trouble(self, kind: str, event: Mapping[str, Any]) -> None:
-        one = self.sites[event["site"]]
+        site = self.sites[event["site"]]
         if kind in ("left out", "spent"):  # what went wrong was another event
-            one.state = kind
+            site.state = kind
         if kind in ("left out", "spent", "missing", "leaving"):
             return
-        one.error = f"{kind}: {event.get('why', '')}"
-        self.error = f"{event['site']}: {one.error}"
+        site.error = f"{kind}: {event.get('why', '')}"
+        self.error = f"{event['site']}: {site.error}"
         if kind == "refused" and not event.get("copy"):
-            one.refused, one.state = one.refused + 1, "refused"
-            one.refused_since += 1
+            site.refused, site.state = site.refused + 1, "refused"
+            site.refused_since += 1
         elif kind == "nothing":
-            one.unanswered += 1
+            site.unanswered += 1
 
     def confirm(self, pushes: Mapping[str, int]) -> None:
         """Believe the server on whose state is in the model: events may be lost.
@@ -156,46 +156,48 @@ class Health:
             pushes: how many of each site were counted in this generation.
         """
         for name, push in pushes.items():
-            one = self.sites.setdefault(name, SiteHealth())
-            if not push or one.age is None:
-                one.age = 0 if push else None
+            site = self.sites.setdefault(name, SiteHealth())
+            if not push or site.age is None:
+                site.age = 0 if push else None
 
     def _update_states(self) -> None:
         """Bring every site's state up to now."""
-        for name, one in self.sites.items():
-            if one.state in AWAY:
+        for name, site in self.sites.items():
+            if site.state in AWAY:
                 continue
-            if one.age is not None and one.last is not None:
-                one.age = max(0, self.round - one.last - 1)
-            if one.state == "spent":
+            if site.age is not None and site.last is not None:
+                site.age = max(0, self.round - site.last - 1)
+            if site.state == "spent":
                 continue
             if name not in self._online and self.state != "ended":
-                one.state = "offline"
-            elif one.state in ("on time", "late", "offline", "never counted"):
-                late = "never counted" if one.last is None else "late"
-                one.state = "on time" if one.age == 0 else late
+                site.state = "offline"
+            elif site.state in ("on time", "late", "offline", "never counted"):
+                late = "never counted" if site.last is None else "late"
+                site.state = "on time" if site.age == 0 else late
 
     def failures(self) -> list[str]:
         """Why this would be no healthy end, if it were one; nothing if it would."""
         self._update_states()
         reasons = [self._missing()]
-        here = {k: one for k, one in self.sites.items() if one.state != "gone"}
-        for name, one in here.items():
-            if one.state == "left out":
-                reasons.append(f"{name} was refused {one.refused} times and left out; {one.error}")
+        here = {k: site for k, site in self.sites.items() if site.state != "gone"}
+        for name, site in here.items():
+            if site.state == "left out":
+                reasons.append(
+                    f"{name} was refused {site.refused} times and left out; {site.error}"
+                )
                 continue
-            most = one.refused >= max(MANY_REFUSALS, one.counted)
-            if most or one.refused_since >= LAST_REFUSALS:
-                reasons.append(f"{name} was refused {one.refused} times; {one.error}")
+            most = site.refused >= max(MANY_REFUSALS, site.counted)
+            if most or site.refused_since >= LAST_REFUSALS:
+                reasons.append(f"{name} was refused {site.refused} times; {site.error}")
         return [words for words in reasons if words]
 
     def _missing(self) -> str:
         """Say who has no part in the model, and was not left out of it."""
-        here = {k: one for k, one in self.sites.items() if one.state not in AWAY}
-        empty = [name for name, one in here.items() if one.age is None]
+        here = {k: site for k, site in self.sites.items() if site.state not in AWAY}
+        empty = [name for name, site in here.items() if site.age is None]
         never = [name for name in empty if here[name].last is None]
         since = [name for name in empty if here[name].last is not None]
-        if never and not any(one.counted for one in self.sites.values()):
+        if never and not any(site.counted for site in self.sites.values()):
             return (
                 f"no site was counted in any of {self.round} rounds: the model was not "
                 f"trained. {self.error}"
@@ -208,7 +210,7 @@ class Health:
             reasons.append(f"{', '.join(since)} {words}")
         if not reasons:
             return ""
-        times = ", ".join(f"{name} {one.counted}" for name, one in self.sites.items())
+        times = ", ".join(f"{name} {site.counted}" for name, site in self.sites.items())
         return (
             f"{'; '.join(reasons)}: the model is that of the others alone. "
             f"Rounds counted, of {self.round}: {times}."
@@ -218,9 +220,9 @@ class Health:
         """Say whose memory is so old that the model may not be theirs; or nothing."""
         self._update_states()
         old = {
-            name: one.age
-            for name, one in self.sites.items()
-            if one.state not in AWAY and one.age and one.age >= max(OLD_ROUNDS, self.round / 2)
+            name: site.age
+            for name, site in self.sites.items()
+            if site.state not in AWAY and site.age and site.age >= max(OLD_ROUNDS, self.round / 2)
         }
         if not old:
             return ""
@@ -250,7 +252,7 @@ class Health:
         """All of it, for machines."""
         self._update_states()
         totals = {
-            name: sum(getattr(one, name) for one in self.sites.values())
+            name: sum(getattr(site, name) for site in self.sites.values())
             for name in ("refused", "unanswered", "late")
         }
         warnings = self.warnings if self.state == "ended" else [self.stale_warning()]
@@ -259,5 +261,5 @@ class Health:
             **public, **totals, "healthy": not self.why, "why": self.why,
             "worse": self.worsening, "warnings": [words for words in warnings if words],
             "bytes": dict(self.bytes), "metrics": dict(self.metrics),
-            "sites": {name: dict(vars(one)) for name, one in self.sites.items()},
+            "sites": {name: dict(vars(site)) for name, site in self.sites.items()},
         }  # fmt: skip

@@ -141,26 +141,26 @@ class Job:
         changes: dict[str, Any] = {}
         for key, value in config.items():
             if key in known:
-                changes[known[key].name] = _said(key, value, known[key])
+                changes[known[key].name] = _parse(key, value, known[key])
             elif key not in own:
                 words = unknown("setting of the app", key, {*known, *own})
                 raise ValueError(f"{words} Its own are named in server_app(own=...).")
         return replace(self, **changes)
 
 
-def _choices(one: Field) -> tuple[Any, ...]:
+def _choices(setting: Field) -> tuple[Any, ...]:
     """The types that a configuration may give to a field, or the words; none if not."""
-    origin, inner = get_origin(one.type), get_args(one.type)
+    origin, inner = get_origin(setting.type), get_args(setting.type)
     if origin is Literal:
         return inner
-    kinds = inner if origin in (UnionType, tuple) else (one.type,)
+    kinds = inner if origin in (UnionType, tuple) else (setting.type,)
     return tuple(kind for kind in WORDS if kind in kinds)
 
 
-def _said(key: str, value: Any, one: Field) -> Any:
+def _parse(key: str, value: Any, setting: Field) -> Any:
     """A setting as a field takes it; ValueError if it cannot be one."""
-    choices = _choices(one)
-    if one.name == "sites" and isinstance(value, str):
+    choices = _choices(setting)
+    if setting.name == "sites" and isinstance(value, str):
         return tuple(value.split())
     if float in choices and type(value) is int:
         return float(value)

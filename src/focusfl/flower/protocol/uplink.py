@@ -45,10 +45,10 @@ class Recorder(Compressor):
     def compressed(self, up: Message) -> Message:
         """A push with bytes in place of the arrays that were read from them."""
 
-        def one(leaf: Any) -> Any:
+        def sent(leaf: Any) -> Any:
             return next((blob for read, blob in self.sent if read is leaf), leaf)
 
-        return tree.map(one, up)
+        return tree.map(sent, up)
 
 
 def with_recorder(algorithm: Algorithm) -> tuple[Algorithm, Recorder | None]:
@@ -109,11 +109,11 @@ class Uplink:
         """A push as its site remembers it; Refused if none can have sent it."""
         plan = iter(self._plan)
 
-        def one(got: Any) -> Any:
+        def read(got: Any) -> Any:
             how = next(plan)
             return how[0].read(got, index) if isinstance(how, list) else got
 
-        return tree.map(one, packed)
+        return tree.map(read, packed)
 
 
 def trial_push(algorithm: Algorithm, params: Tree) -> Message:
