@@ -62,7 +62,7 @@ def run(folder, this, plan=None, **more):
 def begun_in(folder):
     """The event by which the server app of a fleet said that it began."""
     (file,) = folder.glob("server/*/events.jsonl")
-    return next(json.loads(line) for line in file.open() if '"begin"' in line)
+    return next(json.loads(line) for line in file.read_text().splitlines() if '"begin"' in line)
 
 
 def expected(this, masks):
