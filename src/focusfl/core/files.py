@@ -19,7 +19,6 @@ from typing import IO
 SEAL = "focusfl-sha256:"
 DIGITS = 64
 BLANK = SEAL + DIGITS * "0"  # what a writer puts where the seal is to be
-UNSEALED = "has no checksum: an older focusfl wrote it, and damage is not seen"
 
 
 class Damaged(ValueError):
@@ -165,12 +164,6 @@ def check(path: Path, file: IO[bytes]) -> str | None:
         raise Damaged(f"{path} is empty")
     with mmap(file.fileno(), 0, access=ACCESS_READ) as whole:
         return _checked(path, whole)
-
-
-def check_seal(path: Path, found: str | None, wanted: str | None) -> None:
-    """Raise unless a file's checksum is what another file says of it, if one does."""
-    if wanted is not None and found != wanted:
-        raise Damaged(f"{path} is damaged, or of another time than what is beside it")
 
 
 def _checked(path: Path, whole: bytes | mmap) -> str | None:

@@ -44,31 +44,23 @@ def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> 
     return files.write(path, content, sealed=True)
 
 
-def read_model(path: str | Path, seal: str | None = None) -> Tree:
+def read_model(path: str | Path) -> Tree:
     """Read a model from a safetensors file, whoever wrote it.
 
     Args:
         path: of the file.
-        seal: the checksum that the file must have; None: the one that it states.
 
     Raises:
-        ValueError: If it is no safetensors file, is damaged, or has another checksum.
+        ValueError: If it is no safetensors file, or is damaged.
     """
-    return read_with_about(path, seal)[0]
+    return read_with_about(path)[0]
 
 
-def seal_of(path: Path) -> str:
-    """Give the checksum that a model's file states, without comparing it."""
-    with safe_open(path, "numpy") as file:
-        return _metadata(file)["seal"].removeprefix(files.SEAL)
-
-
-def read_with_about(path: str | Path, seal: str | None = None) -> tuple[Tree, dict[str, str]]:
+def read_with_about(path: str | Path) -> tuple[Tree, dict[str, str]]:
     """Read a model, and the texts that were written beside it."""
     path = Path(path)
     try:
         _, stated = files.read(path)
-        files.check_seal(path, stated, seal)
         with safe_open(path, "numpy") as file:
             ours = _metadata(file)
             if ("seal" in ours) != (stated is not None):
@@ -79,8 +71,6 @@ def read_with_about(path: str | Path, seal: str | None = None) -> tuple[Tree, di
             ours.get("about", {})
         )
     except files.Damaged as error:
-        if seal is not None:  # whoever knows where the file is from says what would do
-            raise
         raise files.Damaged(f"{error}. Use a copy, or save it again.") from None
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not a safetensors file, or it is damaged ({error}).") from None

@@ -26,7 +26,7 @@ from focusfl.studies.schema import ConfigError, validate
 from focusfl.studies.toml import Keys
 
 Grid = tuple[StepSize, ...]
-# What an algorithm may be made of, each settings as a table.
+# What an algorithm may be made of, each written as a table.
 PARTS: dict[Any, Mapping[str, Callable]] = {
     Algorithm: ALGORITHMS, Compressor: COMPRESSORS, Participation: PARTICIPATION
 }  # fmt: skip
@@ -265,7 +265,7 @@ def build(path: Keys, make: Callable, settings: BaseModel, more: Mapping[str, An
 
 
 def grid(path: Keys, value: Any) -> tuple:
-    """One value or several different ones; nothing if nothing was settings."""
+    """One value or several different ones; empty if there is none."""
     if value is None:
         return ()
     values = tuple(value) if isinstance(value, list) else (value,)
