@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from focusfl.simulation.result import Result
 
+from focusfl.core.result import Result
 from focusfl.suite.measure import AT_ONCE, Search, Trial, arrived, best_of, search, step_of
 
 
