@@ -26,8 +26,6 @@ import focusfl as ff
 from focusfl.flower import (
     AlgorithmStrategy,
     client_app,
-    from_torch,
-    params,
 )
 from focusfl.flower.app import run
 from focusfl.flower.ending import Unhealthy
@@ -35,7 +33,7 @@ from focusfl.flower.evaluation import Evaluation, metrics_of
 from focusfl.flower.events import describe
 from focusfl.flower.events import read as read_events
 from focusfl.flower.identity import identify
-from focusfl.problems import Objective, Problem
+from focusfl.problems import Objective, Problem, from_torch, torch_params
 from focusfl.studies import store
 
 
@@ -78,12 +76,12 @@ def test_a_torch_module_learns_what_its_own_arithmetic_would(tmp_path):
 
     def work(context):
         x, y = map(torch.from_numpy, data[context.node_config["partition-id"]])
-        return from_torch(linear(), squared, (x, y))
+        return from_torch(linear(), squared, (x, y), client=context.node_config["partition-id"])
 
     app = client_app(work, FOCUS)
     nodes = {9 + i: Node(app, i, tmp_path / s, name=s) for i, s in enumerate(SITES)}
     this = job(tmp_path, rounds=60, lr=0.07, eval_every=60)
-    run(Loopback(nodes), replace(this, params=params(linear()), evaluate=None))
+    run(Loopback(nodes), replace(this, params=torch_params(linear()), evaluate=None))
     A = np.concatenate([np.c_[x, np.ones(8)] for x, _ in data])
     y = np.concatenate([y for _, y in data])
     best = np.linalg.lstsq(A, y, rcond=None)[0][:, 0]
@@ -98,10 +96,10 @@ def test_a_torch_module_learns_what_its_own_arithmetic_would(tmp_path):
 def test_batches_of_a_torch_client_walk_through_its_data():
     x = torch.arange(6, dtype=torch.float64)[:, None] + 1
     module = torch.nn.Linear(1, 1, bias=False).double()
-    work = from_torch(module, lambda out, y: out.sum(), (x, x), batch_size=2)
+    work = from_torch(module, lambda out, y: out.mean(), (x, x), batch_size=2, client=0)
     zero = {"weight": np.zeros((1, 1))}
     seen = [work.grad_fn(zero, work.batch_of(n))["weight"].item() for n in range(3)]
-    assert sum(seen) == 21  # an epoch sees every sample once
+    assert 2 * sum(seen) == 21  # an epoch sees every sample once
     assert seen == [work.grad_fn(zero, work.batch_of(n))["weight"] for n in range(3)]
 
 
@@ -109,25 +107,25 @@ def test_a_loss_per_sample_and_data_that_are_not_finite_are_refused():
     x = torch.ones((6, 1))
     each = torch.nn.MSELoss(reduction="none")
     with pytest.raises(ValueError, match=r"the mean over a batch, .* shape \(2, 1\)"):
-        from_torch(torch.nn.Linear(1, 1), each, (x, x))
+        from_torch(torch.nn.Linear(1, 1), each, (x, x), client=0)
     for name, given in {"inputs": (x / 0, x), "targets": (x, x / 0 * 0)}.items():
         with pytest.raises(ValueError, match=f"{name} must be finite"):
-            from_torch(torch.nn.Linear(1, 1), squared, given)
+            from_torch(torch.nn.Linear(1, 1), squared, given, client=0)
 
 
 def test_a_module_with_running_statistics_is_refused():
     norm = torch.nn.BatchNorm1d(3)
     with pytest.raises(ValueError, match="GroupNorm"):
-        params(norm)
-    assert set(params(norm, freeze_statistics=True)) == {"weight", "bias"}
+        torch_params(norm)
+    assert set(torch_params(norm, freeze_statistics=True)) == {"weight", "bias"}
 
 
 def test_frozen_parameters_and_statistics_stay_as_they_are():
     net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).double()
     net[0].weight.requires_grad_(False)
     x, y = map(torch.from_numpy, (np.eye(3), np.ones((3, 3))))
-    work = from_torch(net, squared, (x, y), freeze_statistics=True)
-    grad = work.grad_fn(params(net, freeze_statistics=True), work.batch_of(0))
+    work = from_torch(net, squared, (x, y), freeze_statistics=True, client=0)
+    grad = work.grad_fn(torch_params(net, freeze_statistics=True), work.batch_of(0))
     assert set(grad) == {"0.bias", "1.weight", "1.bias"}
     assert net[1].num_batches_tracked == 0
 
@@ -140,7 +138,7 @@ def test_data_may_come_as_a_pair_as_a_dict_and_as_everybodys():
         from_torch(linear(), squared, given, **options)
         for given in ((x, y), {"x": x.numpy(), "y": y.numpy()}, everybody)
     ]
-    x0 = params(linear())
+    x0 = torch_params(linear())
     grads = [work.grad_fn(x0, work.batch_of(4))["weight"] for work in works]
     assert all((grad == grads[0]).all() for grad in grads)
     assert len({tuple(work.evaluate(x0).items()) for work in works}) == 1
@@ -274,9 +272,9 @@ def test_a_client_does_not_import(library):
 def test_a_torch_client_needs_no_jax():
     code = (
         "import warnings; warnings.simplefilter('ignore'); import sys, torch; "
-        "from focusfl.flower import from_torch; x = torch.ones(4, 2); "
+        "from focusfl.problems import from_torch; x = torch.ones(4, 2); "
         "net, loss = torch.nn.Linear(2, 2), torch.nn.MSELoss(); "
-        "work = from_torch(net, loss, (x, x)); sys.exit('jax' in sys.modules)"
+        "work = from_torch(net, loss, (x, x), client=0); sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -5,7 +5,7 @@ import torch
 from focusfl import Focus
 from focusfl.data import heart_disease, standardise
 from focusfl.data.hospitals import CENTERS
-from focusfl.flower import from_torch, params
+from focusfl.problems import from_torch, torch_params
 
 ALGORITHM = Focus()
 FEATURES = 13
@@ -45,9 +45,9 @@ def work(context):
     x, y = table(site)
     held = torch.arange(len(y)) % 3 == 0
     return from_torch(
-        model(), loss, (x[~held], y[~held]), batch_size=32, seed=CENTERS.index(site),
+        model(), loss, (x[~held], y[~held]), batch_size=32, client=CENTERS.index(site),
         eval_data=(x[held], y[held]), metrics=accuracy,
     )  # fmt: skip
 
 
-PARAMS = params(model())
+PARAMS = torch_params(model())

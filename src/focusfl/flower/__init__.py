@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from focusfl.core.work import Work
     from focusfl.flower.app import server_app
-    from focusfl.flower.client import Work, client_app
+    from focusfl.flower.client import client_app
     from focusfl.flower.job import Job
-    from focusfl.flower.pytorch import from_torch, params
     from focusfl.flower.strategy import AlgorithmStrategy
 
 __all__ = [
@@ -19,15 +19,12 @@ __all__ = [
     "Job",
     "Work",
     "client_app",
-    "from_torch",
-    "params",
     "server_app",
 ]
 
 _MODULES = {
     "AlgorithmStrategy": "strategy", "Job": "job", "Work": "client",
-    "client_app": "client", "from_torch": "pytorch", "params": "pytorch",
-    "server_app": "app",
+    "client_app": "client", "server_app": "app",
 }  # fmt: skip
 
 

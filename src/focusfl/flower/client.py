@@ -1,8 +1,8 @@
 """The client app: any gradient, as a participant of any algorithm."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from flwr.clientapp.typing import Mod
 
 from focusfl.core import Algorithm, Batch, GradFn
 from focusfl.core.tree import Tree
+from focusfl.core.work import Work
 from focusfl.flower import evaluation
 from focusfl.flower.identity import Identity, identify
 from focusfl.flower.protocol import Site
@@ -24,28 +25,6 @@ if TYPE_CHECKING:
 
 
 CACHE = "focusfl.states"  # Flower's record of a site's cached states
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a site can do: gradients of its own data, and evaluation if it offers it.
-
-    Without batches, `grad_fn` is taken for the gradient of all the site's data. With
-    them, `gradient` can give it, so that the end of a training can be checked.
-    """
-
-    grad_fn: GradFn
-    batch_of: Callable[[int], Any] | None = None  # gradients computed before -> batch
-    evaluate: Callable[[Tree], Mapping[str, float]] | None = None
-    gradient: Callable[[Tree], Tree] | None = None  # of all data, at a model
-    private: "Terms | None" = None  # by which its gradients are private, and no other is
-
-    @property
-    def whole(self) -> Callable[[Tree], Tree] | None:
-        """The gradient of all data, if it is known and may be."""
-        if self.gradient or self.batch_of or self.private:
-            return self.gradient
-        return lambda x: self.grad_fn(x, Batch(None, 0))
 
 
 def client_app(
@@ -61,7 +40,7 @@ def client_app(
 
     `work` is a function (model, batch) -> gradient; or a Problem, of which the site
     takes the part that its partition-id names, a `Private` one with noise that the
-    site alone knows and an account of its own; or `from_torch(...)`; or a function of
+    site alone knows and an account of its own; or `from_torch(..., client=...)`; or a function of
     Flower's context that gives one of these, which is called when there is work to
     do. `job` is the name of the training, by default that in the app's configuration.
     A SuperNode with `leave=true` in its configuration takes back all it contributed.

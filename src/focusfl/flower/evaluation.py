@@ -11,6 +11,7 @@ from focusfl.core import Server, gradient_sum, tree
 from focusfl.core.metrics import check_names, has_direction, summarize_clients
 from focusfl.core.tree import Tree
 from focusfl.core.validation import shown
+from focusfl.core.work import EXAMPLES
 from focusfl.flower.job import Job
 from focusfl.flower.protocol import Refused, Wired
 from focusfl.flower.protocol.limits import norm
@@ -25,7 +26,6 @@ from focusfl.flower.protocol.messages import (
 from focusfl.flower.protocol.site import like_model
 from focusfl.flower.records import from_records, to_records
 
-EXAMPLES = "num-examples"  # the weight of a site in the mean of metrics
 METRICS, GRADIENT = "metrics", "gradient"
 
 

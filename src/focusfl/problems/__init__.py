@@ -5,6 +5,7 @@ from typing import Any
 from focusfl.core.registry import PROBLEMS
 from focusfl.problems.adapters import from_equinox, from_flax, rebuilt
 from focusfl.problems.cox import Cox
+from focusfl.problems.evaluation import PerSample
 from focusfl.problems.logistic import Logistic
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
@@ -26,10 +27,10 @@ from focusfl.problems.noise import Noisy
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.quadratic import LeastSquares, Quadratic
 from focusfl.problems.robust import Robust, robust
-from focusfl.problems.sets import PerSample
 from focusfl.problems.synthetic import random_quadratic, ridge
 from focusfl.problems.tabular import dialysis, heart_disease, libsvm, tcga_brca
 from focusfl.problems.text import shakespeare
+from focusfl.problems.torch.modules import torch_params
 from focusfl.problems.torch.problem import NotTranslated, TorchProblem, from_torch
 from focusfl.problems.vision import cifar10
 from focusfl.problems.wavy import Wavy, wavy
@@ -86,6 +87,7 @@ __all__ = [
     "spoken_digits",
     "star",
     "tcga_brca",
+    "torch_params",
     "tv16",
     "watch",
     "wavy",

@@ -5,13 +5,13 @@ they would anywhere else. Only parameters are trained: a model that changes othe
 while it is called, as batch normalisation does, is refused where that can be seen.
 """
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from typing import Any
 
+from focusfl.core.extras import import_package
 from focusfl.core.tree import Tree
 from focusfl.problems.loss import LossFn, LossProblem, MetricsFn, from_loss
 
@@ -55,7 +55,7 @@ def from_flax(
     Raises:
         ValueError: If the module has running statistics, or is none of Flax.
     """
-    nnx, linen = needed("flax.nnx"), needed("flax.linen")
+    nnx, linen = import_package("flax.nnx"), import_package("flax.linen")
     if isinstance(module, nnx.Module):
         graph, state, running, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
         if running:
@@ -106,7 +106,7 @@ def from_equinox(
     Raises:
         ValueError: If the model is none of Equinox.
     """
-    eqx = needed("equinox")
+    eqx = import_package("equinox")
     if not isinstance(model, eqx.Module):
         raise ValueError(f"model must be an equinox.Module; got {model!r}.")
     arrays, rest = eqx.partition(model, eqx.is_inexact_array)
@@ -146,11 +146,3 @@ def _dicts(tree: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:
         return jax.tree.unflatten(structure, [reduce(getitem, p, x) for p in paths])
 
     return nested, back
-
-
-def needed(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        raise ValueError(f"this needs {package}; install it with: pip install {package}") from None

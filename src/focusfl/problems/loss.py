@@ -13,7 +13,7 @@ from focusfl.core import random as keys
 from focusfl.core.compilation import run_once
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_flag
-from focusfl.problems import given, sets
+from focusfl.problems import evaluation, validation
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.shuffle import shuffled
 from focusfl.problems.weights import Weights, weights_of
@@ -108,9 +108,9 @@ class MeanLoss(Objective):
 
     def _evaluate_clients(self, x, client_eval_data):
         if self.each_metric is None:
-            return sets.evaluate_sets(self.evaluate, x, client_eval_data)
+            return evaluation.evaluate_sets(self.evaluate, x, client_eval_data)
         each = self._fast(self.each_metric)
-        return sets.evaluate_samples(each, self._lower(x), client_eval_data)
+        return evaluation.evaluate_samples(each, self._lower(x), client_eval_data)
 
     @property
     def each_metric(self) -> MetricsFn | None:
@@ -125,23 +125,23 @@ class MeanLoss(Objective):
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
             x = jax.eval_shape(self._lower, x)
-            batch = given.shapes(samples, self.batch_size)
+            batch = validation.shapes(samples, self.batch_size)
             if self.augment is not None:
-                given.check_augment(self.augment, batch)
+                validation.check_augment(self.augment, batch)
                 key = jax.random.key(0)
                 batch = jax.eval_shape(self.augment, key, batch)
-            given.check_loss(self.loss_fn, x, batch, "a batch")
+            validation.check_loss(self.loss_fn, x, batch, "a batch")
 
     def check_evaluation(self, x: Tree, samples: Tree, what: str) -> None:
         """Raise unless a model can be evaluated on such samples."""
         import jax
 
         with jax.enable_x64(jax.tree.leaves(x)[0].dtype == "float64"):
-            x, samples = jax.eval_shape(self._lower, x), given.shapes(samples)
+            x, samples = jax.eval_shape(self._lower, x), validation.shapes(samples)
             if self.metrics_fn is not None:
-                given.check_metrics(self.metrics_fn, x, samples, what)
+                validation.check_metrics(self.metrics_fn, x, samples, what)
             else:
-                given.check_loss(self.loss_fn, x, samples, what)
+                validation.check_loss(self.loss_fn, x, samples, what)
 
     def each(self, x: Tree, samples: Tree) -> np.ndarray:
         """The loss of every sample of a batch."""
@@ -201,9 +201,9 @@ class LossProblem(Problem):
     def client_eval_data(self):
         own = self.clients_evaluated_on
         if own is None:
-            own = sets.unstacked(self.samples, self.lengths)
-        sets.check(self.mean_loss.check_evaluation, self.params, own)
-        return sets.laid_out(own, self.mean_loss.each_metric is not None)
+            own = evaluation.unstacked(self.samples, self.lengths)
+        evaluation.check(self.mean_loss.check_evaluation, self.params, own)
+        return evaluation.laid_out(own, self.mean_loss.each_metric is not None)
 
     @cached_property
     def class_counts(self) -> Int[np.ndarray, "clients classes"] | None:
@@ -263,29 +263,29 @@ def from_loss(
     """
     import jax
 
-    given.check_options(batch_size, stream, dtype, compute_dtype)
-    given.check_function("loss_fn", loss_fn)
+    validation.check_options(batch_size, stream, dtype, compute_dtype)
+    validation.check_function("loss_fn", loss_fn)
     for name, function in (("metrics_fn", metrics_fn), ("augment", augment)):
         if function is not None:
-            given.check_function(name, function)
-    client_data = given.everybody(client_data)
-    eval_data = given.arrays("eval_data", eval_data)
+            validation.check_function(name, function)
+    client_data = validation.everybody(client_data)
+    eval_data = validation.arrays("eval_data", eval_data)
     if client_eval_data is not None:
-        client_eval_data = given.eval_sets(client_eval_data, client_data)
-    lengths = [sets.length(samples) for samples in client_data]
+        client_eval_data = validation.eval_sets(client_eval_data, client_data)
+    lengths = [evaluation.length(samples) for samples in client_data]
     if batch_size is None:
         batch_size, stream = max(lengths), "fixed_order"  # others' batches are short
-    x0 = jax.tree.map(lambda a: np.asarray(a, dtype), given.arrays("params", params))
+    x0 = jax.tree.map(lambda a: np.asarray(a, dtype), validation.arrays("params", params))
     check_flag("fast_convolutions", fast_convolutions)
     loss = MeanLoss(
         loss_fn, metrics_fn, batch_size, stream, augment, compute_dtype,
-        fast_convolutions, given.takes_key(loss_fn),
+        fast_convolutions, validation.takes_key(loss_fn),
     )  # fmt: skip
     loss.check(x0, client_data[0])
     loss.check_evaluation(x0, eval_data, "eval_data")
-    sets.check(loss.check_evaluation, x0, client_eval_data or ())
+    evaluation.check(loss.check_evaluation, x0, client_eval_data or ())
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *client_data)
-    given.check_losses(partial(loss.each, x0), pooled, lengths, batch_size)
+    validation.check_losses(partial(loss.each, x0), pooled, lengths, batch_size)
     leaves, structure = jax.tree.flatten(pooled)
     parts = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     samples = jax.tree.unflatten(structure, room.stack(parts, *leaves).arrays)

@@ -11,9 +11,9 @@ import numpy as np
 from focusfl.core import random as keys
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, shown
-from focusfl.problems import given
+from focusfl.problems import validation
+from focusfl.problems.evaluation import PerSample
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.sets import PerSample
 
 
 def softmax(
@@ -58,12 +58,12 @@ def mlp(
     check_count("classes", classes)
     check_widths("hidden", hidden)
     client_data, eval_data = (
-        given.everybody(client_data),
-        given.arrays("eval_data", eval_data),
+        validation.everybody(client_data),
+        validation.arrays("eval_data", eval_data),
     )
     check_labels(client_data, eval_data, classes)
     if (own := options.get("client_eval_data")) is not None:
-        own = given.eval_sets(own, client_data)
+        own = validation.eval_sets(own, client_data)
         check_labels(own, eval_data, classes, " of client_eval_data")
     wide = int(np.prod(np.shape(eval_data["x"])[1:]))
     params = dense_params([wide, *hidden, classes], seed)

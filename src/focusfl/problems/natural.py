@@ -18,7 +18,7 @@ from focusfl.core.validation import (
 )
 from focusfl.data import Federation
 from focusfl.problems.dealt import standard
-from focusfl.problems.given import check_options
+from focusfl.problems.evaluation import PerSample
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import (
     check_widths,
@@ -28,7 +28,7 @@ from focusfl.problems.models import (
     right_and_loss,
 )
 from focusfl.problems.networks import Each, Loss, Scores
-from focusfl.problems.sets import PerSample
+from focusfl.problems.validation import check_options
 from focusfl.problems.vision import ImageMetrics, cnn, cnn_params
 from focusfl.problems.weights import Weights
 

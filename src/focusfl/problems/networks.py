@@ -15,7 +15,6 @@ from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_one_of, check_share
 from focusfl.data import SPLITS
 from focusfl.problems.dealt import CLIENTS, TEST_SHARE, Deal, dealt
-from focusfl.problems.given import check_options
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import (
     check_widths,
@@ -24,6 +23,7 @@ from focusfl.problems.models import (
     dense_params,
     right_and_loss,
 )
+from focusfl.problems.validation import check_options
 from focusfl.problems.vision import ImageMetrics, cnn_params
 from focusfl.problems.vision import cnn as convolved
 from focusfl.problems.weights import Weights

@@ -9,10 +9,10 @@ from focusfl.core import random as keys
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count
-from focusfl.problems.given import check_options
+from focusfl.problems.evaluation import PerSample
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import right_and_loss
-from focusfl.problems.sets import PerSample
+from focusfl.problems.validation import check_options
 from focusfl.problems.weights import Weights
 
 

@@ -11,10 +11,10 @@ from focusfl.core import random as keys
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_flag, check_positive
-from focusfl.problems.given import check_options
+from focusfl.problems.evaluation import SAMPLES_AT_ONCE, PerSample, length
 from focusfl.problems.loss import LossProblem, from_loss
 from focusfl.problems.models import cross_entropy, right_and_loss
-from focusfl.problems.sets import AT_ONCE, PerSample, length
+from focusfl.problems.validation import check_options
 from focusfl.problems.weights import Weights
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of each channel
@@ -121,11 +121,11 @@ class ImageMetrics(PerSample):
         import jax
 
         some, count = partial(super().__call__, x), length(samples)
-        full = count - count % AT_ONCE
+        full = count - count % SAMPLES_AT_ONCE
         rest = jax.tree.map(lambda a: a[full:], samples)
         if not full:
             return some(rest)
-        parts = jax.tree.map(lambda a: a[:full].reshape(-1, AT_ONCE, *a.shape[1:]), samples)
+        parts = jax.tree.map(lambda a: a[:full].reshape(-1, SAMPLES_AT_ONCE, *a.shape[1:]), samples)
         means = jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
         if full == count:
             return means

@@ -5,7 +5,7 @@ import pytest
 from torch_models import ARCHITECTURES, samples
 
 import focusfl as ff
-from focusfl.problems.torch import check
+from focusfl.problems.torch import translate
 from focusfl.problems.torch.eager import Eager
 
 WHO = ff.participation.Bernoulli([0.9, 0.9, 0.5, 0.5])
@@ -31,10 +31,10 @@ def test_it_has_the_gradients_of_pytorch_and_learns(name):
     one = ff.core.tree.map(lambda leaf: leaf[2][:6], batch)
     wide = Eager(made.module.double(), case.loss)
     params = ff.core.tree.map(lambda leaf: leaf.astype(float), made.x0)
-    apart = check.compared(model.training, model, wide, params, check._wide(one), True)
-    assert max(apart) < check.tolerance(model.training, "float64"), "no rounding to see"
+    apart = translate.gaps_of(model.training, model, wide, params, translate.as_float64(one), True)
+    assert max(apart) < translate.tolerance(model.training, "float64"), "no rounding to see"
     made.module.float()
-    assert check.check(model, eager, made.x0, one) < 1e-5
+    assert translate.compare(model, eager, made.x0, one) < 1e-5
     setting = {"rounds": 20, "lr": case.lr, "local_steps": 2, "eval_every": 20}
     losses = ff.simulate(ff.Focus(), made, WHO, **setting).metrics["loss"]
     assert losses[-1] < losses[0] and np.isfinite(losses[-1])

@@ -11,8 +11,7 @@ from torch import nn
 import focusfl as ff
 from focusfl.core.fingerprint import fingerprint
 from focusfl.core.models import read_model
-from focusfl.problems.torch import build
-from focusfl.problems.torch.eager import Eager
+from focusfl.problems.torch.eager import Eager, EagerLoss, pick_samples
 
 WHO = ff.participation.Bernoulli([0.9, 0.5, 0.5])
 RUN = {"rounds": 6, "lr": 0.1, "local_steps": 2, "eval_every": 3, "seed": 3}
@@ -132,13 +131,13 @@ def test_dropout_draws_by_the_seed_of_the_run_and_not_in_evaluation():
 
 
 def test_dropout_drops_its_share_and_scales_the_rest():
-    from focusfl.problems.torch.drawn import DRAWN
+    from focusfl.problems.torch.operators.random import RANDOM
 
     x, key = np.ones((200, 200), np.float32), jax.random.key(0)
-    found, _ = DRAWN["native_dropout"](key, x, 0.3, True)
+    found, _ = RANDOM["native_dropout"](key, x, 0.3, True)
     assert float((found == 0).mean()) == pytest.approx(0.3, abs=0.02)
     assert float(found.mean()) == pytest.approx(1, abs=0.02)
-    assert DRAWN["native_dropout"](None, x, 0.3, True)[0] is x
+    assert RANDOM["native_dropout"](None, x, 0.3, True)[0] is x
 
 
 def test_noise_of_a_module_is_its_mean_in_evaluation():
@@ -278,8 +277,6 @@ def test_clients_are_served_as_pytorch_finds():
 
 def test_pytorch_itself_gives_the_gradients_of_the_translation(problem):
     """With weights for a short batch too: the last of an epoch."""
-    from focusfl.problems.torch.eager import EagerLoss
-
     mean = problem.mean_loss
     eager = EagerLoss(Eager(mlp(), ENTROPY), None, mean.batch_size, mean.stream)
     data = ff.core.tree.map(lambda leaf: leaf[1], problem.data)
@@ -377,5 +374,5 @@ def test_bad_input_is_told_in_one_line(message):
 
 def test_samples_are_taken_from_all_over():
     samples = {"x": np.arange(10), "y": np.arange(10)}
-    assert build.some(samples, 3)["x"].tolist() == [0, 4, 9]
-    assert build.some(samples, 1)["y"].tolist() == [0]
+    assert pick_samples(samples, 3)["x"].tolist() == [0, 4, 9]
+    assert pick_samples(samples, 1)["y"].tolist() == [0]

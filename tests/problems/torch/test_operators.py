@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from focusfl.problems.torch.check import _apart, leaves
-from focusfl.problems.torch.export import exported, program
+from focusfl.problems.torch.eager import leaves, relative_gap
+from focusfl.problems.torch.export import exported, write_program
 
 ROWS = {
     "pick": lambda x: (x[:, [0, 2]], x[0], x[:, -1], x[1:3, ::2], x.select(1, 2)),
@@ -126,7 +126,7 @@ def differ(module, x):
     names = dict(module.named_parameters())
     gave = torch.autograd.grad(total, [*names.values(), x], allow_unused=True)
     gave = [torch.zeros(1) if a is None else a for a in gave]
-    run = program(exported(module, (x.detach(),)), {n: n for n in names}, "float64")
+    run = write_program(exported(module, (x.detach(),)), {n: n for n in names}, "float64")
 
     def ours(params, x):
         found = run(params, [x])
@@ -137,7 +137,7 @@ def differ(module, x):
         params = {name: leaf.detach().numpy() for name, leaf in names.items()}
         grad = jax.jit(jax.grad(ours, (0, 1), has_aux=True))
         (own, own_x), found = grad(params, x.detach().numpy())
-    return _apart(found, theirs), _apart([own[n] for n in names] + [own_x], gave)
+    return relative_gap(found, theirs), relative_gap([own[n] for n in names] + [own_x], gave)
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -152,7 +152,7 @@ def test_a_module_is_taken_apart_where_an_operator_needs_it(kind, times, monkeyp
     taken, kept = [], torch.export.ExportedProgram
     real = kept.run_decompositions
     monkeypatch.setattr(kept, "run_decompositions", lambda *args: taken.append(args) or real(*args))
-    program(exported(Each(ROWS[kind]), (torch.randn(4, 6),)), {}, "float64")
+    write_program(exported(Each(ROWS[kind]), (torch.randn(4, 6),)), {}, "float64")
     assert len(taken) == times
 
 
@@ -188,6 +188,6 @@ def test_what_overflows_has_a_gradient_still():
 def test_a_label_of_no_class_has_no_loss():
     scores, y = torch.randn(2, 3), torch.tensor([0, 1])
     found = exported(Each(lambda x: F.cross_entropy(scores, x, reduction="none")), (y,))
-    run = program(found, {}, "float32")
+    run = write_program(found, {}, "float32")
     for wrong in (3, -1):
         assert np.isnan(run({}, [np.array([0, wrong])])[0]).tolist() == [False, True]

@@ -1,6 +1,5 @@
-"""A module computed by PyTorch itself: what a translation must equal.
-
-And what runs, in the reference engine alone, where there is no translation.
+"""A module computed by PyTorch itself: what a translation is compared with, what a site of a
+deployment computes, and what `ff.loop` runs where there is no translation.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,16 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.compat import torch_dispatch_mode, torch_tree
 from focusfl.core import random as keys
+from focusfl.core import tree
 from focusfl.core.tree import Tree
-from focusfl.problems import sets
+from focusfl.core.work import EXAMPLES, Work
+from focusfl.data import STREAMS
+from focusfl.problems import evaluation
 from focusfl.problems.loss import MeanLoss
-from focusfl.problems.torch.module import set_mode, tensors
+from focusfl.problems.torch.modules import set_mode, several, tensors
+
+
+class LossFails(ValueError):
+    """A user's loss raised; labels may be out of its range. Without a full stop."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Eager:
-    """A module and its loss."""
+    """A module and its loss, on the device that the module is on."""
 
     module: Any
     loss: Any  # (outputs, targets) -> a mean, or one number per sample
@@ -29,15 +36,19 @@ class Eager:
     def __repr__(self) -> str:
         return f"{type(self.module).__name__} in PyTorch"
 
+    @property
+    def device(self) -> Any:
+        return next(self.module.parameters()).device
+
     def outputs(self, params: Mapping[str, Any], x: Any, training: bool) -> Any:
-        """What the module gives for arrays or tensors, with parameters by name."""
+        """Give what the module gives for arrays or tensors, with parameters by name."""
         import torch
 
         set_mode(self.module, training)
-        inputs = x if torch.is_tensor(x) or isinstance(x, tuple) else tensors(x)
+        inputs = x if torch.is_tensor(x) or isinstance(x, tuple) else tensors(x, self.device)
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         own = {
-            name: leaf if torch.is_tensor(leaf) else torch.tensor(np.asarray(leaf))
+            name: leaf if torch.is_tensor(leaf) else self._tensor(leaf)
             for name, leaf in params.items()
         }
         return torch.func.functional_call(self.module, own, inputs)
@@ -45,26 +56,88 @@ class Eager:
     def grad(
         self, x: Mapping[str, Any], samples: Tree, training: bool, weights: Any = None
     ) -> tuple[Any, float, dict[str, np.ndarray]]:
-        """Outputs, the loss and its gradient; samples weigh the same if not told."""
+        """Give outputs, the loss and its gradient.
+
+        Args:
+            x: the parameters, by name.
+            samples: inputs x and targets y.
+            training: whether dropout and its like draw.
+            weights: of the samples; None: all weigh the same.
+        """
         import torch
 
-        params = {name: torch.tensor(np.asarray(leaf)).requires_grad_() for name, leaf in x.items()}
+        params = {name: self._tensor(leaf).requires_grad_() for name, leaf in x.items()}
         outputs = self.outputs(params, samples["x"], training)
-        value = self.loss(outputs, tensors(samples["y"]))
+        value = self.loss(outputs, tensors(samples["y"], self.device))
         if weights is None:
             value = value.mean()
         elif value.ndim:
             value = (value * torch.tensor(weights, dtype=value.dtype)).sum()
         else:
             value = value * float(weights.sum())
-        found = torch.autograd.grad(value, list(params.values()), allow_unused=True)
-        grads = {
+        grads = torch.autograd.grad(value, list(params.values()), allow_unused=True)
+        arrays = {
             name: np.zeros(np.shape(x[name]), np.asarray(x[name]).dtype)
-            if one is None
-            else one.numpy()
-            for name, one in zip(x, found, strict=True)
+            if grad is None
+            else grad.cpu().numpy()
+            for name, grad in zip(x, grads, strict=True)
         }
-        return outputs, value.item(), grads
+        return outputs, value.item(), arrays
+
+    def evaluate(self, x: Mapping[str, Any], samples: Tree) -> dict[str, float]:
+        """Give the loss and the metrics of samples."""
+        import torch
+
+        with torch.no_grad(), seeded(0):
+            outputs = self.outputs(x, samples["x"], False)
+            targets = tensors(samples["y"], self.device)
+            values = {"loss": self.loss(outputs, targets).mean()}
+            if self.metrics is not None:
+                values |= self.metrics(outputs, targets)
+        return {name: float(value) for name, value in values.items()}
+
+    def _tensor(self, leaf: Any) -> Any:
+        import torch
+
+        return torch.tensor(np.asarray(leaf), device=self.device)
+
+
+def site_work(
+    eager: Eager, samples: Tree, eval_data: Tree, batch_size: int | None, stream: str,
+    seed: int, client: int,
+) -> Work:  # fmt: skip
+    """Make what one site computes, in PyTorch: gradients of its own samples, and metrics.
+
+    Args:
+        eager: the module and its functions.
+        samples: this site's inputs x and targets y.
+        eval_data: what it evaluates on, likewise.
+        batch_size: samples of a gradient; None: all.
+        stream: how it walks its samples.
+        seed: of the order of samples.
+        client: its number, so that sites walk in orders of their own.
+    """
+
+    def on_device(part: Tree) -> Tree:
+        return tree.map(lambda a: tensors(a, eager.device), part)
+
+    samples, eval_data, length = on_device(samples), on_device(eval_data), count(samples)
+
+    def batch_of(number: int) -> Any:
+        if batch_size is None:
+            return slice(None)
+        return STREAMS[stream](number, length, batch_size, seed, client)
+
+    def grad_fn(x: Mapping[str, np.ndarray], batch: Any) -> dict[str, np.ndarray]:
+        return eager.grad(x, tree.map(lambda a: a[batch], samples), training=True)[2]
+
+    def evaluate(x: Mapping[str, np.ndarray]) -> dict[str, float]:
+        return eager.evaluate(x, eval_data) | {EXAMPLES: float(count(eval_data))}
+
+    def gradient(x: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return eager.grad(x, samples, training=False)[2]  # nothing is dropped at random
+
+    return Work(grad_fn, batch_of, evaluate, gradient)
 
 
 @dataclass(frozen=True)
@@ -80,29 +153,19 @@ class EagerLoss(MeanLoss):
         import jax
 
         places, weights = map(np.asarray, _pick(self)(batch, np.asarray(data["length"])))
-        there = weights > 0
-        samples = jax.tree.map(lambda a: np.asarray(a)[places[there]], data["samples"])
+        real = weights > 0
+        samples = tree.map(lambda a: np.asarray(a)[places[real]], data["samples"])
         seed = keys.fold(batch.key, batch.number, 2)
         with seeded(int(jax.random.bits(seed, dtype="uint32"))):
-            _, _, found = self.loss_fn.grad(x, samples, self.draws, weights[there])
+            grads = self.loss_fn.grad(x, samples, self.draws, weights[real])[2]
         numpy = isinstance(next(iter(x.values())), np.ndarray | np.generic)
-        return found if numpy else _like(x, found)
+        return grads if numpy else {name: tensors(grads[name]) for name in x}
 
     def evaluate(self, x, eval_data):
-        import torch
-
-        eager = self.loss_fn
-        with torch.no_grad(), seeded(0):
-            outputs = eager.outputs(x, eval_data["x"], False)
-            y = tensors(eval_data["y"])
-            found = {"loss": eager.loss(outputs, y).mean().item()}
-            if eager.metrics is not None:
-                asked = eager.metrics(outputs, y)
-                found |= {name: float(value) for name, value in asked.items()}
-        return found
+        return self.loss_fn.evaluate(x, eval_data)
 
     def evaluate_clients(self, x, client_eval_data):
-        return sets.evaluate_one_by_one(self.evaluate, x, client_eval_data)
+        return evaluation.evaluate_one_by_one(self.evaluate, x, client_eval_data)
 
     @property
     def each_metric(self):
@@ -119,10 +182,130 @@ def _pick(objective: EagerLoss) -> Callable:
     return jax.jit(objective.pick)
 
 
-def _like(x: Mapping[str, Any], found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def check_functions(eager: Eager, params: Tree, samples: Tree) -> Eager:
+    """Raise ValueError unless module, loss and metrics fit samples.
+
+    Give the same with the accuracy as its metrics, if it has none and targets are classes.
+    On PyTorch alone, as at a site without jax.
+    """
     import torch
 
-    return {name: torch.tensor(found[name]) for name in x}
+    number, targets = count(samples), tensors(samples["y"], eager.device)
+    with torch.no_grad(), deterministic_mode():
+        outputs = _call("module", lambda: eager.outputs(params, samples["x"], False), samples["x"])
+        value = _call("loss", lambda: eager.loss(outputs, targets), samples["y"])
+        shape = tuple(getattr(value, "shape", (None,)))
+        if shape not in ((), (number,)) or not value.is_floating_point():
+            got = f"shape {shape}" if hasattr(value, "shape") else repr(value)[:60]
+            raise ValueError(
+                "loss must give one number, the mean over a batch, or the loss of each "
+                f"sample, of shape ({number},) for {number}; got {got}."
+            )
+        _check_independent(eager, params, samples, outputs, value)
+        if eager.metrics is None:
+            metrics = accuracy if _are_classes(outputs, targets) else None
+            return Eager(eager.module, eager.loss, metrics)
+        named = _call("metrics", lambda: eager.metrics(outputs, targets), samples["y"])
+    single = isinstance(named, Mapping) and all(getattr(v, "ndim", 0) == 0 for v in named.values())
+    if not single or not named:
+        raise ValueError(f"metrics must give single numbers by name; got {repr(named)[:60]}.")
+    return eager
+
+
+def _check_independent(eager: Eager, params: Tree, samples: Tree, outputs: Any, value: Any) -> None:
+    """Raise unless samples do not see each other, and weigh the same in a mean."""
+    import torch
+
+    inputs, targets = (tensors(samples[name], eager.device) for name in "xy")
+    fewer = eager.outputs(params, torch_tree().tree_map(lambda a: a[:-1], inputs), False)
+    for all_of_them, some in zip(leaves(outputs), leaves(fewer), strict=True):
+        same = all_of_them.ndim and all_of_them[:-1].shape == some.shape
+        if not same or relative_gap([some], [all_of_them[:-1]]) > 1e-3:
+            raise ValueError(
+                "samples must not see each other in the module, along axis 0 of "
+                "all it takes and gives; without the last one the others' outputs "
+                "change. Use batch_first=True for recurrent layers and attention, "
+                "and GroupNorm for BatchNorm."
+            )
+    if value.ndim:
+        return
+    each = [
+        eager.loss(*torch_tree().tree_map(lambda a, i=i: a[i : i + 1], (outputs, targets)))
+        for i in range(count(samples))
+    ]
+    mean = float(torch.stack(each).mean())
+    if abs(float(value) - mean) > 1e-3 * max(abs(mean), abs(float(value))):
+        raise ValueError(
+            "loss must be a mean in which samples weigh the same; got "
+            f"{float(value):.6g} for a batch whose samples have {mean:.6g} on average, "
+            "as a mean by the weights of classes has, or a sum. Give the loss of each "
+            'sample: reduction="none".'
+        )
+
+
+def accuracy(outputs: Any, targets: Any) -> dict[str, Any]:
+    """Give the share of samples whose class has the highest output."""
+    return {"accuracy": (outputs.argmax(1) == targets).double().mean()}
+
+
+def _are_classes(outputs: Any, targets: Any) -> bool:
+    """Whether targets are classes that outputs score along axis 1."""
+    if not hasattr(outputs, "argmax") or not hasattr(targets, "dtype"):
+        return False
+    whole = not targets.is_floating_point() and str(targets.dtype) != "torch.bool"
+    scores = outputs.ndim >= 2 and outputs.is_floating_point() and outputs.shape[1] > 1
+    return whole and scores and outputs.argmax(1).shape == targets.shape
+
+
+def _call(name: str, call: Callable[[], Any], samples: Tree) -> Any:
+    try:
+        return call()
+    except Exception as error:  # the user's own code: anything can happen
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")[:200]
+        shapes = ", ".join(str(tuple(a.shape)) for a in several(samples))
+        kind = LossFails if name == "loss" else ValueError
+        end = "" if name == "loss" else "."
+        raise kind(
+            f"{name} fails on samples of shape {shapes}: {type(error).__name__}: {reason}{end}"
+        ) from error
+
+
+def count(samples: Tree) -> int:
+    """Count samples of inputs x and targets y."""
+    return len(several(samples["y"])[0])
+
+
+def pick_samples(samples: Tree, number: int) -> Tree:
+    """Pick this many samples, evenly spaced; some twice if there are fewer."""
+    places = np.linspace(0, count(samples) - 1, number).round().astype(int)
+    return tree.map(lambda a: a[places], samples)
+
+
+def leaves(outputs: Any) -> list[Any]:
+    """Give the tensors of what a module gives."""
+    return [a for a in torch_tree().tree_leaves(outputs) if a is not None]
+
+
+# A gradient that is smaller than this share of the largest is measured by that share.
+SMALL_GRADIENT = 1e-2
+
+
+def relative_gap(ours: list[Any], theirs: list[Any]) -> float:
+    """Give the largest difference of two lists of arrays, relative to the second's size."""
+    pairs = [
+        (np.asarray(a, float), np.asarray(b.detach().cpu() if hasattr(b, "detach") else b, float))
+        for a, b in zip(
+            (a.detach().cpu() if hasattr(a, "detach") else a for a in ours), theirs, strict=True
+        )
+    ]
+    largest = max((np.abs(b).max(initial=0) for _, b in pairs), default=0)
+    worst = 0.0
+    for a, b in pairs:
+        scale = max(np.abs(b).max(initial=0), SMALL_GRADIENT * largest) or 1.0
+        with np.errstate(invalid="ignore"):  # -inf - -inf: masked in both
+            gap = np.abs(np.where(a == b, 0, a - b)).max(initial=0)
+        worst = max(worst, float(gap / scale)) if gap == gap else np.inf
+    return worst
 
 
 @contextmanager
@@ -135,10 +318,9 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def still() -> Any:
+def deterministic_mode() -> Any:
     """Make a mode of PyTorch in which everything drawn is its mean."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     aten = torch.ops.aten
     means = {
@@ -154,8 +336,8 @@ def still() -> Any:
         aten.rand.default: lambda n, dtype=None, **_: torch.full(n, 0.5, dtype=dtype),
     }  # fmt: skip
 
-    class Still(TorchDispatchMode):
+    class Deterministic(torch_dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             return means.get(func, func)(*args, **(kwargs or {}))
 
-    return Still()
+    return Deterministic()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from focusfl.compat import is_composite
 from focusfl.problems.torch.program import Program, Ref, Step
 
 # Operators that would fall apart into others, and are better as they are: some because
@@ -47,11 +48,11 @@ def exported(module: Any, args: tuple) -> Any:
             raise Untranslatable(_reason(error)) from error
 
 
-def program(found: Any, trained: Mapping[str, str], dtype: str) -> Program:
+def write_program(seen: Any, trained: Mapping[str, str], dtype: str) -> Program:
     """Write down what was exported.
 
     Args:
-        found: what `exported` gave.
+        seen: what `exported` gave.
         trained: name of a parameter -> the one it goes by, as parameters can be tied.
         dtype: of the module's parameters.
 
@@ -62,62 +63,59 @@ def program(found: Any, trained: Mapping[str, str], dtype: str) -> Program:
     from torch.export.graph_signature import InputKind, OutputKind
 
     # Taking apart takes a quarter of a second, whatever there is.
-    if _unknown(found) or any(map(_falls_apart, found.graph.nodes)):
+    if _unknown(seen) or any(map(_falls_apart, seen.graph.nodes)):
         with _quiet():
             try:
-                found = found.run_decompositions(_decompositions())
+                seen = seen.run_decompositions(_decompositions())
             except Exception as error:
                 raise Untranslatable(_reason(error)) from error
-    for spec in found.graph_signature.output_specs:
+    for spec in seen.graph_signature.output_specs:
         if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
             raise ValueError(
                 "the module must not change anything while it is called; it changes "
                 f"{spec.target or 'its input'}, which would not travel."
             )
-    if missing := _unknown(found):
+    if missing := _unknown(seen):
         raise Untranslatable(f"no translation of {', '.join(missing)}")
-    kept = {**found.state_dict, **found.constants}
+    values = {**seen.state_dict, **seen.constants}
     params, constants, inputs = {}, {}, []
-    for spec in found.graph_signature.input_specs:
+    for spec in seen.graph_signature.input_specs:
         name = getattr(spec.arg, "name", "")
         if spec.kind == InputKind.USER_INPUT:
             inputs.append(name)
         elif spec.target in trained:
             params[name] = trained[spec.target]
         else:
-            constants[name] = _array(kept[spec.target])
-    nodes = [node for node in found.graph.nodes if _counts(node)]
-    (ends,) = next(node for node in found.graph.nodes if node.op == "output").args
+            constants[name] = _array(values[spec.target])
+    nodes = [node for node in seen.graph.nodes if _counts(node)]
+    (ends,) = next(node for node in seen.graph.nodes if node.op == "output").args
     return Program(dtype, params, constants, tuple(inputs), tuple(_steps(nodes)), _plain(ends))
 
 
 def _falls_apart(node: Any) -> bool:
     """Whether an operator is made of others that would take its place."""
-    import torch
-
     if not _counts(node) or node.target is operator.getitem or node.target in _whole():
         return False
-    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
-    return node.target in _decompositions() or (node.target.has_kernel_for_dispatch_key(implicit))
+    return node.target in _decompositions() or is_composite(node.target)
 
 
 def _unknown(found: Any) -> list[str]:
     """The operators without a translation, as all that change a tensor in place."""
-    from focusfl.problems.torch.operators import known
+    from focusfl.problems.torch.operators import entry_of
 
     names = {_name(node) for node in found.graph.nodes if _counts(node)}
-    return sorted(name for name in names if not known(name))
+    return sorted(name for name in names if not entry_of(name))
 
 
 def _steps(nodes: list[Any]) -> Iterator[Step]:
-    from focusfl.problems.torch.operators import known
+    from focusfl.problems.torch.operators import entry_of
 
     for node in nodes:
         kwargs = {k: _plain(v) for k, v in node.kwargs.items() if k not in UNUSED}
         value = node.meta.get("val")
         values = value if isinstance(value, list | tuple) else [value]
         dtypes = tuple(_dtype(getattr(one, "dtype", None)) for one in values)
-        entry = known(_name(node)) or ""
+        entry = entry_of(_name(node)) or ""
         yield Step(node.name, entry, _plain(node.args), kwargs, dtypes)
 
 

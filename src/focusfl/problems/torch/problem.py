@@ -1,4 +1,4 @@
-"""`from_torch`: a torch module as a problem like any other."""
+"""`from_torch`: a torch module as a problem of many clients, or as the work of one site."""
 
 import copy
 import warnings
@@ -9,19 +9,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from focusfl.core.compilation import use_compilation_cache
+from focusfl.core.extras import import_package
 from focusfl.core.tree import Tree
-from focusfl.core.validation import check_flag, shown
-from focusfl.problems import given
-from focusfl.problems.adapters import needed
+from focusfl.core.validation import check_count, check_flag, shown
+from focusfl.core.work import Work
+from focusfl.problems import validation
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.torch import build
-from focusfl.problems.torch.eager import Eager, EagerLoss
+from focusfl.problems.torch.eager import (
+    Eager,
+    EagerLoss,
+    LossFails,
+    check_functions,
+    count,
+    pick_samples,
+    site_work,
+)
 from focusfl.problems.torch.export import Untranslatable
-from focusfl.problems.torch.module import (
+from focusfl.problems.torch.modules import (
     check_module,
     samples_of,
+    several,
+    site_samples,
     state_dict,
-    trained,
+    torch_params,
 )
 from focusfl.problems.weights import Weights
 
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
 
 Loss = Callable[[Any, Any], Any]  # (outputs, targets) -> mean, or the loss of each
 TorchMetrics = Callable[[Any, Any], Mapping[str, Any]]  # (outputs, targets) -> numbers
+MAX_TRIED = 64  # samples that the user's functions are tried on
 # By benchmarks/torch_models.py, of a bare PyTorch loop: ff.loop itself adds to it.
 SLOWER = "where eager PyTorch took 15 to 20 times as long for a small MLP and a GRU"
 
@@ -59,7 +70,7 @@ class TorchProblem(LossProblem):
 def from_torch(
     module: "torch.nn.Module",
     loss: Loss,
-    client_data: Sequence[Any],
+    client_data: Any,
     *,
     batch_size: int | None = None,
     eval_data: Any = None,
@@ -70,24 +81,31 @@ def from_torch(
     augment: Any = None,
     compute_dtype: str | None = None,
     weights: Weights = None,
-) -> TorchProblem:
-    """Make a problem of a module and a loss of PyTorch.
+    client: int | None = None,
+    seed: int = 0,
+) -> Any:
+    """Make a problem of a module and a loss of PyTorch, or what one site computes.
 
-    The module is translated to jax once, and compared with PyTorch's own outputs and
-    gradients on a batch. What cannot be translated warns of it, and runs in `ff.loop`
-    alone, by PyTorch. Parameters go by the names of `named_parameters()`; those without
-    requires_grad and all buffers stay as they are. Dropout draws by the run's own seed.
+    For a simulation the module is translated to jax once, and compared with PyTorch's own
+    outputs and gradients on a batch. What cannot be translated warns of it, and runs in
+    `ff.loop` alone, by PyTorch. Parameters go by the names of `named_parameters()`; those
+    without requires_grad and all buffers stay as they are. Dropout draws by the run's own
+    seed.
+
+    With `client`, it makes the `Work` of that one client for `ff.flower.client_app`: by
+    PyTorch, on the device of the module, and without jax.
 
     Args:
-        module: the model to start from; it is copied.
+        module: the model to start from; it is copied for a simulation.
         loss: (outputs, targets) -> the mean over a batch, as those of torch.nn by
             default, or the loss of each sample.
-        client_data: for each client (inputs, targets), tensors or arrays with samples
-            along the first axis, or a dict of x and y. A tuple of inputs is given to
-            the module as several arguments.
+        client_data: a list with (inputs, targets) of each client, tensors or arrays with
+            samples along the first axis, or a dict of x and y. A tuple of inputs is given
+            to the module as several arguments. With `client`, its own samples will do.
         batch_size: samples of a gradient; a client with fewer takes all that it has.
             None: everybody takes all.
-        eval_data: samples to evaluate on, likewise; everybody's if None.
+        eval_data: samples to evaluate on, likewise; everybody's if None, or with `client`
+            its own.
         client_eval_data: for per_client=True, samples to evaluate on for each
             client, likewise; those of client_data if None.
         metrics: (outputs, targets) -> a dict of tensors of one number each, beside the
@@ -97,43 +115,75 @@ def from_torch(
         augment: (key, samples) -> samples, in jax, changed at random before a gradient.
         compute_dtype: that the model is computed in, such as bfloat16.
         weights: of clients: "samples", "equal", or a number for each.
+        client: whose work to make, by number; None: a `TorchProblem` of all clients.
+        seed: with `client`, of the order of its batches.
 
     Raises:
         ValueError: If samples do not fit the module, if it has state that does not
             travel, or if it computes something else in jax.
     """
-    needed("torch")
-    use_compilation_cache()
+    import_package("torch")
     check_flag("freeze_statistics", freeze_statistics)
     dtype = check_module(module, freeze_statistics)
-    given.check_options(batch_size, stream, dtype, compute_dtype)
+    validation.check_options(batch_size, stream, dtype, compute_dtype)
     for name, function in {"loss": loss, "metrics": metrics}.items():
-        given.check_called(name, function)
+        validation.check_called(name, function)
         if not callable(function) and (function is not None or name == "loss"):
             raise ValueError(f"{name} must be a function; got {shown(function)}.")
-    clients, pooled, held = _everybody(client_data, eval_data, dtype)
-    x0 = {n: p.detach().cpu().numpy().copy() for n, p in trained(module).items()}
-    own = copy.deepcopy(module).cpu()
+    x0 = torch_params(module, freeze_statistics=freeze_statistics)
+    options = {
+        "client_eval_data": client_eval_data, "augment": augment,
+        "compute_dtype": compute_dtype, "weights": weights,
+    }  # fmt: skip
+    if client is not None:
+        check_count("client", client, least=0)
+        check_count("seed", seed, least=0)
+        for name, value in options.items():
+            if value is not None:
+                raise ValueError(f"{name} is of a simulation; leave it out where client is given.")
+        return _site(
+            Eager(module, loss, metrics), x0, client_data, eval_data, batch_size, stream, seed,
+            client, dtype,
+        )  # fmt: skip
+    use_compilation_cache()
+    clients, pooled, eval_data = _all_samples(client_data, eval_data, dtype)
+    module = copy.deepcopy(module).cpu()
+    tried = pick_samples(pooled, min(MAX_TRIED, max(2, count(pooled))))
     try:
-        eager = build.tried(Eager(own, loss, metrics), x0, pooled)
-    except build.LossFails as error:
+        eager = check_functions(Eager(module, loss, metrics), x0, tried)
+    except LossFails as error:
         raise ValueError(f"{error}{_label_range(clients)}.") from error
     if client_eval_data is not None:
-        client_eval_data = _sets(client_eval_data, clients, dtype)
-    options = {
-        "batch_size": batch_size, "eval_data": held, "stream": stream,
-        "client_eval_data": client_eval_data,
-        "augment": augment, "compute_dtype": compute_dtype, "dtype": dtype,
-        "weights": weights,
+        options["client_eval_data"] = _eval_sets(client_eval_data, clients, dtype)
+    options |= {
+        "batch_size": batch_size, "eval_data": eval_data, "stream": stream, "dtype": dtype,
     }  # fmt: skip
     if batch_size is None:
-        batch_size = max(len(_first(samples["y"])) for samples in clients)
+        batch_size = max(map(count, clients))
+    from focusfl.problems.torch.translate import translate
+
     try:
-        loss_fn, metrics_fn = build.translation(eager, x0, pooled, held, batch_size)
+        loss_fn, metrics_fn = translate(eager, x0, pooled, eval_data, batch_size)
     except Untranslatable as error:
         return _in_torch(eager, x0, clients, options, str(error))
     base = from_loss(loss_fn, x0, clients, metrics_fn=metrics_fn, **options)
-    return TorchProblem(**vars(base), module=own)
+    return TorchProblem(**vars(base), module=module)
+
+
+def _site(
+    eager: Eager, x0: Tree, client_data: Any, eval_data: Any, batch_size: int | None,
+    stream: str, seed: int, client: int, dtype: str,
+) -> Work:  # fmt: skip
+    """Make the work of one client, whose samples are given alone or in a list of all."""
+    if isinstance(client_data, list):
+        if client >= len(client_data):
+            raise ValueError(f"client must be below {len(client_data)}; got {client}.")
+        client_data = client_data[client]
+    samples = site_samples("client_data", client_data, dtype)
+    eval_samples = samples if eval_data is None else site_samples("eval_data", eval_data, dtype)
+    # Two samples: a site is made anew for every message.
+    eager = check_functions(eager, x0, pick_samples(samples, 2))
+    return site_work(eager, samples, eval_samples, batch_size, stream, seed, client)
 
 
 def _in_torch(
@@ -150,40 +200,42 @@ def _in_torch(
     for option in ("augment", "compute_dtype"):
         if options[option] is not None:
             raise ValueError(f"{why}; {option} needs jax.")
-    base = from_loss(_nothing, x0, clients, **options)  # checks samples all the same
+    base = from_loss(_zero_loss, x0, clients, **options)  # checks samples all the same
     mean = base.mean_loss
     loss = EagerLoss(eager, None, mean.batch_size, mean.stream, draws=True)
     parts = {**vars(base), "mean_loss": loss}
     return TorchProblem(**parts, module=eager.module, why_not=why)
 
 
-def _nothing(params: Tree, samples: Tree) -> Any:
+def _zero_loss(params: Tree, samples: Tree) -> Any:
     import jax.numpy as jnp
 
-    return jnp.zeros(len(_first(samples["y"])))
+    return jnp.zeros(len(several(samples["y"])[0]))
 
 
-def _everybody(client_data: Any, eval_data: Any, dtype: str) -> tuple[list[Tree], Tree, Tree]:
-    """Clients' samples, all of them in one, and those to evaluate on."""
+def _all_samples(client_data: Any, eval_data: Any, dtype: str) -> tuple[list[Tree], Tree, Tree]:
+    """Give clients' samples, all of them in one, and those to evaluate on."""
     import jax
 
-    given.check_no_loader("client_data", client_data)
+    validation.check_no_loader("client_data", client_data)
     if not isinstance(client_data, list | tuple) or not len(client_data):
         raise ValueError(
             "client_data must be a list with (inputs, targets) of each client; got "
             f"{shown(client_data)}."
         )
-    clients = given.everybody(
+    clients = validation.everybody(
         [samples_of(f"client {i}", one, dtype) for i, one in enumerate(client_data)]
     )
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *clients)
     if eval_data is None:
         return clients, pooled, pooled
-    held = given.arrays("eval_data", samples_of("eval_data", eval_data, dtype))
-    asked, got = (jax.tree.map(lambda a: a.shape[1:], samples) for samples in (pooled, held))
+    eval_samples = validation.arrays("eval_data", samples_of("eval_data", eval_data, dtype))
+    asked, got = (
+        jax.tree.map(lambda a: a.shape[1:], samples) for samples in (pooled, eval_samples)
+    )
     if asked != got:
         raise ValueError(f"eval_data must have samples as clients have, {asked}; got {got}.")
-    return clients, pooled, held
+    return clients, pooled, eval_samples
 
 
 def _label_range(clients: list[Tree]) -> str:
@@ -199,15 +251,11 @@ def _label_range(clients: list[Tree]) -> str:
     )
 
 
-def _sets(client_eval_data: Any, clients: list[Tree], dtype: str) -> list[Tree]:
+def _eval_sets(client_eval_data: Any, clients: list[Tree], dtype: str) -> list[Tree]:
     """What each client is evaluated on, as arrays."""
     if isinstance(client_eval_data, list | tuple):
         client_eval_data = [
             samples_of(f"client {i} of client_eval_data", one, dtype)
             for i, one in enumerate(client_eval_data)
         ]
-    return given.eval_sets(client_eval_data, clients)
-
-
-def _first(part: Tree) -> Any:
-    return part["0"] if isinstance(part, dict) else part
+    return validation.eval_sets(client_eval_data, clients)

@@ -1,10 +1,18 @@
-"""A torch module as a program: what is computed of what, written down as plain data."""
+"""A torch module as a program: what is computed of what, written down as plain data.
 
-from collections.abc import Mapping, Sequence
+Programs are of one batch. `Translated` cuts other numbers of samples into batches, and
+fills the last one up with its last sample: samples do not see each other, which is checked.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from focusfl.core.tree import Tree
+from focusfl.problems.evaluation import SAMPLES_AT_ONCE
+from focusfl.problems.torch.modules import several
 
 
 @dataclass(frozen=True)
@@ -45,9 +53,9 @@ class Program:
     ) -> list[Any]:
         import jax.numpy as jnp
 
-        from focusfl.problems.torch.operators import DRAWN, GETITEM, OPERATORS
+        from focusfl.problems.torch.operators import GETITEM, OPERATORS, RANDOM
 
-        floats = [a for a in (*params.values(), *inputs) if _floats(a)]
+        floats = [a for a in (*params.values(), *inputs) if _is_float(a)]
         width = floats[0].dtype if floats else self.dtype
         known = {name: params[own] for name, own in self.params.items()}
         for name, value in (
@@ -58,21 +66,26 @@ class Program:
                 value = self._typed(jnp.asarray(value), width)
             known[name] = value
         for number, step in enumerate(self.steps):
-            args, kwargs = mapped(known, step.args), mapped(known, step.kwargs)
+            args, kwargs = resolve(known, step.args), resolve(known, step.kwargs)
             if step.operator == GETITEM:
                 known[step.name] = args[0][args[1]]
                 continue
-            if step.operator in DRAWN:
-                found = DRAWN[step.operator](_fold(key, number), *args, **kwargs)
+            if step.operator in RANDOM:
+                result = RANDOM[step.operator](_fold(key, number), *args, **kwargs)
             else:
-                found = OPERATORS[step.operator](*args, **kwargs)
-            known[step.name] = self._results(found, step.dtypes, width)
-        return [mapped(known, output) for output in self.outputs]
+                result = OPERATORS[step.operator](*args, **kwargs)
+            known[step.name] = self._results(result, step.dtypes, width)
+        return [resolve(known, output) for output in self.outputs]
 
-    def _results(self, found: Any, dtypes: Sequence[str | None], width: Any) -> Any:
-        if not isinstance(found, tuple):
-            return self._typed(found, width, dtypes[0])
-        pairs = zip(found, dtypes, strict=True)
+    @property
+    def operators(self) -> set[str]:
+        """The operators that it is made of."""
+        return {step.operator for step in self.steps} - {"getitem"}
+
+    def _results(self, result: Any, dtypes: Sequence[str | None], width: Any) -> Any:
+        if not isinstance(result, tuple):
+            return self._typed(result, width, dtypes[0])
+        pairs = zip(result, dtypes, strict=True)
         return tuple(a if a is None else self._typed(a, width, d) for a, d in pairs)
 
     def _typed(self, a: Any, width: Any, dtype: str | None = None) -> Any:
@@ -84,20 +97,15 @@ class Program:
         return a if a.dtype == want else a.astype(want)
 
 
-def mapped(known: Mapping[str, Any], value: Any) -> Any:
-    """Put results in the place of their names."""
+def resolve(known: Mapping[str, Any], value: Any) -> Any:
+    """Put results in the place of their references."""
     if isinstance(value, Ref):
         return known[value.name]
     if isinstance(value, list | tuple):
-        return type(value)(mapped(known, part) for part in value)
+        return type(value)(resolve(known, part) for part in value)
     if isinstance(value, dict):
-        return {name: mapped(known, part) for name, part in value.items()}
+        return {name: resolve(known, part) for name, part in value.items()}
     return value
-
-
-def operators(program: Program) -> set[str]:
-    """The operators that a program is made of."""
-    return {step.operator for step in program.steps} - {"getitem"}
 
 
 def _fold(key: Any, number: int) -> Any:
@@ -108,5 +116,97 @@ def _fold(key: Any, number: int) -> Any:
     return jax.random.fold_in(key, number)
 
 
-def _floats(a: Any) -> bool:
+def _is_float(a: Any) -> bool:
     return a is not None and np.dtype(a.dtype).kind not in "biu"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Translated:
+    """The loss of each sample, as `from_loss` takes it.
+
+    With a key as in training, and without as in evaluation.
+    """
+
+    name: str  # of the module's class
+    training: Program
+    evaluation: Program
+    loss: Program  # of outputs and targets of a single sample
+    batch_size: int
+
+    def __repr__(self) -> str:
+        return f"{self.name} of PyTorch"
+
+    def __call__(self, params: Tree, samples: Tree, key: Any = None) -> Any:
+        return self.losses(self.outputs(params, samples["x"], key), samples["y"])
+
+    def outputs(self, params: Tree, x: Tree, key: Any = None) -> list[Any]:
+        """What the module gives, for as many samples as there are."""
+        import jax
+        import jax.numpy as jnp
+
+        def batch(inputs: list[Any]) -> list[Any]:
+            if key is None:
+                return self.evaluation(params, inputs)
+            return self.training(params, inputs, key)
+
+        inputs, size = several(x), self.batch_size
+        count = len(inputs[0])
+        if count == size:
+            return batch(inputs)
+        places = jnp.minimum(jnp.arange(-(-count // size) * size), count - 1)
+        filled = (jnp.asarray(a)[places] for a in inputs)
+        parts = [a.reshape(-1, size, *a.shape[1:]) for a in filled]
+        values = jax.lax.map(batch, parts, batch_size=max(SAMPLES_AT_ONCE // size, 1))
+        return [a.reshape(-1, *a.shape[2:])[:count] for a in values]
+
+    def losses(self, outputs: Sequence[Any], y: Tree) -> Any:
+        """The loss of each sample."""
+        import jax
+
+        def one(outputs, targets):
+            given = [a[None] for a in (*outputs, *targets)]
+            return self.loss({}, given)[0].reshape(())
+
+        return jax.vmap(one)(list(outputs), several(y))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TranslatedMetrics:
+    """The loss and the user's metrics, as `from_loss` takes them."""
+
+    model: Translated
+    names: tuple[str, ...]
+    program_of: Callable[[int], Program] | None  # of outputs and targets of so many samples
+    are_means: bool  # whether they are known to be means over samples
+
+    def __repr__(self) -> str:
+        return f"metrics of {self.model!r}"
+
+    @property
+    def each(self) -> Callable[[Tree, Tree], dict[str, Any]] | None:
+        """The metrics of each sample, if those of several are known to be means."""
+        return self._each if self.are_means else None
+
+    def _each(self, params: Tree, samples: Tree) -> dict[str, Any]:
+        import jax
+
+        outputs, y = self.model.outputs(params, samples["x"]), samples["y"]
+        values = {"loss": self.model.losses(outputs, y)}
+        if self.program_of is None:
+            return values
+        one = self.program_of(1)
+        given = [*outputs, *several(y)]
+        of_each = jax.vmap(lambda *a: one({}, [part[None] for part in a]))(*given)
+        return values | dict(zip(self.names, of_each, strict=True))
+
+    def __call__(self, params: Tree, samples: Tree) -> dict[str, Any]:
+        import jax.numpy as jnp
+
+        outputs, y = self.model.outputs(params, samples["x"]), samples["y"]
+        values = {"loss": self.model.losses(outputs, y).mean()}
+        if self.program_of is None:
+            return values
+        targets = several(y)
+        program = self.program_of(len(targets[0]))
+        in_all = map(jnp.asarray, program({}, [*outputs, *targets]))
+        return values | dict(zip(self.names, in_all, strict=True))

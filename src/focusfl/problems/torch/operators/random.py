@@ -116,7 +116,7 @@ def _gru(state, inner, own):
     return ((1 - z) * n + z * state[0],)
 
 
-DRAWN = {
+RANDOM = {
     "bernoulli": bernoulli, "gru.input": recurrent(_gru, 1),
     "lstm.input": recurrent(_lstm, 2), "native_dropout": native_dropout,
     "rand": uniform, "rand_like": like(uniform), "randn": normal,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from focusfl.core.tree import Tree
-from focusfl.core.validation import shown
-from focusfl.problems.given import check_no_loader
+from focusfl.core.validation import check_finite, numeric, shown
+from focusfl.problems.validation import check_no_loader
 
 FLOATS = ("float32", "float64")
 
@@ -30,18 +30,18 @@ def check_module(module: Any, freeze_statistics: bool) -> str:
                 "statistics, which do not travel. Use GroupNorm, or "
                 "freeze_statistics=True to normalise by those it has."
             )
-    found = {name: str(p.dtype)[6:] for name, p in module.named_parameters()}
-    for name, dtype in found.items():
+    dtypes = {name: str(p.dtype)[6:] for name, p in module.named_parameters()}
+    for name, dtype in dtypes.items():
         if dtype not in FLOATS:
             raise ValueError(f"parameter {name} must be of {' or '.join(FLOATS)}; got {dtype}.")
-    if len(set(found.values())) > 1:
+    if len(set(dtypes.values())) > 1:
         raise ValueError(
             "parameters must be of one type; got both float32 and float64. Use "
             "module.float() or module.double()."
         )
     if not trained(module):
         raise ValueError("module must have a parameter with requires_grad; got none.")
-    return next(iter(found.values()))
+    return next(iter(dtypes.values()))
 
 
 def set_mode(module: Any, training: bool) -> None:
@@ -53,9 +53,17 @@ def set_mode(module: Any, training: bool) -> None:
 
 
 def _keeps_statistics(part: Any) -> bool:
-    from torch.nn.modules.batchnorm import _NormBase
+    return getattr(part, "running_mean", None) is not None
 
-    return isinstance(part, _NormBase) and part.running_mean is not None
+
+def torch_params(module: Any, *, freeze_statistics: bool = False) -> dict[str, np.ndarray]:
+    """Give the parameters of a module to train, by name: the model that travels.
+
+    Raises:
+        ValueError: If the module has state that does not travel.
+    """
+    check_module(module, freeze_statistics)
+    return {name: leaf.detach().cpu().numpy().copy() for name, leaf in trained(module).items()}
 
 
 def trained(module: Any) -> dict[str, Any]:
@@ -87,6 +95,22 @@ def samples_of(who: str, given: Any, dtype: str) -> Tree:
     return {"x": x, "y": y}
 
 
+def site_samples(who: str, given: Any, dtype: str) -> Tree:
+    """Give one site's samples, checked: finite, and equally many of all arrays."""
+    samples, lengths = samples_of(who, given, dtype), set()
+    for name, part in {"inputs": samples["x"], "targets": samples["y"]}.items():
+        for array in several(part):
+            numbers = numeric(f"{who}, {name}", array)
+            check_finite(f"{who}, {name}", numbers, ("sample",) * (numbers.ndim > 0))
+            lengths.add(len(numbers) if numbers.ndim else 0)
+    if len(lengths) > 1 or 0 in lengths:
+        raise ValueError(
+            f"{who} must have samples along the first axis of its arrays, equally many of each; "
+            f"got {sorted(lengths)}."
+        )
+    return samples
+
+
 def _arrays(part: Any, dtype: str) -> Tree:
     if isinstance(part, tuple):  # several inputs
         return {str(i): _arrays(one, dtype) for i, one in enumerate(part)}
@@ -101,12 +125,15 @@ def several(part: Tree) -> list[Any]:
     return [part[str(i)] for i in range(len(part))] if isinstance(part, dict) else [part]
 
 
-def tensors(part: Tree) -> Any:
-    """The tensors of inputs or of targets: one, or a tuple of them."""
+def tensors(part: Tree, device: Any = None) -> Any:
+    """Give the tensors of inputs or of targets: one, or a tuple of them."""
     import torch
 
-    found = tuple(torch.tensor(np.asarray(a)) for a in several(part))
-    return found if isinstance(part, dict) else found[0]
+    made = tuple(
+        a if torch.is_tensor(a) else torch.tensor(np.asarray(a), device=device)
+        for a in several(part)
+    )
+    return made if isinstance(part, dict) else made[0]
 
 
 def state_dict(module: Any, x: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from jaxtyping import Int
 
 from focusfl.core.tree import Tree
 
-AT_ONCE = 1000  # samples evaluated together, if no single set has more
+SAMPLES_AT_ONCE = 1000  # samples evaluated together, if no single set has more
 
 Evaluate = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> metrics
 
@@ -72,7 +72,7 @@ def laid_out(clients: Sequence[Tree], by_sample: bool) -> Tree:
 
     lengths = np.array([length(samples) for samples in clients])
     if by_sample:
-        whole, size = lengths.sum(), min(AT_ONCE, lengths.sum())
+        whole, size = lengths.sum(), min(SAMPLES_AT_ONCE, lengths.sum())
         owner = np.full(-(-whole // size) * size, len(clients))
         owner[:whole] = np.repeat(np.arange(len(clients)), lengths)
         places = np.minimum(np.arange(len(owner)), whole - 1).reshape(-1, size)
@@ -112,7 +112,7 @@ def evaluate_sets(evaluate: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
 
     found = []
     for count, own in _by_length(laid):
-        one, some = partial(evaluate, x), max(1, AT_ONCE // count)
+        one, some = partial(evaluate, x), max(1, SAMPLES_AT_ONCE // count)
         if some >= length(own):  # without a loop, which takes long to compile
             found.append(jax.vmap(one)(own))
         else:

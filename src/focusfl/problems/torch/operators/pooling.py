@@ -160,7 +160,7 @@ def upsample(kind, n):
     return sample
 
 
-WINDOWS = {
+POOLING = {
     **{f"max_pool{n}d_with_indices": max_pool(n) for n in (1, 2, 3)},
     "max_pool2d": lambda *given: max_pool(2)(*given)[0],
     **{f"avg_pool{n}d": avg_pool(n) for n in (1, 2, 3)},
