@@ -22,7 +22,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.participation import schedule
-from focusfl.problems import vision
+from focusfl.problems import neural, vision
 from focusfl.studies.spec import STUDIES
 from focusfl.studies.summary import tracking_gap
 
@@ -46,7 +46,7 @@ def load(compute_dtype, quick):
         return {"x": x, "y": rng.integers(0, CLASSES, n, dtype=np.int32)}
 
     return ff.problems.from_loss(
-        vision.image_loss, vision.cnn_params(), [draw(samples) for _ in range(32)],
+        vision.image_loss, neural.cnn_params(), [draw(samples) for _ in range(32)],
         batch_size=batch, eval_data=draw(tests), metrics_fn=vision.image_metrics,
         augment=vision.crop_and_flip, compute_dtype=compute_dtype,
     )  # fmt: skip

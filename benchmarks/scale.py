@@ -99,7 +99,7 @@ def in_turns(sizes: tuple[int, ...], turns: int, chunks: int) -> list[dict]:
 
 def cnn(num_clients: int, client_state: str, rounds: int) -> dict:
     """Rounds per second of the CNN, and memory."""
-    from focusfl.problems import loss, vision
+    from focusfl.problems import loss, neural, vision
 
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (IMAGES, 32, 32, 3), np.uint8)
@@ -108,7 +108,7 @@ def cnn(num_clients: int, client_state: str, rounds: int) -> dict:
     objective = loss.MeanLoss(vision.image_loss, vision.image_metrics, BATCH, "with_replacement")
     problem = loss.LossProblem(
         objective, samples, np.full(num_clients, IMAGES, np.int32), shared,
-        vision.cnn_params(),
+        neural.cnn_params(),
     )  # fmt: skip
 
     def run(number):

@@ -243,7 +243,7 @@ MADE = {
         "batch_size": "count", "hidden": "widths", "compute_dtype": "compute dtype",
         "seed": "seed",
     }),
-    "cnn": Made(problems.cnn, {}, {
+    "cnn_on": Made(problems.cnn_on, {}, {
         "split": "maybe a word", **each("word", "stream", "data"), "alpha": "positive",
         **each("count", "batch_size", "hidden"), "channels": "widths",
         "compute_dtype": "compute dtype", "seed": "seed",
@@ -270,11 +270,11 @@ MADE = {
     "insteval": Made(problems.insteval, {}, {**LINEAR, "by": "word"}),
     "watch": Made(
         problems.watch, {}, {"seed": "seed", "batch_size": "maybe a count"}),
-    "linear_on": Made(
-        problems.linear_on, {"federation": WROTE},
+    "linear": Made(
+        problems.linear, {"federation": WROTE},
         {"penalty": "not negative", "batch_size": "maybe a count"}),
-    "cnn_on": Made(
-        problems.cnn_on, {"federation": DRAWERS, "batch_size": 1},
+    "cnn": Made(
+        problems.cnn, {"client_data": DRAWERS, "batch_size": 1},
         {**CNN, "federation": "table"}),
     "uniform": Made(participation.Uniform, {"m": 2}, {"m": "count"}),
     "bernoulli": Made(participation.Bernoulli, {"p": 0.5}, {"p": "chances"}),

@@ -63,7 +63,7 @@ def images(seed, many, classes=3):
 def test_a_cnn_on_anybodys_federation_is_judged_by_each_clients_tests():
     train, test = [images(k, 12) for k in range(2)], [images(9, 6), images(8, 3)]
     found = ff.data.Federation(train, test, ("ann", "bob"), ("a", "b", "c"))
-    problem = ff.problems.cnn_on(found, (4,), 8, batch_size=6, seed=1)
+    problem = ff.problems.cnn(found, (4,), 8, batch_size=6, seed=1)
     run = ff.simulate(
         ff.FedAvg(), problem, ff.participation.Full(), rounds=30, lr=0.2,
         local_steps=3, eval_every=30, per_client=True,
@@ -81,7 +81,7 @@ def test_what_is_no_image_is_refused():
     flat = {"x": np.ones((4, 5)), "y": np.zeros(4, int)}
     found = ff.data.Federation([flat], [flat], ("a",), ("0",))
     with pytest.raises(ValueError, match="cnn needs images .* got samples of shape"):
-        ff.problems.cnn_on(found, batch_size=2)
+        ff.problems.cnn(found, batch_size=2)
 
 
 @pytest.mark.parametrize("kind", ["spoken_digits", "omniglot", "shakespeare"])

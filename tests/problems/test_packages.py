@@ -57,7 +57,7 @@ def table(classes=()):
 
 def test_a_linear_model_finds_the_ridge_regression_of_all_clients():
     found, penalty = table(), 0.1
-    problem = ff.problems.linear_on(found, penalty, weights="samples")
+    problem = ff.problems.linear(found, penalty, weights="samples")
     run = ff.simulate(
         ff.Focus(), problem, ff.participation.Bernoulli(0.6), rounds=300, lr=0.02,
         local_steps=3, eval_every=300, per_client=True,
@@ -74,7 +74,7 @@ def test_a_linear_model_finds_the_ridge_regression_of_all_clients():
 
 
 def test_a_linear_model_of_classes_is_judged_by_accuracy():
-    problem = ff.problems.linear_on(table(("no", "yes")), batch_size=8)
+    problem = ff.problems.linear(table(("no", "yes")), batch_size=8)
     run = ff.simulate(
         ff.FedAvg(), problem, ff.participation.Full(), rounds=60, lr=0.5, eval_every=60,
         per_client=True,

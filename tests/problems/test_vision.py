@@ -8,7 +8,7 @@ from helpers import gap
 
 import focusfl as ff
 from focusfl.core import Batch
-from focusfl.problems import vision
+from focusfl.problems import neural, vision
 from focusfl.problems.convolutions import Fast
 
 
@@ -20,20 +20,20 @@ def images(count, seed=0):
 
 def small(**options):
     return ff.problems.from_loss(
-        vision.image_loss, vision.cnn_params(), [images(8, i) for i in range(3)],
+        vision.image_loss, neural.cnn_params(), [images(8, i) for i in range(3)],
         batch_size=4, eval_data=images(10), metrics_fn=vision.image_metrics, **options,
     )  # fmt: skip
 
 
 def test_the_model_has_the_papers_size():
-    assert sum(a.size for a in jax.tree.leaves(vision.cnn_params())) == 541_094
+    assert sum(a.size for a in jax.tree.leaves(neural.cnn_params())) == 541_094
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_scores_and_gradients_are_those_of_plain_convolutions(backend, monkeypatch):
     """By pixels, and in the blocks that a GPU is given, wherever the test runs."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    params = vision.cnn_params(1)
+    params = neural.cnn_params(1)
     x = np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32)
     weigh = np.random.default_rng(1).normal(size=(4, 10)).astype(np.float32)
 
@@ -43,8 +43,8 @@ def test_scores_and_gradients_are_those_of_plain_convolutions(backend, monkeypat
     with jax.enable_x64(True):  # rounding decides which of two near equals is larger
         params, x, weigh = jax.tree.map(lambda a: a.astype(float), (params, x, weigh))
         (ours, our_grad), (theirs, their_grad) = (
-            both(Fast(vision.cnn)),
-            both(vision.cnn),
+            both(Fast(neural.cnn_scores)),
+            both(neural.cnn_scores),
         )
     assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
     assert gap(our_grad, their_grad) < 1e-10

@@ -8,13 +8,10 @@ from focusfl.problems.cox import Cox
 from focusfl.problems.evaluation import PerSample
 from focusfl.problems.logistic import Logistic
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import accuracy, cross_entropy, mlp, softmax
 from focusfl.problems.natural import (
     chem97,
-    cnn_on,
     flights,
     insteval,
-    linear_on,
     movielens,
     omniglot,
     spoken_digits,
@@ -22,7 +19,8 @@ from focusfl.problems.natural import (
     tv16,
     watch,
 )
-from focusfl.problems.networks import cnn, digits, mlp_on
+from focusfl.problems.networks import cnn_on, digits, mlp_on
+from focusfl.problems.neural import accuracy, cnn, cross_entropy, linear, mlp, softmax
 from focusfl.problems.noise import Noisy
 from focusfl.problems.problem import Objective, Problem
 from focusfl.problems.quadratic import LeastSquares, Quadratic
@@ -73,7 +71,7 @@ __all__ = [
     "heart_disease",
     "insteval",
     "libsvm",
-    "linear_on",
+    "linear",
     "mlp",
     "mlp_on",
     "movielens",

@@ -1,72 +1,48 @@
-"""Networks on data sets, each named by a word: what a study says of them.
-
-Features are standardised channel by channel, as the samples for training have them,
-inside of the model: arrays stay as they are, in a byte for a pixel.
-"""
+"""Networks on data sets, each named by a word or a file: what a study says of them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from focusfl import data
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
-from focusfl.core.validation import check_count, check_one_of, check_share
-from focusfl.data import SPLITS
-from focusfl.problems.dealt import CLIENTS, TEST_SHARE, Deal, dealt
+from focusfl.core.validation import check_count, check_one_of, check_share, shown
+from focusfl.data import SPLITS, Samples
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import (
+from focusfl.problems.neural import (
+    AccuracyAndLoss,
+    CrossEntropy,
+    ImageMetrics,
+    Model,
+    Scores,
+    channel_moments,
     check_widths,
-    cross_entropy,
+    cnn_params,
+    cnn_scores,
     dense,
     dense_params,
-    right_and_loss,
 )
 from focusfl.problems.validation import check_options
-from focusfl.problems.vision import ImageMetrics, cnn_params
-from focusfl.problems.vision import cnn as convolved
+from focusfl.problems.vision import MEAN, STD
 from focusfl.problems.weights import Weights
 
-Model = Callable[[Tree, Any], Any]  # (params, x) -> scores
 Start = Callable[[tuple[int, ...], int], Tree]  # (shape of a sample, classes) -> params
+DATA_SETS = ("digits", "cifar10")
+TEST_SHARE = 0.2  # of the samples of each class, or client, where no tests are given
+CLIENTS = 10  # where the data do not say
 
 
-@dataclass(frozen=True)
-class Scores:
-    """A model on samples whose channels, the last axis of x, are standardised."""
+class Split(NamedTuple):
+    """How samples are dealt out to clients, and what is held out for tests."""
 
-    model: Model
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def __call__(self, params: Tree, samples: Tree) -> Any:
-        import jax
-        import jax.numpy as jnp
-
-        dtype = jax.tree.leaves(params)[0].dtype
-        mean, std = jnp.array(self.mean, dtype), jnp.array(self.std, dtype)
-        return self.model(params, (samples["x"].astype(dtype) - mean) / std)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Cross entropy of every sample."""
-
-    scores: Scores
-
-    def __call__(self, params: Tree, samples: Tree) -> Any:
-        return cross_entropy(self.scores(params, samples), samples["y"])
-
-
-@dataclass(frozen=True)
-class Each:
-    """Accuracy and loss of every sample."""
-
-    scores: Scores
-
-    def __call__(self, params: Tree, samples: Tree) -> dict[str, Any]:
-        return right_and_loss(self.scores(params, samples), samples["y"])
+    num_clients: int | None
+    how: str | None  # one of data.SPLITS; None: by who has them
+    alpha: float
+    test_share: float | None
+    seed: int
 
 
 @PROBLEMS.register("digits")
@@ -105,15 +81,15 @@ def digits(
     models: dict[str, tuple[Model, Start]] = {
         "softmax": (dense, _dense((), seed)),
         "mlp": (dense, _dense((64,), seed)),
-        "cnn": (convolved, lambda shape, classes: cnn_params(seed, shape, classes)),
+        "cnn": (cnn_scores, lambda shape, classes: cnn_params(seed, shape, classes)),
     }
     check_one_of("model", model, models)
     check_one_of("split", split, SPLITS)
     check_count("num_clients", num_clients)
     check_share("test_share", test_share, whole=False)
     options = _options(batch_size, stream, compute_dtype, weights)
-    deal = Deal(num_clients, split, alpha, test_share, seed)
-    return _problem(*models[model], "digits", deal, options)
+    dealing = Split(num_clients, split, alpha, test_share, seed)
+    return _problem(*models[model], "digits", dealing, options)
 
 
 @PROBLEMS.register("mlp")
@@ -157,12 +133,12 @@ def mlp_on(
     """
     check_widths("hidden", hidden)
     options = _options(batch_size, stream, compute_dtype, weights)
-    deal = Deal(num_clients, split, alpha, test_share, seed)
-    return _problem(dense, _dense(hidden, seed), data, deal, options, data_dir)
+    dealing = Split(num_clients, split, alpha, test_share, seed)
+    return _problem(dense, _dense(hidden, seed), data, dealing, options, data_dir)
 
 
 @PROBLEMS.register("cnn")
-def cnn(
+def cnn_on(
     data: str = "digits",
     channels: Sequence[int] = (16, 32, 64),
     hidden: int = 500,
@@ -205,12 +181,12 @@ def cnn(
     check_widths("channels", channels, least=1)
     check_count("hidden", hidden)
     options = _options(batch_size, stream, compute_dtype, weights)
-    deal = Deal(num_clients, split, alpha, test_share, seed)
+    dealing = Split(num_clients, split, alpha, test_share, seed)
 
     def start(shape: tuple[int, ...], classes: int) -> Tree:
         return cnn_params(seed, shape, classes, channels, hidden)
 
-    return _problem(convolved, start, data, deal, options, data_dir)
+    return _problem(cnn_scores, start, data, dealing, options, data_dir)
 
 
 def _dense(hidden: Sequence[int], seed: int) -> Start:
@@ -232,15 +208,79 @@ def _problem(
     model: Model,
     start: Start,
     name: str,
-    deal: Deal,
+    dealing: Split,
     options: dict[str, Any],
     data_dir: str | None = None,
 ) -> LossProblem:
-    """Deal a data set out, and put a model on it."""
-    found = dealt(name, deal, data_dir)
-    params = start(found.tests["x"].shape[1:], found.classes)
-    scores = Scores(model, found.mean, found.std)
+    """Deal a data set out to clients, and put a model on it."""
+    clients, tests, classes, mean, std = _deal(name, dealing, data_dir)
+    params = start(tests["x"].shape[1:], classes)
+    scores = Scores(model, mean, std)
     return from_loss(
-        Loss(scores), params, found.clients, eval_data=found.tests,
-        metrics_fn=ImageMetrics(Each(scores)), **options,
+        CrossEntropy(scores), params, clients, eval_data=tests,
+        metrics_fn=ImageMetrics(AccuracyAndLoss(scores)), **options,
     )  # fmt: skip
+
+
+def _deal(name: str, split: Split, data_dir: str | None) -> tuple:
+    """Load a data set and deal it out.
+
+    Give clients' samples, those for tests, the number of classes, and mean and deviation of
+    each channel in training.
+    """
+    check_count("seed", split.seed, least=0)
+    train, test = _train_and_test(name, split, data_dir)
+    mean, std = (MEAN, STD) if name == "cifar10" else channel_moments(train.x)
+    unit = 255.0 if name == "cifar10" else 1.0
+    return (
+        [{"x": train.x[part], "y": train.y[part]} for part in _parts(train, split)],
+        {"x": test.x, "y": test.y},
+        int(max(train.y.max(), test.y.max())) + 1,
+        tuple(unit * a for a in mean),
+        tuple(unit * a for a in std),
+    )
+
+
+def _train_and_test(name: str, split: Split, data_dir: str | None) -> tuple[Samples, Samples]:
+    """Samples for training and for tests."""
+    if not isinstance(name, str) or name not in DATA_SETS and not name.endswith(".npz"):
+        raise ValueError(
+            f"data must be {', '.join(DATA_SETS)} or the name of an .npz file; got {shown(name)}."
+        )
+    if name == "cifar10":
+        if split.test_share is not None:
+            raise ValueError("cifar10 has images for tests; leave test_share out.")
+        images = data.cifar10(data_dir)
+        train = Samples(images.train_x, images.train_y)
+        return train, Samples(images.test_x, images.test_y)
+    whole = data.digits() if name == "digits" else data.read_samples(Path(name))
+    share = TEST_SHARE if split.test_share is None else split.test_share
+    groups = whole.y if whole.client is None else whole.client
+    held = data.hold_out(groups, share, split.seed)
+    lost = set(groups.tolist()) - set(groups[~held].tolist())
+    if not held.any() or lost:
+        least = np.unique(groups, return_counts=True)[1].min()
+        raise ValueError(
+            "test_share must leave every class, or client, samples for training, and "
+            f"some for tests; got {share}, where the fewest are {least} of {len(held)}."
+        )
+    own = [None if whole.client is None else whole.client[k] for k in (~held, held)]
+    return (
+        Samples(whole.x[~held], whole.y[~held], own[0]),
+        Samples(whole.x[held], whole.y[held], own[1]),
+    )
+
+
+def _parts(train: Samples, split: Split) -> list[np.ndarray]:
+    """Who has which samples."""
+    if train.client is None or split.how is not None:
+        many = CLIENTS if split.num_clients is None else split.num_clients
+        how = "dirichlet_balanced" if split.how is None else split.how
+        return data.deal(train.y, how, many, split.alpha, split.seed)
+    parts = data.natural(train.client)
+    if split.num_clients not in (None, len(parts)):
+        raise ValueError(
+            f"num_clients must be {len(parts)}, or left out: so many clients are named "
+            f"in the data; got {split.num_clients}. A split deals samples out anew."
+        )
+    return parts

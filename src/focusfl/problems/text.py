@@ -11,7 +11,7 @@ from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count
 from focusfl.problems.evaluation import PerSample
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import right_and_loss
+from focusfl.problems.neural import accuracy_and_loss
 from focusfl.problems.validation import check_options
 from focusfl.problems.weights import Weights
 
@@ -60,7 +60,7 @@ def gru(params: Tree, x: Any) -> Any:
 def _each(params: Tree, samples: Tree) -> dict[str, Any]:
     """Of every piece: the share of characters told right, and the mean loss."""
     scores, y = gru(params, samples["x"]), samples["y"]
-    found = right_and_loss(scores.reshape(y.size, -1), y.ravel())
+    found = accuracy_and_loss(scores.reshape(y.size, -1), y.ravel())
     return {k: values.reshape(y.shape).mean(1) for k, values in found.items()}
 
 

@@ -1,81 +1,24 @@
 """The paper's image experiment: CIFAR-10, a small CNN, labels dealt out unevenly."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-import numpy as np
-
 from focusfl import data
-from focusfl.core import random as keys
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_flag, check_positive
-from focusfl.problems.evaluation import SAMPLES_AT_ONCE, PerSample, length
 from focusfl.problems.loss import LossProblem, from_loss
-from focusfl.problems.models import cross_entropy, right_and_loss
+from focusfl.problems.neural import (
+    ImageMetrics,
+    accuracy_and_loss,
+    cnn_params,
+    cnn_scores,
+    cross_entropy,
+)
 from focusfl.problems.validation import check_options
 from focusfl.problems.weights import Weights
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of each channel
-CHANNELS = (16, 32, 64)  # out of the three convolutions
-HIDDEN, CLASSES = 500, 10
 PADDING = 4  # pixels around an image that a crop may take in
-
-
-def cnn_params(
-    seed: int = 0,
-    shape: tuple[int, ...] = (32, 32, 3),
-    classes: int = CLASSES,
-    channels: Sequence[int] = CHANNELS,
-    hidden: int = HIDDEN,
-) -> Tree:
-    """Draw the weights: uniform in +-1 / sqrt(fan in); 541,094 numbers for CIFAR-10.
-
-    Every convolution is followed by a pool of 2 x 2, which leaves of an image of this
-    shape, (height, width, channels), a half each way.
-
-    Raises:
-        ValueError: If samples are no images, or too small for so many pools.
-    """
-    half = 2 ** len(channels)
-    if len(shape) != 3 or min(shape[:2]) < half:
-        raise ValueError(
-            f"cnn needs images (height, width, channels), at least {half} x {half} for "
-            f"{len(channels)} convolutions; got samples of shape {shape}."
-        )
-    rng = keys.rng(seed, "cnn")
-
-    def layer(*shape: int) -> dict[str, np.ndarray]:
-        bound = 1 / np.sqrt(np.prod(shape[:-1]))
-        w, b = (rng.uniform(-bound, bound, s) for s in (shape, shape[-1]))
-        return {"w": w.astype(np.float32), "b": b.astype(np.float32)}
-
-    height, width, colours = shape
-    shapes = zip((colours, *channels), channels, strict=False)
-    params = {f"conv{i}": layer(3, 3, *both) for i, both in enumerate(shapes)}
-    return params | {
-        "hidden": layer(channels[-1] * (height // half) * (width // half), hidden),
-        "out": layer(hidden, classes),
-    }
-
-
-def cnn(params: Tree, x: Any) -> Any:
-    """Score images, (batch, height, width, channels), as `cnn_params` has layers."""
-    import jax
-    from jax import lax
-
-    for i in range(len(params) - 2):
-        layer = params[f"conv{i}"]
-        x = lax.conv_general_dilated(
-            x, layer["w"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
-        x = jax.nn.relu(x + layer["b"])
-        smallest = np.array(-np.inf, x.dtype)
-        x = lax.reduce_window(x, smallest, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-    x = x.reshape(len(x), -1)
-    x = jax.nn.relu(x @ params["hidden"]["w"] + params["hidden"]["b"])
-    return x @ params["out"]["w"] + params["out"]["b"]
 
 
 def pixels(images: Any, dtype: Any) -> Any:
@@ -114,34 +57,15 @@ def image_loss(params: Tree, samples: Tree) -> Any:
     return cross_entropy(_scores(params, samples), samples["y"])
 
 
-class ImageMetrics(PerSample):
-    """Accuracy and loss, some images at a time."""
-
-    def __call__(self, x: Tree, samples: Tree) -> dict[str, Any]:
-        import jax
-
-        some, count = partial(super().__call__, x), length(samples)
-        full = count - count % SAMPLES_AT_ONCE
-        rest = jax.tree.map(lambda a: a[full:], samples)
-        if not full:
-            return some(rest)
-        parts = jax.tree.map(lambda a: a[:full].reshape(-1, SAMPLES_AT_ONCE, *a.shape[1:]), samples)
-        means = jax.tree.map(lambda a: a.mean(), jax.lax.map(some, parts))
-        if full == count:
-            return means
-        share = full / count
-        return jax.tree.map(lambda a, b: share * a + (1 - share) * b, means, some(rest))
-
-
 def _each(params: Tree, samples: Tree) -> dict[str, Any]:
-    return right_and_loss(_scores(params, samples), samples["y"])
+    return accuracy_and_loss(_scores(params, samples), samples["y"])
 
 
 image_metrics = ImageMetrics(_each)
 
 
 def _scores(params: Tree, samples: Tree) -> Any:
-    return cnn(params, pixels(samples["x"], params["out"]["b"].dtype))
+    return cnn_scores(params, pixels(samples["x"], params["out"]["b"].dtype))
 
 
 @PROBLEMS.register("cifar10")
