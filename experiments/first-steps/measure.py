@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import focusfl as ff
-from focusfl.problems.models import cross_entropy, right_and_loss
 from focusfl.problems.networks import mlp_on
+from focusfl.problems.neural import accuracy_and_loss, cross_entropy
 from focusfl.problems.vision import ImageMetrics
 from focusfl.studies.report.table import markdown
 
@@ -77,7 +77,7 @@ def loss(params, samples):
 
 
 def each(params, samples):
-    return right_and_loss(scores(params, samples["x"]), samples["y"])
+    return accuracy_and_loss(scores(params, samples["x"]), samples["y"])
 
 
 # the problem of a seed, steps, rounds and seeds

@@ -10,7 +10,7 @@ from helpers import Nested, Stopped, bits, loop, quadratic, simulate, stop_after
 
 import focusfl as ff
 from focusfl.core.metrics import rises, summarize_clients
-from focusfl.problems import sets
+from focusfl.problems import evaluation
 from focusfl.simulation import layout, simulation
 
 HOW = {"rounds": 6, "lr": 0.05, "local_steps": 2, "per_client": True}
@@ -91,7 +91,7 @@ def test_without_sets_of_their_own_clients_are_evaluated_on_their_training_data(
     problem = hospitals(own=False)
     x = {"w": np.array([1.0, -2, 0.5], "float32"), "b": np.float32(0.3)}
     found = problem.objective.evaluate_clients(x, problem.client_eval_data)
-    own = sets.unstacked(problem.samples, problem.lengths)
+    own = evaluation.unstacked(problem.samples, problem.lengths)
     assert [len(one["y"]) for one in own[:3]] == [8, 9, 10]
     for name, values in by_hand(x, own).items():
         assert np.allclose(found[name], values, rtol=1e-5), name
@@ -102,7 +102,7 @@ def test_means_over_samples_are_found_of_all_samples_in_a_row(monkeypatch):
         right = (scores(params, samples["x"]) > 0) == (samples["y"] > 0)
         return {"accuracy": right, "loss": losses(params, samples)}
 
-    monkeypatch.setattr(sets, "AT_ONCE", 10)  # several blocks, the last one padded
+    monkeypatch.setattr(evaluation, "SAMPLES_AT_ONCE", 10)  # several blocks, the last one padded
     problem = hospitals(metrics_fn=ff.problems.PerSample(each))
     assert problem.client_eval_data["samples"]["x"].shape == (6, 10, 3)
     x = {"w": np.array([1.0, -2, 0.5], "float32"), "b": np.float32(0.3)}

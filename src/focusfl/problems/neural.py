@@ -170,6 +170,7 @@ def _labelled(
             eval_data = client_data.tests
         client_data = client_data.train
     check_count("classes", classes)
+    assert classes is not None  # checked
     client_data = validation.everybody(client_data)
     eval_data = validation.arrays("eval_data", eval_data)
     check_labels(client_data, eval_data, classes)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from focusfl.problems.torch.arrays import gather
+from focusfl.problems.torch.operators.arrays import gather
 
 
 def linear(x, weight, bias=None):
