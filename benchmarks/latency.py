@@ -32,7 +32,7 @@ def main() -> None:
             compute={"median": 1.0, "sigma": 1.0}, up=1.0, latency=0.01, jitter=0.3
         )
     )
-    fitted = law.fitted(ff.Focus(), problem.x0, 1)
+    fitted = law.with_work(ff.Focus(), problem.x0, 1)
     began = time.perf_counter()
     for _ in ff.participation.schedule(fitted, clients, arrivals, seed=0):
         pass

@@ -1,4 +1,4 @@
-"""A virtual clock: seconds by hand, who is in time, and who is asked in vain."""
+"""Latencies: seconds by hand, who is in time, and who is asked in vain."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ FOUR = LatencyModel(compute=[1, 2, 3, 4])
 
 
 def seconds(law, clients, rounds):
-    return law.spent(ff.Focus(), clients, rounds, seed=0)["seconds"][1:]
+    return law.timing(ff.Focus(), clients, rounds, seed=0)["seconds"][1:]
 
 
 def test_a_reply_takes_what_its_parts_take():
@@ -37,13 +37,13 @@ def test_a_round_is_as_long_as_its_slowest_reply():
     drawn = masks(law, 4, 100, seed=0)
     slowest = [max(np.arange(1, 5)[row], default=0) for row in drawn]
     assert seconds(law, 4, 100) == pytest.approx(slowest)
-    assert not law.spent(ff.Focus(), 4, 100, 0)["lost"].any()
+    assert not law.timing(ff.Focus(), 4, 100, 0)["lost"].any()
 
 
 def test_a_deadline_drops_who_is_late_and_says_how_many():
     law = Sync(FOUR, deadline=2.5, work=[1, 0, 0])
     assert masks(law, 4, 3, 0).tolist() == [[True, True, False, False]] * 3
-    spent = law.spent(ff.Focus(), 4, 3, 0)
+    spent = law.timing(ff.Focus(), 4, 3, 0)
     assert spent["seconds"].tolist() == [0, 2.5, 2.5, 2.5]
     assert spent["lost"].tolist() == [0, 2, 2, 2]
 
@@ -121,7 +121,7 @@ def test_who_leaves_within_a_round_is_late():
         (lambda: Async(FOUR, replies=5).check(4), "replies must not be more than"),
         (
             lambda: list(schedule(Async(LatencyModel(), work=[1, 0, 0]), 2, 1, 0)),
-            "clock must give every reply .* client 0 takes none",
+            "latency must give every reply .* client 0 takes none",
         ),
     ],
 )

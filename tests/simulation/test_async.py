@@ -61,7 +61,7 @@ def test_one_who_comes_late_worked_on_the_model_it_left_with():
     result = ff.simulate(ff.Focus(), problem, law, rounds=60, lr=0.01)
     x, y = np.zeros(5), np.zeros(5)
     left, stored = np.zeros((6, 5)), np.zeros((6, 5))
-    fitted = law.fitted(ff.Focus(), problem.x0, 1)
+    fitted = law.with_work(ff.Focus(), problem.x0, 1)
     for (i,) in ff.participation.schedule(fitted, 6, 60, seed=0):
         grad = problem.objective.grad(
             left[i], {name: a[i] for name, a in problem.data.items()}, None

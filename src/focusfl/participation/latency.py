@@ -27,7 +27,7 @@ from focusfl.participation.model import (
 )
 from focusfl.participation.trace import read_avail
 
-SPREAD = ("median", "sigma")  # of a lognormal law over clients
+SPREAD = ("median", "sigma")  # of a lognormal distribution over clients
 MBIT = 125_000  # bytes
 
 Amount = Numbers | dict  # one for all, one per client, or {"median": 1, "sigma": 0.5}
@@ -48,8 +48,8 @@ class LatencyModel:
         latency + bytes_down / down + jitter * local_steps * compute + bytes_up / up.
 
     Each is one number for all clients, a list with one for each (measured ones, say),
-    or {"median": 0.1, "sigma": 1.0}: a lognormal law that each client's own is drawn
-    from, by `seed`.
+    or {"median": 0.1, "sigma": 1.0}: a lognormal distribution that each client's own
+    is drawn from, by `seed`.
 
     With a `trace` a client works only while it is there, at the speed it says, and its
     replies wait meanwhile: transfers too. It begins again after its last time.
@@ -186,7 +186,7 @@ def _check_amount(name: str, value: Any, rate: bool) -> None:
     if isinstance(value, Mapping):
         if set(value) != set(SPREAD):
             raise ValueError(
-                f"{name} as a law over clients must say median and sigma; got "
+                f"{name} as a distribution over clients must say median and sigma; got "
                 f"{', '.join(map(str, value)) or 'nothing'}."
             )
         check_positive(f"{name}: median", value["median"])

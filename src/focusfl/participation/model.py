@@ -34,7 +34,7 @@ class Marginals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Participation(abc.ABC):
-    """A law of the sets S_0, S_1, ...: constants as fields, memory passed through."""
+    """A model of the sets S_0, S_1, ...: constants as fields, memory passed through."""
 
     def check(self, num_clients: int) -> None:
         """Raise ValueError if this cannot be drawn for so many clients."""
@@ -60,17 +60,17 @@ class Participation(abc.ABC):
         with; else they begin at the newest."""
         return False
 
-    def fitted(self, algorithm: Algorithm, params: Tree, local_steps: int) -> "Participation":
-        """Give this law for the replies of one algorithm; a law with a clock has to
-        know what they take."""
+    def with_work(self, algorithm: Algorithm, params: Tree, local_steps: int) -> "Participation":
+        """Give this model for one algorithm: where latencies count, it must know what a
+        reply takes. Almost always: itself."""
         del algorithm, params, local_steps
         return self
 
-    def spent(
+    def timing(
         self, algorithm: Algorithm, num_clients: int, rounds: int, seed: int
     ) -> dict[str, np.ndarray]:
-        """What a law with a clock knows of the rounds of a run: their seconds, and
-        replies that were asked for in vain. Entry 0 is before round 0."""
+        """Give the simulated seconds of every round, and how many replies were lost, where
+        latencies are known; entry 0 is before round 0."""
         del algorithm, num_clients, rounds, seed
         return {}
 
@@ -81,13 +81,13 @@ def schedule(
     """Yield S_0, ..., S_{rounds-1}; who takes part depends on the seed alone.
 
     Args:
-        participation: the law of who takes part.
+        participation: who takes part.
         num_clients: N.
         rounds: how many to draw.
         seed: of the draw; the same seed gives the same rounds.
 
     Raises:
-        ValueError: If the law does not fit so many clients.
+        ValueError: If the model does not fit so many clients.
     """
     if not isinstance(participation, Participation):
         got = shown(participation)
@@ -134,13 +134,13 @@ def masks(
     """Draw a schedule as a matrix; what `Replay` takes.
 
     Args:
-        participation: the law of who takes part.
+        participation: who takes part.
         num_clients: N.
         rounds: how many to draw.
         seed: of the draw; the same seed gives the same rounds.
 
     Raises:
-        ValueError: If the law does not fit so many clients.
+        ValueError: If the model does not fit so many clients.
     """
     check_count("num_clients", num_clients)
     check_count("rounds", rounds, least=0)
@@ -173,18 +173,18 @@ def subset(rng: np.random.Generator, num_clients: int, m: int) -> Ids:
 
 
 def uniforms(
-    rng: np.random.Generator, rounds: range, width: int, law: str = "random"
+    rng: np.random.Generator, rounds: range, width: int, distribution: str = "random"
 ) -> Iterator[tuple[range, np.ndarray]]:
     """Yield runs of rounds, each with a (rounds, width) matrix of random numbers.
 
-    They are uniform, or of another law that the generator has by this name.
+    They are uniform, or of another distribution, by the name that the generator has for it.
 
     A row after the other: the numbers of a round do not depend on how many follow.
     """
     at_once = max(1, DRAWS // width)
     for start in range(0, len(rounds), at_once):
         run = rounds[start : start + at_once]
-        yield run, getattr(rng, law)((len(run), width))
+        yield run, getattr(rng, distribution)((len(run), width))
 
 
 def numbers(name: str, value: Any) -> Float[np.ndarray, "..."]:

@@ -67,7 +67,7 @@ class RunSpec:
 
     def time(self, rounds: int, seed: int) -> dict[str, np.ndarray]:
         """Simulated seconds of so many rounds; nothing where there is no clock."""
-        return self.participation.spent(self.algorithm, self.num_clients, rounds, int(seed))
+        return self.participation.timing(self.algorithm, self.num_clients, rounds, int(seed))
 
     def validated(self) -> "RunSpec":
         """Give this as it will run; raise ValueError on what cannot.
@@ -102,8 +102,10 @@ class RunSpec:
         algorithm = self.algorithm
         if self.participation.asynchronous:
             algorithm = as_stale(algorithm, x0)
-        law = self.participation.fitted(algorithm, x0, self.local_steps)
-        whole = replace(self, algorithm=algorithm, participation=law, lrs=lrs, x0=x0, stop=stop)
+        participation = self.participation.with_work(algorithm, x0, self.local_steps)
+        whole = replace(
+            self, algorithm=algorithm, participation=participation, lrs=lrs, x0=x0, stop=stop
+        )
         return replace(whole, participation=within_budget(whole))
 
 
@@ -227,7 +229,7 @@ def choose_lr(
         check_is("algorithm", algorithm, Algorithm)
         check_is("problem", problem, Problem)
         check_is("participation", participation, Participation)
-        participation = participation.fitted(algorithm, problem.x0, local_steps)
+        participation = participation.with_work(algorithm, problem.x0, local_steps)
         return auto_lr(algorithm, problem, participation, local_steps)
     several = " Use sweep() for several." if _several(lr) else ""
     if callable(lr):

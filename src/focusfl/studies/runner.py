@@ -576,7 +576,7 @@ def make_run(
 def participation_of(spec: Spec, scenario: str, name: str, local_steps: int) -> Participation:
     """Who takes part where an algorithm runs; by a latency model that also follows from it."""
     own, algorithm = spec.participation[scenario].participation, spec.algorithms[name]
-    return own.fitted(algorithm.algorithm, spec.problem.x0, local_steps)
+    return own.with_work(algorithm.algorithm, spec.problem.x0, local_steps)
 
 
 def problem_of(spec: Spec, name: str) -> Problem:

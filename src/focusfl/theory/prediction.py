@@ -55,7 +55,7 @@ def predict(
     check_positive("lr", lr)
     if participation.asynchronous:  # and a client's model as old as its reply
         return Prediction()
-    participation = participation.fitted(algorithm, problem.x0, local_steps)
+    participation = participation.with_work(algorithm, problem.x0, local_steps)
     plain = exact(problem)
     ours = algorithm if type(algorithm) is Focus else None
     rate = _rate(plain, participation, lr) if ours else None
