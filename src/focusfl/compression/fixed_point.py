@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from focusfl.compression.checks import check_bits
 from focusfl.compression.compressor import Load
 from focusfl.compression.dither import between
-from focusfl.compression.rounding import Rounding
+from focusfl.compression.rounding import Rounding, check_bits
 from focusfl.core.registry import COMPRESSORS
 
 

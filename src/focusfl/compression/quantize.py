@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.compression.checks import check_bits
 from focusfl.compression.compressor import Load
 from focusfl.compression.dither import as_like, between, uniform
 from focusfl.compression.packing import from_raw, raw
-from focusfl.compression.rounding import Rounding
+from focusfl.compression.rounding import Rounding, check_bits
 from focusfl.core.registry import COMPRESSORS
 from focusfl.core.validation import check_count, check_one_of
 

@@ -3,12 +3,14 @@
 import abc
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from focusfl.compression.compressor import Compressor
 from focusfl.compression.packing import pack_signed, unpack_signed
+from focusfl.core.validation import shown
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,12 @@ class Rounding(Compressor):
     def whole(self, blob: bytes, count: int, dtype: Any) -> np.ndarray:
         """So many whole numbers."""
         return unpack_signed(blob, count, self.bits).astype(dtype)
+
+
+def check_bits(name: str, bits: Any, least: int, most: int) -> None:
+    """Raise unless this is a number of bits, not fewer and not more than these."""
+    whole = isinstance(bits, Integral) and not isinstance(bits, bool)
+    if not whole or not least <= bits <= most:
+        raise ValueError(
+            f"{name} must be a whole number from {least} to {most}; got {shown(bits)}."
+        )

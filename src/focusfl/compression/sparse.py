@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.compression.checks import check_enough, check_kept
 from focusfl.compression.compressor import Compressor
 from focusfl.compression.packing import from_raw, raw
+from focusfl.core.validation import is_number, shown
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,20 @@ def largest(scores: Any, count: int) -> Any:
     """Whether each of these is among the largest, so many; of equal ones, the last."""
     ranks = scores.argsort(stable=True).argsort(stable=True)
     return ranks >= scores.shape[0] - count
+
+
+def check_kept(k: Any) -> None:
+    """Raise unless k is how many numbers are kept, or which share of them."""
+    if not is_number(k) or not (0 < k < 1 or (k >= 1 and k == k // 1)):
+        raise ValueError(
+            f"k must be a share below 1 or a whole number of at least 1; got {shown(k)}."
+        )
+
+
+def check_enough(k: Any, shape: tuple[int, ...], size: int) -> None:
+    """Raise if more numbers would be kept than there are."""
+    if k > size:
+        raise ValueError(
+            f"k must not be above the size of a leaf; got k={k:g} for one of shape "
+            f"{shape}. A share, as k=0.1, fits every leaf."
+        )
