@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from focusfl.core import tree
 from focusfl.core.tree import Tree
 from focusfl.core.validation import numeric, reals
 
@@ -27,20 +26,6 @@ class Objective(abc.ABC):
     @abc.abstractmethod
     def grad(self, x: Tree, data: Tree, batch: Any) -> Tree:
         """The gradient of one client's f, given that client's data."""
-
-    def to_local(self, down: Tree, data: Tree) -> Tree:
-        """What comes from the server, in the coordinates this client works in.
-
-        Any orthogonal map will do: on clients algorithms only combine trees linearly
-        and look at inner products, and cannot tell. Almost always: the same ones.
-        """
-        del data
-        return down
-
-    def sum_to_model(self, ups: Tree, data: Tree) -> Tree:
-        """Sum messages, leaves (slots, ...), in the coordinates of the model."""
-        del data
-        return tree.map(lambda a: a.sum(0), ups)
 
     @abc.abstractmethod
     def evaluate(self, x: Tree, eval_data: Tree) -> dict[str, Any]:
@@ -129,10 +114,8 @@ class Problem(abc.ABC):
     def data(self) -> Tree:
         """Leaves (clients, ...): row i is what client i alone can see."""
 
-    def specialize(self, local_steps: int) -> tuple[Objective, Tree]:
-        """An equivalent objective, and its data, that costs less in so many steps."""
-        del local_steps
-        return self.objective, self.data
+    def check_compiles(self) -> None:  # noqa: B027
+        """Raise ValueError if the simulator cannot compile this; almost always it can."""
 
     @property
     @abc.abstractmethod

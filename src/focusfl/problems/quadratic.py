@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.core import tree
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_not_negative, reals
 from focusfl.problems.problem import Objective, Problem, rows_of
@@ -95,19 +94,6 @@ class _Quadratics(Problem):
     def x0(self):
         return np.zeros(len(self.mean[1]))
 
-    @cached_property
-    def _eigen(self):
-        values, vectors = np.linalg.eigh(self.data["H"])
-        basis = np.ascontiguousarray(vectors.swapaxes(1, 2))  # rows are eigenvectors
-        h = (basis @ self.data["h"][..., None])[..., 0]
-        return {"basis": basis, "values": values, "h": h}
-
-    def specialize(self, local_steps):
-        small = len(self.mean[1]) <= EIGEN_DIM
-        if local_steps > 2 and small and self.objective == Gram():
-            return Diagonal(), self._eigen
-        return self.objective, self.data
-
 
 @dataclass(frozen=True)
 class Gram(Objective):
@@ -146,27 +132,6 @@ class Rows(Gram):
         return {"loss": (missed**2).sum(-1) + self.penalty * (x @ x)}
 
 
-@dataclass(frozen=True)
-class Diagonal(Gram):
-    """f(x) = sum of values * x^2 / 2 - h·x, in the eigenbasis of a client's Hessian.
-
-    A step costs d instead of d^2; entering and leaving the basis cost d^2 once a round.
-    """
-
-    def grad(self, x, data, batch):
-        del batch
-        return data["values"] * x - data["h"]
-
-    def to_local(self, down, data):
-        return tree.map(lambda a: data["basis"] @ a if a.ndim else a, down)
-
-    def sum_to_model(self, ups, data):
-        slots, _, dim = data["basis"].shape
-        basis = data["basis"].reshape(slots * dim, dim)
-        return tree.map(lambda a: a.reshape(slots * dim) @ basis if a.ndim > 1 else a.sum(0), ups)
-
-
-@PROBLEMS.register("quadratic")
 @dataclass(frozen=True, eq=False)
 class Quadratic(_Quadratics):
     """f_i(x) = x·H_i x / 2 - h_i·x (+ c_i), given as matrices."""

@@ -16,9 +16,9 @@ from focusfl.core.validation import check_is, check_seed
 from focusfl.participation import Participation
 from focusfl.privacy.budgets import warn_of_budget
 from focusfl.problems import Problem
-from focusfl.simulation.divergence import finish
-from focusfl.simulation.rest import warn
-from focusfl.simulation.simulation import Simulation
+from focusfl.simulation.callbacks import Stop
+from focusfl.simulation.divergence import finish, warn_of_rest
+from focusfl.simulation.runner import Runner
 from focusfl.simulation.spec import (
     DEFAULT_OPTIONS,
     LearningRate,
@@ -31,7 +31,6 @@ from focusfl.simulation.spec import (
     seeds_of,
 )
 from focusfl.simulation.step_sizes import Schedule
-from focusfl.simulation.stop import Stop
 
 
 def simulate(
@@ -99,9 +98,9 @@ def simulate(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
         on_empty, eval_every, stop, per_client,
     ).validated()  # fmt: skip
-    (result,) = Simulation(spec, options, progress).run()
+    (result,) = Runner(spec, options, progress).run()
     warn_of_budget(problem, result)
-    warn(algorithm, problem, result, local_steps)
+    warn_of_rest(algorithm, problem, result, local_steps)
     finish([result], options.on_divergence)
     return replace(result, why_lr=why)
 
@@ -143,6 +142,6 @@ def sweep(
         algorithm, problem, participation, rounds, rates_of(lrs), local_steps, x0,
         seeds_of(seed), on_empty, eval_every, stop, per_client,
     ).validated()  # fmt: skip
-    results = Simulation(spec, options, progress).run()
+    results = Runner(spec, options, progress).run()
     finish(results, options.on_divergence)
     return results

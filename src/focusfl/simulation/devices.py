@@ -1,14 +1,19 @@
-"""Clients dealt to several devices as cards are: client i lives on device i mod n.
+"""Which devices a run is on, and whether it fits there.
+
+Clients are dealt to several devices as cards are: client i lives on device i mod n.
 
 A device has the memory and the data of its own clients, in row i // n, and runs those
 of them who take part. The server is on every device. What crosses between devices is,
 once in a round, the sum of what participants push.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,9 +24,10 @@ from jaxtyping import Array, Int
 
 from focusfl.core.tree import Tree
 from focusfl.participation.model import Ids
-from focusfl.simulation.layout import Plan
-from focusfl.simulation.spec import Options
+from focusfl.simulation.plan import Plan
+from focusfl.simulation.spec import ClientState, Options
 
+OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
 AXIS = "clients"
 REPLICATED, SHARDED = P(), P(AXIS)  # on every device; cut along the first axis
 
@@ -145,3 +151,116 @@ def devices_for(options: Options, num_clients: int) -> Devices:
     if options.checkpoint is not None and not alone:
         raise ValueError("a run of several processes cannot keep a checkpoint; leave it out.")
     return Devices(num_clients, Mesh(np.array(there[:asked]), (AXIS,)))
+
+
+class DoesNotFit(ValueError):
+    """What was asked for is more than the device can hold at once."""
+
+
+def available() -> int:
+    """Bytes that the device has for us, or the whole machine where it has no own."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    return _machine()
+
+
+def _machine() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class Needs(NamedTuple):
+    """Bytes that a run takes."""
+
+    clients: int  # all that clients remember
+    others: int  # data, model and what is evaluated on
+    data: int
+    num_clients: int
+    runs: int  # side by side
+
+    @property
+    def row(self) -> int:
+        """What one client remembers."""
+        return -(-self.clients // self.num_clients)
+
+
+def needs(
+    client_state: Tree, everywhere: Tree, data: Tree, num_clients: int, runs: int, devices: int = 1
+) -> Needs:
+    """Count the bytes of arrays of these shapes: the clients' state of one run, what every
+    device has a copy of, and the data that devices share.
+
+    Devices that are the CPU of one machine share its memory.
+    """
+    state = runs * size(client_state)
+    on_cpu = jax.default_backend() == "cpu"
+    shares = min(devices, jax.process_count()) if on_cpu else devices
+    own = size(data) // shares
+    others = own + devices // shares * size(everywhere)
+    return Needs(state // shares, others, own, num_clients, runs)
+
+
+def choose_client_state(asked: ClientState, needs: Needs, kept: bool) -> ClientState:
+    """Decide where clients' memory is kept; raise if it cannot be there."""
+    if asked == "host" and kept:
+        raise ValueError(
+            "a checkpoint needs clients' memory on the device or on disk; got "
+            'client_state="host". Use "disk".'
+        )
+    if asked in ("host", "disk") and needs.runs > 1:
+        raise DoesNotFit(
+            "off the device clients' memory is that of one run at a time; got "
+            f"client_state={asked!r} for {needs.runs} runs side by side."
+        )
+    room = available()
+    fits = needs.clients + needs.others <= room
+    if fits and asked in ("auto", "device"):
+        return "device"
+    if needs.others > room or asked == "device" or needs.runs > 1:
+        each = (needs.clients + needs.data) / needs.num_clients
+        hint = ' With client_state="disk" only data and model need to.'
+        raise DoesNotFit(
+            f"{needs.num_clients:,} clients do not fit: what they remember takes "
+            f"{_gib(needs.clients)}, data and model {_gib(needs.others)}, and the "
+            f"device has {_gib(room)}. About {int(room / each):,} clients would fit."
+            + (hint if needs.others <= room else "")
+        )
+    if asked != "auto":
+        return asked
+    on_cpu = jax.default_backend() == "cpu"  # whose memory is the host's
+    free = 0 if on_cpu or kept else _machine() - needs.others
+    chosen: ClientState = "host" if needs.clients <= free else "disk"
+    print(
+        f"client_state={chosen!r}: what {needs.num_clients:,} clients remember takes "
+        f"{_gib(needs.clients)}, and the device has {_gib(room)}.",
+        file=sys.stderr,
+    )
+    return chosen
+
+
+@contextlib.contextmanager
+def hint_on_oom(slots: int) -> Iterator[None]:
+    """Say what to do when a round is too large for the device."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        if not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        raise DoesNotFit(
+            f"out of memory: {slots} participants side by side are too much for the "
+            f"{_gib(available())} of the device. Smaller batches, fewer participants "
+            "in a round or a compute_dtype of bfloat16 need less."
+        ) from None
+
+
+def size(tree: Tree) -> int:
+    """Bytes of all leaves, or of what they stand for."""
+    return sum(_bytes(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def _bytes(leaf: Any) -> int:
+    return int(np.prod(leaf.shape)) * leaf.dtype.itemsize
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB"

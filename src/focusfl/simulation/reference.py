@@ -18,14 +18,14 @@ from focusfl.core.validation import check_is
 from focusfl.participation import Participation, schedule
 from focusfl.privacy.budgets import warn_of_budget, with_epsilon
 from focusfl.problems import Problem
+from focusfl.simulation.callbacks import BudgetSpent, Stop
 from focusfl.simulation.client_round import (
     batch_stream,
     batches_of,
     client_round,
     grad_fn,
 )
-from focusfl.simulation.divergence import finish, limit_of, number, sane
-from focusfl.simulation.rest import warn
+from focusfl.simulation.divergence import finish, limit_of, number, sane, warn_of_rest
 from focusfl.simulation.spec import (
     DEFAULT_OPTIONS,
     LearningRate,
@@ -37,7 +37,6 @@ from focusfl.simulation.spec import (
     choose_lr,
 )
 from focusfl.simulation.step_sizes import in_words, step_of, used
-from focusfl.simulation.stop import BudgetSpent, Stop
 
 Row = dict[str, float]  # the metrics of a round
 
@@ -118,7 +117,7 @@ def loop(
     )
     result = with_epsilon(spec, result, seed)
     warn_of_budget(problem, result)
-    warn(algorithm, problem, result, local_steps)
+    warn_of_rest(algorithm, problem, result, local_steps)
     finish([result], options.on_divergence)
     return result
 

@@ -24,9 +24,9 @@ from focusfl.participation import Participation
 from focusfl.privacy.budgets import within_budget
 from focusfl.problems import Objective, Problem
 from focusfl.problems.weights import check_weights
+from focusfl.simulation.callbacks import Progress as Progress
+from focusfl.simulation.callbacks import Stop
 from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, tabled
-from focusfl.simulation.stop import Progress as Progress
-from focusfl.simulation.stop import Stop
 
 OnEmpty = Literal["skip", "step"]
 OnDivergence = Literal["warn", "raise", "ignore"]

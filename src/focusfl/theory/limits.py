@@ -11,11 +11,9 @@ from focusfl.core.validation import check_count, check_positive
 from focusfl.participation import Bernoulli, Participation
 from focusfl.participation.model import PerClient
 from focusfl.problems import LeastSquares, Problem
-from focusfl.problems.quadratic import Diagonal
 from focusfl.theory.constants import Quadratics, check_quadratic, check_rounds
 
 TINY = 1e-18  # what is left out of an integral, at most
-MANY_STEPS = 100  # local steps for which a problem gladly turns to its eigenbasis
 
 Vector = Float[np.ndarray, " dim"]
 
@@ -216,9 +214,6 @@ def eigen(
     Float[np.ndarray, "clients dim"],
 ]:
     """Give every H_i as eigenvalues and vectors (in columns), and h_i in that basis."""
-    objective, data = problem.specialize(MANY_STEPS)
-    if objective == Diagonal():  # found once per problem, and what runs will use
-        return data["values"], data["basis"].swapaxes(1, 2), data["h"]
     H, h = hessians(problem)
     values, vectors = np.linalg.eigh(H)
     return values, vectors, np.einsum("nij,ni->nj", vectors, h)

@@ -60,11 +60,9 @@ class TorchProblem(LossProblem):
         """Give a model as a state_dict: all that module.load_state_dict asks for."""
         return state_dict(self.module, x)
 
-    def specialize(self, local_steps: int) -> tuple[Any, Tree]:
-        """For the simulator, which needs jax."""
+    def check_compiles(self) -> None:
         if self.why_not:
             raise ValueError(f"{self.why_not}; use ff.loop, which runs it in PyTorch.")
-        return super().specialize(local_steps)
 
 
 def from_torch(

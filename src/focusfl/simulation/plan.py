@@ -1,6 +1,6 @@
-"""Rounds for a compiled program: who takes part, who has which slot, in which branch.
+"""The plan of a compiled program: who takes part, who has which slot, in which branch.
 
-Drawn as a run comes to them (`Participants`), and laid out chunk by chunk (`Layout`).
+Rounds are drawn as a run comes to them (`Participants`), and laid out in chunks (`Layout`).
 """
 
 from collections import deque
@@ -14,11 +14,11 @@ from jaxtyping import Array, Int
 from focusfl.core.tree import Tree, size
 from focusfl.participation import Participation, schedule
 from focusfl.participation.model import BLOCK, Ids
+from focusfl.simulation.callbacks import BudgetSpent
 from focusfl.simulation.spec import OnEmpty
-from focusfl.simulation.stop import BudgetSpent
 
 if TYPE_CHECKING:
-    from focusfl.simulation.cohort import StaticConfig
+    from focusfl.simulation.round import Config
 
 AHEAD = 1 << 22  # participants drawn before the run, for its slots to be chosen by
 LARGE = 10_000  # numbers in a model, from which on rounds take milliseconds
@@ -217,7 +217,7 @@ def plan(
 class Layout(NamedTuple):
     """How rounds become chunks of so many rows."""
 
-    static: "StaticConfig"
+    config: "Config"
     drawn: Participants
     rounds: int
     rows: int
@@ -225,38 +225,38 @@ class Layout(NamedTuple):
     budget_spent: BudgetSpent | None  # by participants so far; None: no budget
     weights: np.ndarray | None = None  # of clients; None: all alike
 
-    def after(self, done: int) -> Iterator[tuple["StaticConfig", Plan]]:
+    def after(self, done: int) -> Iterator[tuple["Config", Plan]]:
         """Yield the chunks after so many rounds, with what each is compiled for."""
-        slots, devices = self.static.slots, self.static.devices
+        slots, devices = self.config.slots, self.config.devices
         turns: int | np.ndarray = 0
         for start in range(0, self.rounds, self.rows):
             now = self.drawn.take(self.rows)
             slots = ensure_capacity(slots, devices.shard(now), devices.clients_per_device)
             if start >= done:
-                static = self.static._replace(slots=slots)
-                yield static, self._laid_out(static, now, start, turns)
+                config = self.config._replace(slots=slots)
+                yield config, self._laid_out(config, now, start, turns)
             turns = turns + np.array([sum(map(len, own)) for own in now])
 
     def nobodys(self, schedules: int) -> Plan:
         """Lay out a chunk of nobody, in the shape of any other."""
         nobody = [[np.zeros(0, int)] * self.rows] * schedules
-        return self._laid_out(self.static, nobody, 0, 0)
+        return self._laid_out(self.config, nobody, 0, 0)
 
     def _laid_out(
         self,
-        static: "StaticConfig",
+        config: "Config",
         now: Sequence[Sequence[Ids]],
         start: int,
         turns: int | np.ndarray,
     ) -> Plan:
-        devices = static.devices
+        devices = config.devices
         dealt = devices.shard(now)
         laid_out = devices.merge(
             plan(
                 dealt,
                 start,
                 self.rows,
-                static.slots,
+                config.slots,
                 devices.clients_per_device,
                 self.on_empty,
             )
