@@ -25,7 +25,8 @@ from helpers import Stopped, bits, quadratic, simulate, stop_after
 import focusfl as ff
 from focusfl.core import files
 from focusfl.core.fingerprint import fingerprint
-from focusfl.simulation import layout, simulation
+from focusfl.simulation import plan as layout
+from focusfl.simulation import runner as simulation
 from focusfl.studies import runner, spec, store, verify
 from focusfl.suite import store as suite
 

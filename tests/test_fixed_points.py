@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.simulation.rest import RestWarning, tracker_norm
+from focusfl.simulation.divergence import RestWarning, tracker_norm
 
 PAPER = ff.Focus(memory="last")
 FULL, COINS = ff.participation.Full(), ff.participation.Bernoulli([0.9, 0.7, 0.5, 0.3])

@@ -5,8 +5,8 @@ import pytest
 from helpers import gap, quadratic, same, some_masks
 
 import focusfl as ff
+from focusfl.simulation.divergence import RestWarning
 from focusfl.simulation.reference import states
-from focusfl.simulation.rest import RestWarning
 from focusfl.simulation.spec import RunSpec
 from focusfl.studies.summary import tracking_gap
 

@@ -7,7 +7,7 @@ from helpers import bits, gap, loop, quadratic, simulate, some_masks, sweep
 
 import focusfl as ff
 from focusfl import schedules
-from focusfl.simulation.rest import RestWarning
+from focusfl.simulation.divergence import RestWarning
 from focusfl.simulation.step_sizes import tabled
 
 LAW = ff.participation.Replay(some_masks(rounds=60, p=0.6))

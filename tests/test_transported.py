@@ -9,8 +9,8 @@ from helpers import VECTORS, gap, quadratic, some_masks
 
 import focusfl as ff
 from focusfl.algorithms.transported import secant
+from focusfl.simulation.divergence import tracker_norm
 from focusfl.simulation.reference import states
-from focusfl.simulation.rest import tracker_norm
 from focusfl.simulation.spec import RunSpec
 from focusfl.studies.summary import tracking_gap
 

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from focusfl.privacy import BudgetWarning as BudgetWarning
     from focusfl.simulation.api import simulate as simulate
     from focusfl.simulation.api import sweep as sweep
+    from focusfl.simulation.callbacks import Stop as Stop
     from focusfl.simulation.divergence import Diverged as Diverged
     from focusfl.simulation.divergence import DivergenceWarning as DivergenceWarning
+    from focusfl.simulation.divergence import RestWarning as RestWarning
     from focusfl.simulation.divergence import StepWarning as StepWarning
     from focusfl.simulation.reference import loop as loop
-    from focusfl.simulation.rest import RestWarning as RestWarning
     from focusfl.simulation.spec import Checkpoint as Checkpoint
     from focusfl.simulation.spec import Options as Options
-    from focusfl.simulation.stop import Stop as Stop
     from focusfl.studies.store import Study as Study
 
 __version__ = "0.1.0"
@@ -47,11 +47,11 @@ _MODULES = {
     "Diverged": "simulation.divergence",
     "DivergenceWarning": "simulation.divergence",
     "Options": "simulation.spec",
-    "RestWarning": "simulation.rest",
+    "RestWarning": "simulation.divergence",
     "Result": "core.result",
     "Round": "core",
     "StepWarning": "simulation.divergence",
-    "Stop": "simulation.stop",
+    "Stop": "simulation.callbacks",
     "Study": "studies.store",
     "loop": "simulation.reference",
     "simulate": "simulation.api",

@@ -21,9 +21,9 @@ from helpers import Diary, Nested, quadratic, simulate, sweep, walked  # noqa: E
 
 import focusfl as ff  # noqa: E402
 from focusfl.participation import Bernoulli, Cyclic, Full, Uniform  # noqa: E402
-from focusfl.simulation import compiled as program  # noqa: E402
-from focusfl.simulation import layout as plan
-from focusfl.simulation import simulation as simulator  # noqa: E402
+from focusfl.simulation import plan as plan
+from focusfl.simulation import runner as simulator  # noqa: E402
+from focusfl.simulation import scan as program  # noqa: E402
 from focusfl.studies import runner, spec  # noqa: E402
 
 HOW = {"rounds": 40, "lr": 0.02, "local_steps": 2}
@@ -108,15 +108,15 @@ def results_of(this):
 
 def messages(algorithm, problem, who):
     """What crosses between devices in the compiled program, branch by branch."""
-    texts, real = [], program.chunk
+    texts, real = [], program.scan_rounds
 
     def spy(*about):
         texts.append(real.lower(*about).compile().as_text())
         return real(*about)
 
-    program.chunk = spy
+    program.scan_rounds = spy
     simulate(algorithm, problem, who, devices=jax.device_count(), **HOW)
-    program.chunk = real
+    program.scan_rounds = real
     return COLLECTIVE.findall(texts[0])
 
 

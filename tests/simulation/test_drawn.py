@@ -11,7 +11,7 @@ from helpers import quadratic
 import focusfl as ff
 from focusfl.participation import Bernoulli, Full, Markov, Replay, Uniform
 from focusfl.participation.model import FEW, masks, schedule
-from focusfl.simulation import layout as drawn
+from focusfl.simulation import plan as drawn
 
 HOW = {"rounds": 90, "lr": 0.02, "local_steps": 2}
 

@@ -7,7 +7,8 @@ import pytest
 from helpers import ALL, NAMED, VECTORS, Diary, gap, quadratic, same, some_masks
 
 import focusfl as ff
-from focusfl.simulation import layout, simulation
+from focusfl.simulation import plan as layout
+from focusfl.simulation import runner as simulation
 
 VECTOR_OF = [
     ("fedavg", ff.FedAvg(), "skip"),

@@ -11,7 +11,8 @@ from helpers import Nested, Stopped, bits, loop, quadratic, simulate, stop_after
 import focusfl as ff
 from focusfl.core.metrics import rises, summarize_clients
 from focusfl.problems import evaluation
-from focusfl.simulation import layout, simulation
+from focusfl.simulation import plan as layout
+from focusfl.simulation import runner as simulation
 
 HOW = {"rounds": 6, "lr": 0.05, "local_steps": 2, "per_client": True}
 WHO = ff.participation.Bernoulli(0.6)

@@ -5,8 +5,8 @@ import pytest
 from helpers import quadratic
 
 import focusfl as ff
-from focusfl.simulation import compiled as program
-from focusfl.simulation import placement
+from focusfl.simulation import devices as placement
+from focusfl.simulation import scan as program
 
 FULL = ff.participation.Full()
 

@@ -14,8 +14,10 @@ from helpers import Stopped, bits, quadratic, simulate, stop_after
 import focusfl as ff
 from focusfl.core import files
 from focusfl.participation import Uniform
-from focusfl.simulation import layout, mapped, simulation
-from focusfl.simulation.mapped import checksums
+from focusfl.simulation import plan as layout
+from focusfl.simulation import rows as mapped
+from focusfl.simulation import runner as simulation
+from focusfl.simulation.rows import checksums
 
 HOW = {"rounds": 90, "lr": 0.02, "local_steps": 2}
 

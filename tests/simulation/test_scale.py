@@ -8,10 +8,12 @@ from helpers import Stopped, Told, bits, quadratic, same, simulate, stop_after, 
 import focusfl as ff
 from focusfl.core import tree
 from focusfl.participation import Bernoulli, Cyclic, Full, Markov, Replay, Uniform
-from focusfl.simulation import checkpoint, placement, start
-from focusfl.simulation import layout as plan
-from focusfl.simulation import mapped as store
-from focusfl.simulation import simulation as simulator
+from focusfl.simulation import checkpoint
+from focusfl.simulation import devices as placement
+from focusfl.simulation import plan as plan
+from focusfl.simulation import rows as store
+from focusfl.simulation import runner as simulator
+from focusfl.simulation import scan as start
 from focusfl.simulation.rows import Rows
 
 ELSEWHERE = ("host", "disk")
@@ -145,7 +147,7 @@ def test_auto_leaves_the_device_when_it_is_too_small_and_says_so(monkeypatch, ca
     problem, who = quadratic(50), Uniform(4)
     expected = simulate(ff.Focus(), problem, who, **HOW)
     assert not capsys.readouterr().err
-    objective, data = problem.specialize(2)
+    data = problem.data
     room = placement.size((data, problem.eval_data, problem.x0)) + 100
     monkeypatch.setattr(placement, "available", lambda: room)
     assert bits(simulate(ff.Focus(), problem, who, **HOW)) == bits(expected)

@@ -10,9 +10,9 @@ from helpers import Nested, loop, quadratic, same, simulate, some_masks, squares
 
 import focusfl as ff
 from focusfl.participation import Bernoulli, Full, Replay, Uniform
-from focusfl.simulation import layout as plan
-from focusfl.simulation import simulation as simulator
-from focusfl.simulation.layout import cohort_sizes
+from focusfl.simulation import plan as plan
+from focusfl.simulation import runner as simulator
+from focusfl.simulation.plan import cohort_sizes
 from focusfl.simulation.spec import Options, RunSpec
 
 both = pytest.mark.parametrize("run", [loop, simulate])
@@ -143,7 +143,7 @@ def test_a_model_is_work_too():
         batch_size=None, eval_data=np.ones((1, 1)),
     )  # fmt: skip
     spec = RunSpec(ff.FedAvg(), problem, Uniform(1), 2, [0.1]).validated()
-    assert simulator.Simulation(spec, Options()).static.slots == (1,)
+    assert simulator.Runner(spec, Options()).config.slots == (1,)
     assert plan.chunk_policy(problem.x0, True, 1).few > 8000
 
 

@@ -19,8 +19,8 @@ from helpers import (
 
 import focusfl as ff
 from focusfl.core import tree
-from focusfl.simulation import cohort as one_round
-from focusfl.simulation import layout
+from focusfl.simulation import plan as layout
+from focusfl.simulation import round as one_round
 
 # Hessians are made diagonal.
 HOW = {"rounds": 40, "lr": 0.03, "local_steps": 4, "on_divergence": "ignore"}

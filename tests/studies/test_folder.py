@@ -13,7 +13,9 @@ from command_line import ENDED
 
 import focusfl as ff
 from focusfl.core.models import read_model
-from focusfl.simulation import placement, simulation, stop
+from focusfl.simulation import callbacks as stop
+from focusfl.simulation import devices as placement
+from focusfl.simulation import runner as simulation
 from focusfl.studies import runner, spec, store
 
 STUDY = """
@@ -224,7 +226,7 @@ def test_only_rounds_that_were_evaluated_are_kept(study, tmp_path):
 
 def test_seconds_begin_anew_for_runs_that_did_not_fit_side_by_side(study, tmp_path, monkeypatch):
     """To find out that they do not takes a hundred seconds; a run may take fifty."""
-    choose, now = placement.choose, [0.0]
+    choose, now = placement.choose_client_state, [0.0]
 
     def one(asked, needs, *more):
         if needs.runs > 1:
@@ -232,7 +234,7 @@ def test_seconds_begin_anew_for_runs_that_did_not_fit_side_by_side(study, tmp_pa
             raise placement.DoesNotFit("too much")
         return choose(asked, needs, *more)
 
-    monkeypatch.setattr(placement, "choose", one)
+    monkeypatch.setattr(placement, "choose_client_state", one)
     clock = SimpleNamespace(monotonic=lambda: now[0])
     for engine in (simulation, stop):
         monkeypatch.setattr(engine, "time", clock)
@@ -250,7 +252,7 @@ def test_divergence_is_a_verdict_and_no_warning(study, tmp_path):
 def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypatch):
     """Four runs are too much at once; two are not."""
     whole, _ = complete(study, tmp_path / "whole")
-    choose, sizes = placement.choose, []
+    choose, sizes = placement.choose_client_state, []
 
     def small(asked, needs, *more):
         sizes.append(needs.runs)
@@ -258,7 +260,7 @@ def test_what_does_not_fit_side_by_side_is_run_in_turn(study, tmp_path, monkeypa
             raise placement.DoesNotFit("too much")
         return choose(asked, needs, *more)
 
-    monkeypatch.setattr(placement, "choose", small)
+    monkeypatch.setattr(placement, "choose_client_state", small)
     parts, _ = complete(study, tmp_path / "parts")
     assert sizes.count(4) == 3 and sizes.count(2) == 6
     for a, b in zip(whole.runs, parts.runs, strict=True):

@@ -125,7 +125,7 @@ def _attempt(look: Callable[[], Section]) -> Section:
 def _machine() -> Section:
     import jax
 
-    from focusfl.simulation import placement
+    from focusfl.simulation import devices as placement
 
     devices = {
         f"device {k}": f"{device.platform} ({device.device_kind})"

@@ -107,8 +107,8 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
     the way, in any order, or under encryption. An algorithm that wants a mean divides in `update`.
 
     Why linear combinations: on clients trees are combined linearly, by factors that may be inner
-    products (`tree.dot`). An engine may then run a client in coordinates that are turned, where its
-    gradients cost less. An algorithm that works entry by entry on clients says `elementwise`.
+    products (`tree.dot`). A run then does not depend on the model's coordinates, which a test
+    checks by turning them. An algorithm that works entry by entry on clients says `elementwise`.
 
     An algorithm that `starts_warm` gets one round before round 0 in which everybody takes one step
     and `lr` is 0: clients fill their memory, x stays put.
@@ -284,7 +284,7 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
 
     @property
     def elementwise(self) -> bool:
-        """Whether clients work entry by entry: no engine may turn their axes then."""
+        """Whether clients work entry by entry, so that a run depends on the coordinates."""
         return False
 
 

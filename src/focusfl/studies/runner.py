@@ -43,7 +43,7 @@ from focusfl.core.result import COSTS, Result
 from focusfl.participation import Participation, schedule
 from focusfl.privacy.budgets import budget_spent, budgeted
 from focusfl.problems import Noisy, Problem
-from focusfl.simulation.rest import tracker_norm
+from focusfl.simulation.divergence import tracker_norm
 from focusfl.simulation.spec import Checkpoint, Options, Progress, StepSize, choose_lr
 from focusfl.simulation.step_sizes import slows, tabled
 from focusfl.studies import spec, store
@@ -481,7 +481,7 @@ def _sweep(
 ) -> list[Result]:
     """Run a group side by side; where that does not fit, one part after the other."""
     from focusfl.simulation.api import sweep
-    from focusfl.simulation.placement import DoesNotFit
+    from focusfl.simulation.devices import DoesNotFit
 
     try:
         return sweep(

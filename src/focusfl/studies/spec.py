@@ -13,9 +13,9 @@ from focusfl.core.metrics import eval_data_of, evaluate
 from focusfl.core.validation import shown, unknown
 from focusfl.privacy import Private
 from focusfl.problems import NotTranslated, Problem
+from focusfl.simulation.callbacks import Stop
 from focusfl.simulation.spec import ClientState, OnEmpty, StepSize, check_per_client
 from focusfl.simulation.step_sizes import Schedule
-from focusfl.simulation.stop import Stop
 from focusfl.studies import toml
 from focusfl.studies.parts import Part
 from focusfl.studies.schema import ConfigError, Models, SecureSums, Settings, validate

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from focusfl.algorithms import compressed, focus, stale
 from focusfl.core import gradient_sum, tree
 from focusfl.core.result import Result
-from focusfl.simulation.rest import at_rest_elsewhere
+from focusfl.simulation.divergence import at_rest_elsewhere
 from focusfl.studies.store import LOSS, measured
 from focusfl.studies.verdict import NOTHING, Expected, Word, judge, judge_loss
 

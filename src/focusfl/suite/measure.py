@@ -11,8 +11,8 @@ from focusfl.core.bracket import bracket
 from focusfl.core.result import Result
 from focusfl.problems import Problem
 from focusfl.simulation.api import sweep
+from focusfl.simulation.callbacks import Progress, Stop
 from focusfl.simulation.spec import Options
-from focusfl.simulation.stop import Progress, Stop
 from focusfl.studies.runner import compiling
 from focusfl.studies.summary import TARGET, errors
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell

@@ -29,7 +29,7 @@ from focusfl.theory.constants import Constants, Quadratics, check_rounds, consta
 
 if TYPE_CHECKING:
     from focusfl.core.result import Result
-    from focusfl.simulation.stop import Progress
+    from focusfl.simulation.callbacks import Progress
 
 SEED = 250320117  # of the runs compared: not one that somebody will use by chance
 MAX_GRIDS = 4  # the first, and three extensions
