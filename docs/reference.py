@@ -89,6 +89,8 @@ def kinds(among: Any, model_of: Callable, section: str) -> Iterator[str]:
 def classes(parts: Any) -> Iterator[str]:
     """An entry for every class of a registry, from its docstring."""
     for part in parts.registered.values():
+        if not part.__module__.startswith("focusfl."):
+            continue  # somebody else's, registered in this process
         package = sys.modules[part.__module__.rpartition(".")[0]]
         place = package.__name__ if part.__name__ in vars(package) else part.__module__
         yield f"::: {place}.{part.__name__}\n    options: {{ heading_level: 3, members: false }}"

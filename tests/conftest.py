@@ -12,6 +12,7 @@ pytest_plugins = ["chromium"]  # the browser, as a fixture
 os.environ["FOCUSFL_OFFLINE"] = "1"  # no test downloads but from a server of its own
 # What one process of the tests has compiled, the others read, and those of the next run.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # small programs too
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")

@@ -275,7 +275,7 @@ MADE = {
         {"penalty": "not negative", "batch_size": "maybe a count"}),
     "cnn": Made(
         problems.cnn, {"client_data": DRAWERS, "batch_size": 1},
-        {**CNN, "federation": "table"}),
+        {**CNN}),
     "uniform": Made(participation.Uniform, {"m": 2}, {"m": "count"}),
     "bernoulli": Made(participation.Bernoulli, {"p": 0.5}, {"p": "chances"}),
     "weighted": Made(

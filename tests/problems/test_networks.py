@@ -139,7 +139,7 @@ def test_a_study_keeps_the_hash_of_its_data_and_a_deployment_the_file(mine, tmp_
     folder = mine(**arrays())
     done = in_process("run", folder / "study.toml", "--out", tmp_path / "out", "--json")
     assert done.returncode == 0, done.stderr
-    manifest = ff.studies.results.read(tmp_path / "out").manifest
+    manifest = ff.Study.load(tmp_path / "out").manifest
     assert manifest["parts"]["mine.npz"]["file"] == "mine.npz"
     assert manifest["study"]["problem"]["data"] == "mine.npz"
     (tmp_path / "app").mkdir()

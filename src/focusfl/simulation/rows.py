@@ -287,7 +287,7 @@ def check_rows(folder: Path, arrays: Mapping[str, np.ndarray]) -> Iterator[tuple
 
     `arrays` is what the checkpoint has: of memory on the device, no files.
     """
-    place, sums = (arrays.get(f"['state'].steps[{k}]") for k in range(2))
+    place, sums = (arrays.get(f"['state'].gradients_done[{k}]") for k in range(2))
     if place is None or sums is None:
         return
     at = places(place)
