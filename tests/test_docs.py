@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import focusfl as ff
+from focusfl.core.registry import ALGORITHMS, COMPRESSORS, PARTICIPATION, PROBLEMS, SCHEDULES
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -56,6 +57,14 @@ def promised(code: str) -> str:
     return re.sub("^# ", "", re.search(r"(^# .*\n)*\Z", code, re.M)[0], flags=re.M)
 
 
+@pytest.fixture
+def registries(monkeypatch):
+    """Forget the parts that a page registers: other tests count those of the library."""
+    for parts in (ALGORITHMS, COMPRESSORS, PARTICIPATION, PROBLEMS, SCHEDULES):
+        monkeypatch.setattr(parts, "registered", parts.registered.copy())
+
+
+@pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_python_block_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
