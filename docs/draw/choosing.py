@@ -119,8 +119,8 @@ def proxskip() -> str:
     (few, least), (many, most) = np.min(found, 0), np.max(found, 0)
     middle = np.median(found, 0)[1]
     return (
-        "ProxSkip, which wants everybody and one local step a round, is not in it: "
-        f"with a coin\nof 0.2 it took {few} to {many} rounds and {least} to {most} "
+        "ProxSkip is not in the table, because it needs every client and one local step "
+        f"a round.\nWith a coin of 0.2 it took {few} to {many} rounds and {least} to {most} "
         f"messages per client, {middle:g} in the median\n({len(COINS)} coins, each at "
         f"its best of {len(FINER)} steps, a factor √2 apart)."
     )

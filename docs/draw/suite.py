@@ -25,7 +25,7 @@ def text() -> str:
     cells, names = {row.cell for row in own}, {row.entrant for row in own}
     parts = [
         f"{len(cells)} cells, {len(names)} methods, {sum(r.runs for r in own):,} runs, "
-        f"{sum(r.spent for r in own) / 3600:.1f} hours of a core. {sentence(own)}"
+        f"{sum(r.spent for r in own) / 3600:.1f} core hours. {sentence(own)}"
     ]
     for table in tables(own):
         parts += [f"### {table.title}", markdown(table.heads, [*table.rows]).strip()]

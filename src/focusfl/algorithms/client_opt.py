@@ -24,7 +24,7 @@ class Local(NamedTuple):
 @ALGORITHMS.register(
     "client_opt",
     style=16,
-    invariant="prox leaves an exact one exact; decay and clipping do not",
+    invariant="prox keeps exactness; weight decay and clipping do not",
 )
 @dataclass(frozen=True)
 class ClientOpt(Wrapped):

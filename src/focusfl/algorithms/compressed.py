@@ -34,7 +34,7 @@ class Client(NamedTuple):
 @ALGORITHMS.register(
     "compressed",
     style=27,
-    invariant="what the server was sent: Σ (memory − e), e being unsent",
+    invariant="server: Σ (memory − e), with e what is not sent yet",
 )
 @dataclass(frozen=True)
 class Compressed(Wrapped):

@@ -16,7 +16,7 @@ from focusfl.core.registry import ALGORITHMS
 from focusfl.core.validation import check_share
 
 
-@ALGORITHMS.register("fedavgm", style=12, invariant="FedAvg whose moves gather momentum")
+@ALGORITHMS.register("fedavgm", style=12, invariant="FedAvg with momentum on the server")
 @dataclass(frozen=True)
 class FedAvgM(Wrapped):
     """FedAvg with momentum on the server; biased towards who takes part."""
@@ -56,7 +56,7 @@ class _Adaptive(Wrapped):
         )  # fmt: skip
 
 
-@ALGORITHMS.register("fedadam", style=11, invariant="FedAvg whose moves Adam takes")
+@ALGORITHMS.register("fedadam", style=11, invariant="FedAvg with Adam on the server")
 @dataclass(frozen=True)
 class FedAdam(_Adaptive):
     """FedAvg with Adam on the server; biased towards who takes part."""
@@ -64,7 +64,7 @@ class FedAdam(_Adaptive):
     optimizer: ClassVar[str] = "adam"
 
 
-@ALGORITHMS.register("fedyogi", style=13, invariant="FedAvg whose moves Yogi takes")
+@ALGORITHMS.register("fedyogi", style=13, invariant="FedAvg with Yogi on the server")
 @dataclass(frozen=True)
 class FedYogi(_Adaptive):
     """FedAvg with Yogi on the server; biased towards who takes part."""
@@ -72,7 +72,7 @@ class FedYogi(_Adaptive):
     optimizer: ClassVar[str] = "yogi"
 
 
-@ALGORITHMS.register("fedadagrad", style=14, invariant="FedAvg whose moves Adagrad takes")
+@ALGORITHMS.register("fedadagrad", style=14, invariant="FedAvg with Adagrad on the server")
 @dataclass(frozen=True)
 class FedAdagrad(Wrapped):
     """FedAvg with Adagrad on the server; biased towards who takes part."""

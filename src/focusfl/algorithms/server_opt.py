@@ -36,7 +36,7 @@ class Server(NamedTuple):
 @ALGORITHMS.register(
     "server_opt",
     style=10,
-    invariant="rests where the inner one does, but for ProxSkip",
+    invariant="rests where the inner one does, except ProxSkip",
 )
 @dataclass(frozen=True)
 class ServerOpt(Wrapped):

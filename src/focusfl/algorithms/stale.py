@@ -17,7 +17,7 @@ class Client(NamedTuple):
 @ALGORITHMS.register(
     "stale",
     style=29,
-    invariant="that of the inner one; clients work on what they were last told",
+    invariant="that of the inner one; clients work on the model of their last visit",
 )
 @dataclass(frozen=True)
 class Stale(Wrapped):

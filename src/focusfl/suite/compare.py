@@ -144,7 +144,7 @@ def headline(rows: Sequence[Row], what: str = "rounds") -> list[Duel]:
     if not ours or not theirs:
         return []
     everybody = complete(costs(rows, what), [*ours, *theirs])
-    found = [duel(everybody, "best of ours", ours, theirs)]
+    found = [duel(everybody, "best of the family", ours, theirs)]
     return found + [duel(everybody, name, [name], theirs) for name in ours]
 
 

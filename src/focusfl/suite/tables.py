@@ -36,7 +36,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         _ends(rows, FLOOR, "Floors with noise on the gradients",
               "Relative distance to x* over the last quarter of all rounds"),
         _ends(rows, IMAGES, "Images by mini-batches",
-              "Share of test images that are misread, over the last five evaluations"),
+              "Share of test images that are misclassified, over the last five evaluations"),
     ]  # fmt: skip
     return [table for table in found if table and table.rows]
 
@@ -52,10 +52,10 @@ def sentence(rows: Sequence[Row]) -> str:
         best, *alone = duels
         single = min(alone, key=lambda one: (one.lost, one.mean))
         found.append(
-            f"In {each}, the best of ours takes {best.mean:.2f} of what the best "
-            f"baseline takes, cell by cell ({best.cells} cells, better in "
+            f"The best of the FOCUS family needs {best.mean:.2f} of the {each} of the best "
+            f"baseline in the same cell (geometric mean of {best.cells} cells; fewer in "
             f"{best.better}; worst {best.worst:.2f} in {best.where}); {single.who} "
-            f"alone {single.mean:.2f} (worst {single.worst:.2f} in {single.where}"
+            f"alone needs {single.mean:.2f} (worst {single.worst:.2f} in {single.where}"
             + (f"; {single.lost} not solved" if single.lost else "")
             + ")."
         )
@@ -69,8 +69,8 @@ def every_cell(rows: Sequence[Row]) -> Table:
         (cell, *(_value(own.get(name, np.nan)) for name in names)) for cell, own in table.items()
     ]
     note = (
-        "Rounds to the target, floors, and shares of images misread, at the best step. "
-        "∞: it did not get there."
+        "Rounds to the target, error under noise, or share of images misclassified, at the "
+        "best step. ∞: the target was not reached."
     )
     return Table("Every cell", ("cell", *names), lines, note)
 
@@ -90,14 +90,15 @@ def _headline(rows: Sequence[Row]) -> Table:
              _times(sent.mean), _times(sent.worst), sent.where or NEVER)
         )  # fmt: skip
     heads = (
-        "ours", "of their rounds", "better in", "worst cell", "which", "only theirs",
-        "only ours", "of their vectors", "worst cell", "which",
+        "method", "share of rounds", "fewer in", "worst share", "in cell",
+        "cells only baselines solve", "cells only it solves", "share of vectors",
+        "worst share", "in cell",
     )  # fmt: skip
     note = (
-        "Each against the best of all baselines in the same cell: geometric means over "
-        "the cells that both sides solved. Below 1, ours is better."
+        "Rounds and vectors as a share of those of the best baseline in the same cell: "
+        "geometric means over the cells that both solve. Below 1, the method is better."
     )
-    return Table("Ours against the best of the baselines", heads, lines, note)
+    return Table("The FOCUS family against the best baseline", heads, lines, note)
 
 
 def _wins(rows: Sequence[Row]) -> Table:
@@ -116,9 +117,10 @@ def _wins(rows: Sequence[Row]) -> Table:
         "mean of best", "worst of best", "worst cell",
     )  # fmt: skip
     note = (
-        "Rounds by those of the best method in the same cell. The mean is geometric, "
-        "over the cells that the method solved; a tie is a win of both. The error is "
-        "what was left in the others at the best step, in the geometric mean."
+        "Rounds divided by those of the best method in the same cell. The mean is "
+        "geometric, over the cells that the method solves; a tie counts as a win of "
+        "both. The error is the geometric mean of the errors at the best step in the "
+        "cells that are not solved."
     )
     return Table("Wins and worst cells", heads, lines, note)
 
@@ -130,8 +132,8 @@ def _laws(rows: Sequence[Row]) -> Table:
     lines = [(law, *(_rounds(found[law].get(name)) for name in names)) for law in laws]
     flipped = [(name, *(line[place + 1] for line in lines)) for place, name in enumerate(names)]
     note = (
-        "Geometric means over problems. A run that did not get to the target counts as "
-        "the longest, 4,096 rounds; ≥ says so, and how many cells that are."
+        "Geometric means over problems. A run that does not reach the target counts with "
+        "4,096 rounds, the limit; ≥ marks such means, with the number of such cells."
     )
     return Table("Rounds by participation", ("method", *laws), flipped, note)
 
@@ -156,12 +158,12 @@ def _costs(rows: Sequence[Row]) -> Table:
         }
         lines.append((name, *(_times(own[what]) for what in heads)))
     note = (
-        "What a method takes by what the best takes in the same cell, in the geometric "
-        "mean over the cells it solved. Vectors have the size of the model; bytes are "
-        "of all that is in messages; seconds are those of the simulator, where runs "
+        "Cost of a method divided by that of the best method in the same cell: geometric "
+        "mean over the cells that the method solves. Vectors have the size of the model; "
+        "bytes count whole messages; seconds are those of the simulator, where runs "
         "share a core."
     )
-    return Table("What the target costs", ("method", *heads), lines, note)
+    return Table("Cost of reaching the target", ("method", *heads), lines, note)
 
 
 def _steps(rows: Sequence[Row]) -> Table:
@@ -177,9 +179,9 @@ def _steps(rows: Sequence[Row]) -> Table:
         )  # fmt: skip
     heads = ("method", "steps within 2×", "best steps · L", "ended at an edge", "runs")
     note = (
-        "Steps of the grid, √2 apart, with which a method takes at most twice the "
-        "rounds of its best: the more, the less it matters. Runs are those of the "
-        "whole search."
+        "Number of steps of the grid, √2 apart, at which a method needs at most twice the "
+        "rounds of its best step: a larger number means less tuning. Runs are those of "
+        "the whole search."
     )
     return Table("Sensitivity to the step", heads, lines, note)
 
@@ -191,7 +193,7 @@ def _ends(rows: Sequence[Row], measure: str, title: str, what: str) -> Table:
     for name in names:
         cells = [own[name] if name in own else np.nan for own in table.values()]
         lines.append((name, *(_end(cell) for cell in cells)))
-    return Table(title, ("method", *table), lines, f"{what}, at the best step. ∞: broke.")
+    return Table(title, ("method", *table), lines, f"{what}, at the best step. ∞: diverged.")
 
 
 def _end(value: float) -> str:
