@@ -15,7 +15,7 @@ from focusfl.studies.report.table import markdown
 PAGE = Path(__file__).parents[1] / "natural.md"
 PLACE = re.compile(r"(?<=<!-- federations -->\n).*(?=<!-- end -->)", re.S)
 HEADS = (
-    "problem", "clients", "for training, each", "for tests, each", "features", "task",
+    "problem", "clients", "training samples per client", "test samples per client", "features", "task",
     "model", "package",
 )  # fmt: skip
 RIDGE, LOGISTIC = "ridge regression", "logistic regression"
