@@ -15,8 +15,8 @@ from focusfl.studies.report.table import markdown
 PAGE = Path(__file__).parents[1] / "natural.md"
 PLACE = re.compile(r"(?<=<!-- federations -->\n).*(?=<!-- end -->)", re.S)
 HEADS = (
-    "problem", "clients", "training samples per client", "test samples per client", "features", "task",
-    "model", "package",
+    "problem", "clients", "training samples per client", "test samples per client", "features",
+    "task", "model", "package",
 )  # fmt: skip
 RIDGE, LOGISTIC = "ridge regression", "logistic regression"
 # By loader: who the clients are, the task, the model, and the pip package.
