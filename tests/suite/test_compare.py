@@ -55,7 +55,7 @@ def test_a_duel_is_between_the_best_of_both_sides():
 def test_the_headline_compares_ours_with_all_baselines():
     together, alone = compare.headline(rows())
     assert together[1:] == alone[1:] and alone.who == "a"
-    assert "0.87 of what the best baseline takes" in sentence(rows())
+    assert "needs 0.87 of the rounds of the best baseline" in sentence(rows())
     assert compare.headline(rows(ours=())) == []  # with nobody to compare
 
 
