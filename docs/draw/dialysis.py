@@ -8,6 +8,7 @@ setting that ends nearest to the pooled fit. Coins: the centre that disagrees mo
 that fit takes part in one round of 20, the one that agrees most in nine of ten.
 """
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,7 @@ def best_runs(rounds: int = ROUNDS) -> dict[str, ff.Result]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     found = best_runs()
     look = looks(found)
     figure = blank(figsize=(6.4, 3.4), layout="constrained")

@@ -3,6 +3,7 @@
 python docs/draw/federations.py
 """
 
+import argparse
 import re
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def row(name: str) -> tuple[str, ...]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     table = markdown(HEADS, [row(name) for name in SAID])
     write(PAGE, PLACE.sub(lambda _: table, PAGE.read_text()))
 

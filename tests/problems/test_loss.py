@@ -351,6 +351,15 @@ def test_a_step_at_which_nothing_is_learned_is_warned_of_if_only_the_end_is_look
     ff.simulate(ff.Scaffold(), blobs(), who.Bernoulli(0.5), lr=0.05, **how)
 
 
+def test_advice_after_a_first_round_that_broke_is_a_step_that_gets_somewhere():
+    problem = ff.problems.ridge(num_clients=16, dim=100, rows=100)
+    how = {"rounds": 30, "local_steps": 5}
+    with pytest.warns(ff.DivergenceWarning, match="in round 0 .* Try lr = 0.001 or below"):
+        ff.simulate(ff.Focus(), problem, who.Full(), lr=0.1, **how)
+    found = ff.simulate(ff.Focus(), problem, who.Full(), lr=0.001, **how)
+    assert found.metrics["distance"][-1] < 1e-4
+
+
 def test_advice_after_an_absurd_step_is_a_step_that_one_would_try():
     problem = ff.problems.random_quadratic(4, 3, seed=0)
     with pytest.warns(ff.DivergenceWarning, match="Try lr = 0.0[0-9]+ or below"):

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,16 +59,11 @@ def described(entry: "Entry") -> dict[str, Any]:
     """What the registry says of a data set, and whether it is here."""
     from focusfl.data import places
 
-    here = (
-        find_spec(entry.package.replace("-", "_")) is not None
-        if entry.package
-        else places.present(entry) is not None
-    )
     return {
         **{key: value for key, value in entry._asdict().items() if key != "name"},
         "files": [file._asdict() for file in entry.files],
         "size": entry.size,
-        "here": here,
+        "here": places.present(entry) is not None,
     }
 
 

@@ -30,15 +30,17 @@ LARGE = 50_000_000  # bytes; a download above this is announced
 def fetch(name: str) -> list[Path]:
     """Fetch the files of a data set into the cache folder; give their paths.
 
-    A file that is there and has the right checksum is kept.
+    A file that is there and has the right checksum is kept. Of a set that a pip package
+    holds there is nothing to fetch: gives the folder of the package.
 
     Raises:
         ValueError: If there is no such data set, or a file cannot be had: there is no
-            network, its checksum is wrong, or the cache folder cannot be written to.
+            network, its checksum is wrong, or the cache folder cannot be written to; or
+            if the package is not installed.
     """
     wanted = entry(name)
     if wanted.package:
-        raise ValueError(f"the data set {name} is in a package: pip install {wanted.package}.")
+        return places.find(name)
     return [_fetch(wanted, file) for file in wanted.files]
 
 
@@ -59,7 +61,8 @@ def verify(name: str) -> dict[Path, str]:
     """Compare the files of a data set that are there with their checksums.
 
     By path: "good", "damaged: …", or "repacked" for a file that is not the publisher's
-    and has no checksum. Nothing, if the data set is not there.
+    and has no checksum, or "in a package", which pip has checked. Nothing, if the data
+    set is not there.
     """
     wanted = entry(name)
     found = places.present(wanted, None) or []
@@ -68,7 +71,7 @@ def verify(name: str) -> dict[Path, str]:
     for path in found:
         relative = [p for p in known if path.parts[-len(p.parts) :] == p.parts]
         wrong = mismatch(path, known[relative[0]]) if relative else None
-        good = "good" if relative else "repacked"
+        good = "good" if relative else "in a package" if wanted.package else "repacked"
         result[path] = f"damaged: {wrong}" if wrong else good
     return result
 

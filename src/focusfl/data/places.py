@@ -1,6 +1,7 @@
 """Where data sets are looked for, and where what is made of them is kept."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from focusfl.core.compilation import cache_folder
@@ -23,7 +24,8 @@ def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) 
 
     Looks in `data_dir`, or in $FOCUSFL_DATA and then the cache folder, for the
     publisher's files or for others with the same content. What is nowhere is fetched
-    into the cache folder, unless `data_dir` is given or FOCUSFL_OFFLINE is set.
+    into the cache folder, unless `data_dir` is given or FOCUSFL_OFFLINE is set. Of a set
+    that a pip package holds, gives the folder of the package.
 
     Args:
         name: of the data set.
@@ -32,7 +34,8 @@ def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) 
         fetch: whether what is nowhere may be fetched.
 
     Raises:
-        ValueError: If the files are nowhere and cannot be fetched.
+        ValueError: If the files are nowhere and cannot be fetched, or the package is
+            not installed.
     """
     from focusfl.data import fetching
 
@@ -40,6 +43,8 @@ def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) 
     found = present(wanted, data_dir, only)
     if found is not None:
         return found
+    if wanted.package:
+        raise ValueError(f"the data set {name} is in a package: pip install {wanted.package}.")
     if fetch and data_dir is None and not fetching.offline():
         paths = fetching.fetch(name)
         return [p for p in paths if not only or p == cache_folder() / only]
@@ -57,7 +62,13 @@ def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) 
 
 
 def present(wanted: Entry, data_dir: Place = None, only: str = "") -> list[Path] | None:
-    """Give the files of a data set that are in some folder; None if none has all."""
+    """Give the files of a data set that are in some folder; None if none has all.
+
+    Of a set that a pip package holds: the folder of the package, if it is installed.
+    """
+    if wanted.package:
+        spec = find_spec(wanted.package.replace("-", "_"))
+        return [Path(place) for place in spec.submodule_search_locations or ()] if spec else None
     for place in _folders(data_dir):
         for files in _choices(wanted, only):
             paths = [place / file for file in files]

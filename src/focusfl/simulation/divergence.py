@@ -18,6 +18,7 @@ from focusfl.problems import Noisy, Problem
 BLOWN_UP = 1e8  # past this, times what it was at first, a distance or norm has diverged
 
 FIRST_GUESS = 0.1  # a step to try where nothing is known
+FURTHEST = 100.0  # a step to try is at most so many times smaller than one that broke
 SPIKE, LEARNED = 2.0, 0.9  # shares of the first loss: a rise, and hardly a fall
 PATIENCE = 20  # rounds after which the loss should be below the first one
 NEAR = 0.9  # share of the largest step from which on it is worth a warning
@@ -116,10 +117,12 @@ def _smaller(lr: float, rounds: int) -> float:
     """A step to try after one that lasted for so many rounds.
 
     Who passed BLOWN_UP after r rounds grew by at most its r-th root in each, and growth
-    is in proportion to the step. A step above 100 tells nothing: .1 is a first guess.
+    is in proportion to the step. In a first round several local steps have grown, which
+    calls for no step a million times smaller: that would stand still. A step above 100
+    tells nothing: .1 is a first guess.
     """
-    smaller = lr / max(4.0, BLOWN_UP ** (1 / max(rounds, 1)))
-    return min(smaller, FIRST_GUESS) if lr > 100 else smaller
+    factor = max(4.0, BLOWN_UP ** (1 / max(rounds, 1)))
+    return min(lr / factor, FIRST_GUESS) if lr > 100 else lr / min(factor, FURTHEST)
 
 
 def _advice(broken: Sequence[Result], runs: int) -> str:

@@ -161,6 +161,13 @@ def test_a_loss_below_zero_is_drawn_without_logarithms(tmp_path):
     assert panel.get_yscale() == "linear"
 
 
+def test_a_curve_of_nothing_but_zeros_is_drawn_without_logarithms(tmp_path):
+    run = make_run("a", "focus", 0)
+    run.curves["loss"][:] = 0.0  # a warning of the library that draws is an error here
+    (panel,) = plot([save(tmp_path, [run])], y="loss").axes
+    assert panel.get_yscale() == "linear"
+
+
 @pytest.mark.parametrize(
     "options, words",
     [

@@ -268,6 +268,8 @@ def _heights(panel: "Axes", shown: list[Band], metric: str, relative: bool) -> N
     """Logarithms where there are any; what has blown up is cut off."""
     if rises(metric) or any(band.mid.min() < 0 for band in shown):
         return
+    if not any(band.mid.max() > 0 for band in shown):
+        return
     panel.set_yscale("log")
     low, high = panel.get_ylim()
     if not relative:
