@@ -170,6 +170,11 @@ def test_without_a_network_it_is_said_at_once(mirror, tmp_path, monkeypatch):
         monkeypatch.setenv("FOCUSFL_MIRROR", f"http://127.0.0.1:{free.getsockname()[1]}")
         with pytest.raises(ValueError, match="cannot fetch .*refused"):
             data.fetch("small")
+    monkeypatch.setenv("FOCUSFL_MIRROR", "http://no.such.host.invalid")
+    with pytest.raises(ValueError) as caught:
+        data.fetch("small")
+    message = str(caught.value)
+    assert "no.such.host.invalid" in message and message.count("(") == message.count(")")
     assert not files_in(tmp_path)
 
 

@@ -252,6 +252,10 @@ def _reason(error: Exception) -> str:
     answer = getattr(error, "response", None)
     if answer is not None:
         return f"the server answered {answer.status_code} {answer.reason}"
-    inner = error.args[0] if error.args else error
-    inner = getattr(inner, "reason", inner)  # of urllib3's retries
-    return str(inner).rpartition(": ")[2].strip("'\")(") or type(error).__name__
+    inner: Any = error  # requests wraps an exception of urllib3, which may wrap another
+    while causes := [
+        value for value in (getattr(inner, "reason", None), *inner.args)
+        if isinstance(value, Exception)
+    ]:  # fmt: skip
+        inner = causes[0]
+    return str(inner).rpartition(": ")[2] or type(inner).__name__
