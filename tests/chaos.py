@@ -5,10 +5,10 @@ import signal
 from collections import Counter
 
 from flwr.serverapp import Grid
+from world.disk import copy_database
 
 from focusfl.core import random as keys
 from focusfl.deploy.driver import Driver
-from focusfl.flower.protocol import store
 from focusfl.flower.protocol.messages import fields_of
 from focusfl.flower.protocol.server import DATABASE
 from focusfl.flower.records import from_records
@@ -48,13 +48,13 @@ def chaotic(plan):
                     fleet.superlink.kill()
                     fleet.start_superlink()
                 case "backup":
-                    store.copy(database, self.place / "backup")
+                    copy_database(database, self.place / "backup")
                 case "server" | "restore":
                     assert fleet.superexec.owns(self.pid)
                     os.kill(self.pid, signal.SIGKILL)
                     fleet.flwr("stop", str(self.run))
                     if what == "restore":
-                        store.copy(self.place / "backup", database)
+                        copy_database(self.place / "backup", database)
                     self.start()
 
     return Chaotic

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from focusfl.deploy import certificates
-from focusfl.flower.public_keys import ending
+from focusfl.flower.identity import expiries
 
 SECRETS = (
     "ca.key",
@@ -66,13 +66,13 @@ def test_a_certificate_is_renewed_and_sites_need_nothing_new(tmp_path):
 def test_the_end_of_a_certificate_is_said_weeks_before(tmp_path):
     folder = tmp_path / "keys"
     certificates.make(folder, ["localhost"], [])
-    assert ending(folder) == [] == ending(tmp_path / "none")
+    assert expiries(folder) == [] == expiries(tmp_path / "none")
     now = datetime.now(UTC)
-    (soon,) = ending(folder, now + timedelta(days=335))
+    (soon,) = expiries(folder, now + timedelta(days=335))
     assert "server.crt ends in 29 days" in soon and "--renew" in soon
-    (over,) = ending(folder, now + timedelta(days=400))
+    (over,) = expiries(folder, now + timedelta(days=400))
     assert "server.crt has ended" in over
-    both = ending(folder, now + timedelta(days=3640))
+    both = expiries(folder, now + timedelta(days=3640))
     assert "ca.crt ends in 9 days" in both[0] and "every site" in both[0]
 
 

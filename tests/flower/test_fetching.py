@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from focusfl.flower import fetching
-from focusfl.flower.fetching import Fetching
+from focusfl.flower import link as links
+from focusfl.flower.link import Fetcher
 
 
 class Superlink:
@@ -27,13 +27,14 @@ class Superlink:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(fetching, "STALL", 0.2)
-    monkeypatch.setattr(fetching, "PROMPT", 0.2)
+    monkeypatch.setattr(links, "STALL", 0.2)
+    monkeypatch.setattr(links, "PROMPT", 0.2)
 
 
 def test_who_never_ends_keeps_nobody_waiting():
     link = Superlink("rome")
-    fetch, asked = Fetching(link.pull), ["paris", "rome", "oslo"]
+    fetcher, asked = Fetcher(link.pull), ["paris", "rome", "oslo"]
+    fetch = fetcher.fetch
     began = time.monotonic()
     assert fetch(asked) == []
     link.ready |= {"paris", "oslo"}
@@ -45,7 +46,7 @@ def test_who_never_ends_keeps_nobody_waiting():
     assert fetch(["rome", "bern"]) == ["answer to bern"]
     assert time.monotonic() - began < 30  # who waits, waits for a minute
     link.over.set()
-    for call in [*fetch._calls]:
+    for call in [*fetcher._calls]:
         call.join(10)
     assert set(fetch(["rome"])) == {"answer to rome"}
 
@@ -53,12 +54,13 @@ def test_who_never_ends_keeps_nobody_waiting():
 def test_what_was_fetched_with_who_never_ends_comes_with_it():
     link = Superlink("rome")
     link.ready.add("paris")
-    fetch = Fetching(link.pull)
+    fetcher = Fetcher(link.pull)
+    fetch = fetcher.fetch
     assert fetch(["paris", "rome"]) == []
     link.ready.clear()  # it was given to the call that waits
     assert fetch(["paris", "rome"]) == []
     link.over.set()
-    for call in [*fetch._calls]:
+    for call in [*fetcher._calls]:
         call.join(10)
     assert "answer to paris" in fetch(["paris"])
 
@@ -68,4 +70,4 @@ def test_a_failure_is_raised_unless_something_has_come():
         raise ConnectionError("gone")
 
     with pytest.raises(ConnectionError, match="gone"):
-        Fetching(fail)(["paris"])
+        Fetcher(fail).fetch(["paris"])

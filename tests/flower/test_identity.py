@@ -8,7 +8,7 @@ from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, nodes
 from focusfl.deploy import certificates
 from focusfl.flower import client_app
 from focusfl.flower.app import run
-from focusfl.flower.public_keys import canonical
+from focusfl.flower.identity import canonical
 
 
 def new_key():

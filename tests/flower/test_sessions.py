@@ -62,7 +62,7 @@ def test_lost_replies_and_a_site_that_vanishes_leave_it_exact(folder):
     this = secure_job(folder, rounds=24, deadline=0.3, patience=0.1)
     assert not run(lossy, this)
     refusals = events(folder, "refused")
-    assert all(event.get("copy") for event in refusals)  # what is late is no fault
+    assert all(event.get("late") for event in refusals)  # what is late is no fault
     rounds = events(folder, "round")
     assert len(rounds) == 24 and min(len(r["counted"]) for r in rounds) == 3
     with this.open_protocol() as protocol:

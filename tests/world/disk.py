@@ -5,9 +5,10 @@ import io
 import os
 import random
 import shutil
+import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -190,6 +191,14 @@ class Disk:
                 with open(path, "wb") as file:
                     file.write(content)
         self._found()
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy a database that may be in use, as an operator makes a backup; or restore one."""
+    for path in (target, Path(f"{target}-wal"), Path(f"{target}-shm")):
+        path.unlink(missing_ok=True)  # a log left beside would be read into the copy
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
 
 
 def memory() -> str | None:

@@ -194,6 +194,6 @@ def _certificates() -> dict[str, Section]:
     folder = Path("keys")
     if not [*folder.glob("*.crt")] or find_spec("flwr") is None:
         return {}
-    from focusfl.flower.public_keys import ending
+    from focusfl.flower.identity import expiries
 
-    return {"certificates": {str(folder): " ".join(ending(folder)) or "good"}}
+    return {"certificates": {str(folder): " ".join(expiries(folder)) or "good"}}

@@ -26,13 +26,13 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _certificates(options: argparse.Namespace) -> int:
     need_flower()  # it brings what signs
     from focusfl.deploy import certificates
-    from focusfl.flower import public_keys
+    from focusfl.flower.identity import expiries
 
     if options.renew:
         files = certificates.renew(options.folder, options.hosts)
     else:
         files = certificates.make(options.folder, options.hosts, options.sites)
-    words = public_keys.ending(options.folder)
+    words = expiries(options.folder)
     if options.json:
         print(json.dumps({"files": [str(file) for file in files], "ending": words}))
     else:

@@ -8,7 +8,7 @@ from typing import Any
 from focusfl.deploy import ownership
 from focusfl.flower import events
 from focusfl.flower.health import Health
-from focusfl.flower.public_keys import ending
+from focusfl.flower.identity import expiries
 
 # Where a job's events are: in its folder, under a server's, under that of fleets.
 PLACES = ("", "*/", "*/*/", "*/server/*/")
@@ -89,7 +89,7 @@ def search(folder: Path) -> dict[str, dict[str, Any]]:
         if lines or job:
             states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
             known[str(place)] = {
-                **_progress(job), "notices": ending(place / "keys"),
+                **_progress(job), "notices": expiries(place / "keys"),
                 "processes": states, "health": job,
             }  # fmt: skip
     return known

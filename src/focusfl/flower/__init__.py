@@ -14,13 +14,7 @@ if TYPE_CHECKING:
     from focusfl.flower.job import Job
     from focusfl.flower.strategy import AlgorithmStrategy
 
-__all__ = [
-    "AlgorithmStrategy",
-    "Job",
-    "Work",
-    "client_app",
-    "server_app",
-]
+__all__ = ["AlgorithmStrategy", "Job", "Work", "client_app", "server_app"]
 
 _MODULES = {
     "AlgorithmStrategy": "strategy", "Job": "job", "Work": "client",

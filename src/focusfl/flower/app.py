@@ -1,5 +1,7 @@
-"""The server app: a job on Flower, which fails where it did not end well."""
+"""The server app: a job on Flower, from its first round to its end."""
 
+import time
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from flwr.app import Context
@@ -9,9 +11,11 @@ from focusfl.flower import events
 from focusfl.flower.ending import Unhealthy, budgets_spent
 from focusfl.flower.job import Job
 from focusfl.flower.link import Link
-from focusfl.flower.secure import SecureServer
+from focusfl.flower.secure import Failed, SecureServer
 from focusfl.flower.server import Server
-from focusfl.flower.sessions import play_securely
+
+STAGE_TRIES = 6  # times that a site is asked in one stage of a secure sum
+STAGE_POLL = 1.0  # seconds at most between two looks at what has come
 
 
 class JobApp(ServerApp):
@@ -22,7 +26,7 @@ class JobApp(ServerApp):
         self._job = job
 
     def job_of(self, context: Context) -> Job:
-        """The job that it would run in a context of Flower's."""
+        """Give the job that the app would run in a context of Flower's."""
         return self._job if isinstance(self._job, Job) else self._job(context)
 
 
@@ -30,7 +34,16 @@ def server_app(job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
     """Make a Flower server app of a job, or of a function of Flower's context.
 
     Numbers and words of a job can be set in the app's configuration too, and so by
-    `flwr run --run-config`; what else is set there must be named as the app's `own`.
+    `flwr run --run-config`.
+
+    Args:
+        job: what is learned; see `Job`.
+        own: names of further settings in the configuration, which are the app's own.
+            Settings that neither a job nor the app has are refused.
+
+    Returns:
+        An app that raises `Unhealthy`, so that Flower calls the run failed, if the job did
+        not end well; its results are written before.
     """
     app = JobApp(job)
 
@@ -42,7 +55,7 @@ def server_app(job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
         except (ValueError, ArithmeticError) as error:
             events.fail(context.run_config, error)
             raise
-        if failures:  # all that was found is on disk; Flower is to call the run failed
+        if failures:
             raise Unhealthy(" ".join(failures))
 
     return app
@@ -51,7 +64,8 @@ def server_app(job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
 def run(grid: Grid, job: Job) -> list[str]:
     """Train until all rounds are done, from where an earlier run has stopped.
 
-    Give why this was no healthy end; nothing if it was.
+    Returns:
+        Why this was no healthy end; empty if it was.
     """
     link = Link(grid, job.sites, job.known())
     with job.open_protocol() as protocol:
@@ -62,7 +76,49 @@ def run(grid: Grid, job: Job) -> list[str]:
             if budgets_spent(job, protocol):  # of privacy: there is nobody left to ask
                 break
             if isinstance(protocol, SecureServer):
-                play_securely(server, protocol)
+                _play_securely(server, protocol)
             else:
                 server.play()
         return server.finish()
+
+
+def _play_securely(server: Server, protocol: SecureServer) -> None:
+    """Hold sessions of secure sums until one comes to a sum, and close the round."""
+    opened = time.monotonic()
+    server.say("open", generation=protocol.generation)
+    while not protocol.counted:
+        if budgets_spent(server.job, protocol):
+            return
+        server.look()
+        try:
+            protocol.begin([site for site in protocol.free if site in server.online])
+            while protocol.session:
+                _play_stage(server, protocol)
+                protocol.advance()
+        except Failed as error:
+            server.say("session", why=f"it came to no sum: {error}")
+            if protocol.restarts:
+                protocol.new_generation(protocol.restarts)
+                return
+            time.sleep(server.job.poll)
+    server.close_round(set(), opened)
+
+
+def _play_stage(server: Server, protocol: SecureServer) -> None:
+    """Ask all members of a session until those who can have answered, or the deadline."""
+    session, job, began = protocol.session, server.job, time.monotonic()
+    asked: Counter[str] = Counter()
+    while session is not None:
+        server.look()
+        left = [site for site in protocol.free if asked[site] < STAGE_TRIES]
+        here = [site for site in left if site in server.online]
+        now = [site for site in here if site not in protocol.awaited]
+        server.ask([(site, protocol.turn, protocol.request(site)) for site in now], "train")
+        asked.update(now)
+        server.receive()
+        waits = here or [site for site in protocol.awaited if site in protocol.free]
+        few = left and len(session.answered) < session.least
+        seconds = time.monotonic() - began
+        if not (waits or few) or seconds >= job.deadline:
+            return
+        time.sleep(max(job.poll, min(seconds / 20, STAGE_POLL)))

@@ -38,21 +38,23 @@ def client_app(
 ) -> ClientApp:
     """Make a Flower client app.
 
-    `work` is a function (model, batch) -> gradient; or a Problem, of which the site
-    takes the part that its partition-id names, a `Private` one with noise that the
-    site alone knows and an account of its own; or `from_torch(..., client=...)`; or a function of
-    Flower's context that gives one of these, which is called when there is work to
-    do. `job` is the name of the training, by default that in the app's configuration.
     A SuperNode with `leave=true` in its configuration takes back all it contributed.
 
     Args:
-        work: what the site computes; see above.
+        work: what the site computes. A function (model, batch) -> gradient; a `Work`, as
+            `from_torch(..., client=...)` gives; a Problem, of which the site takes the part
+            that its partition-id names, and of a `Private` one keeps an account, with noise
+            that it alone knows; or a function of Flower's context that gives one of these,
+            and is called when there is work to do.
         algorithm: the one of the server.
-        job: name of the training; that of the app's configuration if None.
+        job: name of the training; None: `job` in the app's configuration.
         seed: of the batches, where `work` is a problem that draws some.
-        secure: that of the server, where pushes are summed in secret. Then the site
+        secure: the server's, where pushes are summed in secret. Then the site
             gives no gradient when it evaluates, either: metrics alone.
         mods: Flower's, around all that the site does.
+
+    Returns:
+        An app that answers requests, evaluates models, and says which site it is.
     """
     app = ClientApp(mods=list(mods))
 
@@ -115,7 +117,7 @@ def _job(job: str | None, context: Context) -> str:
 
 
 def work_of(work: Any, context: Context, seed: int) -> Work:
-    """What a site can do, of whatever `client_app` takes."""
+    """Make a site's `Work` of whatever `client_app` takes."""
     if callable(work) and len(inspect.signature(work).parameters) == 1:
         work = work(context)
     if isinstance(work, Work):
@@ -126,7 +128,7 @@ def work_of(work: Any, context: Context, seed: int) -> Work:
 
 
 def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
-    """One client's part of a problem, drawing the batches that simulate() draws."""
+    """Take one client's part of a problem, with the batches that `ff.simulate` draws."""
     from focusfl.core import tree
     from focusfl.privacy.account import Terms
     from focusfl.privacy.noise import Private
@@ -140,10 +142,7 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
             f"{who.site} must say which of {problem.num_clients} clients it is: "
             f"--node-config 'partition-id=NUMBER'; got {i}."
         )
-    objective, data = (
-        problem.objective,
-        tree.map(lambda leaf: leaf[i], problem.data),
-    )
+    objective, data = (problem.objective, tree.map(lambda leaf: leaf[i], problem.data))
     grad, whole = grad_fn(objective, data), _whole(objective, data)
     if isinstance(problem, Private):  # the seed draws batches, and no noise
         own = problem.exact.objective
@@ -154,7 +153,7 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
 
 
 def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
-    """The gradient without noise and batches; None where it is not known how."""
+    """Make the gradient of all data, without noise; None where it is not known how."""
     from focusfl.core import random as keys
     from focusfl.core import tree
     from focusfl.problems.loss import MeanLoss

@@ -1,4 +1,4 @@
-"""How a training has ended: where the model stands, who took part, what is amiss."""
+"""The end of a training: where the model stands, who took part, what went wrong."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -30,8 +30,8 @@ def who(sites: Collection[str], everybody: Sequence[str]) -> str:
 
 
 def budgets_spent(job: Job, protocol: ProtocolServer) -> str:
-    """Why no round can be closed any more: too many of private sites have given away
-    all they may. Nothing as long as one can."""
+    """Say why no round can be closed any more, if too many private sites have spent their
+    budgets; empty as long as one can."""
     away = {*protocol.gone, *protocol.spent}
     left = len(job.sites) - len(away)
     least = job.secure.needed(left) if job.secure else job.minimum
@@ -44,11 +44,24 @@ def budgets_spent(job: Job, protocol: ProtocolServer) -> str:
 
 
 class Unhealthy(RuntimeError):
-    """A training whose results are written, and are not what they were to be."""
+    """A training that did not end well. Its results are written all the same."""
 
 
 class Ending:
-    """What is said at the end of a job, and kept."""
+    """What the end of a job says, and writes.
+
+    Args:
+        job: what was learned.
+        protocol: has the model.
+        measured: metrics of the model that needed no site.
+        test: the last evaluation on the sites, if there was one.
+        diverged: whether the model is so large that sites could not go on.
+
+    Attributes:
+        why: reasons for which this is no healthy end; empty if it is one.
+        warnings: these, and what else an operator should know.
+        facts: of the event `end`.
+    """
 
     def __init__(
         self, job: Job, protocol: ProtocolServer, measured: Mapping[str, float],
@@ -104,7 +117,7 @@ class Ending:
 
     def keep(self, end: Mapping[str, Any]) -> list[str]:
         """Write model and curves to the folder of the job; say what could not be."""
-        # A look upwards: results have one format, and it is that of studies.
+        # Imports upwards: results have one format, and it is that of studies.
         from focusfl.deploy import record
 
         return record.keep(self._job, self._protocol.x, [*self._events, end])

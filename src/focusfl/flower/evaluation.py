@@ -1,4 +1,4 @@
-"""A model as its sites see it: their metrics, and the gradient of all their data."""
+"""Evaluation on the sites: their metrics of a model, and the gradient of all their data."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -15,14 +15,7 @@ from focusfl.core.work import EXAMPLES
 from focusfl.flower.job import Job
 from focusfl.flower.protocol import Refused, Wired
 from focusfl.flower.protocol.limits import norm
-from focusfl.flower.protocol.messages import (
-    decode,
-    encode,
-    load_flat,
-    nest,
-    pack,
-    unpack,
-)
+from focusfl.flower.protocol.messages import decode, encode, load_flat, nest, pack, unpack
 from focusfl.flower.protocol.site import like_model
 from focusfl.flower.records import from_records, to_records
 
@@ -30,14 +23,14 @@ METRICS, GRADIENT = "metrics", "gradient"
 
 
 class Header(NamedTuple):
-    """Of an evaluation's request and of its reply."""
+    """The header of an evaluation's request, and of the gradient in its reply."""
 
     kind: str  # "evaluate" or "gradient"
     job: str
 
 
 def ask(job: str, x: Tree) -> Wired:
-    """Ask a site what it finds of a model."""
+    """Make the request to evaluate a model, which is the same for all sites."""
     return encode(Header("evaluate", job), {"model": pack({"x": x})})
 
 
@@ -47,7 +40,17 @@ def answer(
     evaluate: Callable[[Tree], Mapping[str, float]] | None,
     gradient: Callable[[Tree], Tree] | None,
 ) -> RecordDict:
-    """Say what a site finds, as far as it offers it."""
+    """Make a site's reply: its metrics and its gradient, as far as it offers them.
+
+    Args:
+        asked: the request, as it came.
+        job: name of the training.
+        evaluate: gives metrics of a model; None: it offers none.
+        gradient: gives the gradient of all the site's data at a model; None: likewise.
+
+    Raises:
+        Refused: If the request is malformed, or of another job.
+    """
     head, _ = decode(asked, Header, {"model"})
     if head != Header("evaluate", job) or "model" not in asked:
         raise Refused(f"not an evaluation of this job: {head}.")
@@ -62,7 +65,16 @@ def answer(
 
 
 class Evaluation:
-    """An evaluation on the sites that is under way."""
+    """An evaluation on the sites that is under way.
+
+    Args:
+        job: name of the training.
+        round: rounds done when it began.
+        sites: that were asked.
+        like: the model, for the structure of a gradient.
+        weights: by site; None: all alike.
+        per_client: whether `results` says what the model is to the worst sites.
+    """
 
     def __init__(
         self, job: str, round: int, sites: Collection[str], like: Tree,
@@ -73,11 +85,11 @@ class Evaluation:
         self.of: list[str] = []  # who has given a gradient
         self.answered = 0  # how many have said anything
         self._job, self._metrics = job, list[dict[str, float]]()
-        self._total, self._per_site = tree.zeros(like), per_client
+        self._total, self._per_client = tree.zeros(like), per_client
         self._weights = weights or dict.fromkeys(sites, 1)
 
     def take(self, site: str, content: RecordDict | None) -> str:
-        """Count what a site has found; say why if its metrics cannot be."""
+        """Count a site's answer, or None; say why if its metrics cannot be averaged."""
         if site not in self.awaited:
             return ""
         self.awaited.remove(site)
@@ -98,25 +110,25 @@ class Evaluation:
         return why
 
     def results(self) -> dict[str, float]:
-        """Means over the sites, what they are to the worst of them if that is asked
-        for, and the norm of the mean gradient, by their weights."""
+        """Give means over the sites, the norm of their weighted mean gradient, and with
+        `per_client` what the metrics are to the worst sites."""
         mean = mean_of(self._metrics) if self._metrics else {}
-        own = {
-            name: np.array([one[name] for one in self._metrics])
+        per_site = {
+            name: np.array([metrics[name] for metrics in self._metrics])
             for name in mean
-            if self._per_site and has_direction(name)  # which end is the worst
+            if self._per_client and has_direction(name)  # which end is the worst
         }
         if self.of:
-            whole = sum(self._weights[site] for site in self.of)
-            mean["grad_norm"] = norm(self._total) / whole
-        return {name: float(value) for name, value in summarize_clients(own).items()} | mean
+            weight = sum(self._weights[site] for site in self.of)
+            mean["grad_norm"] = norm(self._total) / weight
+        return {name: float(value) for name, value in summarize_clients(per_site).items()} | mean
 
 
 def measured(job: Job, server: Server) -> dict[str, float]:
-    """What a server knows of its model: its metrics, and the norm of every tracker.
+    """Measure a model without asking anybody: the server's metrics, and the tracker's norm.
 
-    That of FOCUS, and of those that track as it does, divided by N, or the sum of
-    weights: what they take the gradient for.
+    FOCUS, and algorithms that track as it does, have `tracker_norm`: the norm of their
+    estimate of the mean gradient. Others have the norm of every field beside the model.
     """
     parts = server._asdict().items()
     norms = {f"|{name}|": norm(part) for name, part in parts if name != "x"}
@@ -124,13 +136,13 @@ def measured(job: Job, server: Server) -> dict[str, float]:
         norms = {"tracker_norm": norm(tracker) / job.total_weight}
     if job.evaluate is None:
         return norms
-    own = {name: float(value) for name, value in job.evaluate(server.x).items()}
-    check_names(own)
-    return {**own, **norms}
+    metrics = {name: float(value) for name, value in job.evaluate(server.x).items()}
+    check_names(metrics)
+    return {**metrics, **norms}
 
 
 def metrics_of(content: RecordDict) -> dict[str, float]:
-    """Read what a site says of a model; ValueError if it cannot be averaged."""
+    """Read a site's metrics of a model; ValueError if they cannot be averaged."""
     metrics = dict(content.metric_records.get(METRICS) or {})
     check_names(metrics)
     for name, value in metrics.items():
@@ -143,7 +155,7 @@ def metrics_of(content: RecordDict) -> dict[str, float]:
 
 
 def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:
-    """The gradient in a site's answer; None if there is none of this job's model."""
+    """Read the gradient in a site's answer; None if there is none of this job's model."""
     try:
         message = from_records(content)
         head, _ = decode(message, Header, {GRADIENT})
@@ -155,7 +167,7 @@ def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:
 
 
 def mean_of(results: list[dict[str, float]]) -> dict[str, float]:
-    """Average what sites say of a model, weighted by how much each has looked at."""
+    """Average the metrics of all sites, weighted by their numbers of examples."""
     weights = [metrics.get(EXAMPLES, 1.0) for metrics in results]
     names = set.intersection(*(set(metrics) for metrics in results)) - {EXAMPLES}
     return {

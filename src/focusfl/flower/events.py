@@ -1,4 +1,4 @@
-"""What happens to a job: a line of JSON each on disk, lines of words for people."""
+"""Events of a job: one line of JSON each in a file, and lines of words for people."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ FIRST = ("distance", "accuracy", "loss", "grad_norm", "tracker_norm")
 
 
 def write(folder: Path, event: Mapping[str, Any]) -> None:
-    """Append an event, and when it was."""
+    """Append an event to the file of a job, with the time in seconds since 1970."""
     line = json.dumps({**event, "time": round(time.time(), 3)}) + "\n"
     with open(folder / FILE, "ab+") as file:
         if file.seek(0, os.SEEK_END):
@@ -32,13 +32,13 @@ def write(folder: Path, event: Mapping[str, Any]) -> None:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """All events of a job, but for a line that was being written in a crash."""
+    """Read all events of a job, but for a line that was being written in a crash."""
     file = folder / FILE
     return parsed(file.read_bytes().splitlines()) if file.exists() else []
 
 
 def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """The events that lines of a file are; what is none is passed over."""
+    """Parse lines of a file of events; lines that are no events are passed over."""
     events = []
     for line in lines:
         with contextlib.suppress(ValueError):
@@ -49,21 +49,21 @@ def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 def lasting(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What happened to the model there is.
+    """Drop events of rounds that were undone by restoring the server from a backup.
 
-    A server that begins at an earlier round than it had come to was restored from a
-    backup: what it had done after that round is undone.
+    A server that begins at an earlier round than it had come to was restored: what it had
+    done after that round is not in the model that there is.
     """
     lasting_events: list[Mapping[str, Any]] = []
     for event in events:
         if event["event"] == "begin":
-            lasting_events = [one for one in lasting_events if not _undone(one, event["round"])]
+            lasting_events = [past for past in lasting_events if not _undone(past, event["round"])]
         lasting_events.append(event)
     return lasting_events
 
 
 def _undone(event: Mapping[str, Any], begun: int) -> bool:
-    """Whether an event is of a round that a server which begins here has yet to do."""
+    """Say whether an event is of a round that a server which begins at `begun` has yet to do."""
     match event["event"]:
         case "round":
             return event["round"] >= begun
@@ -75,7 +75,7 @@ def _undone(event: Mapping[str, Any], begun: int) -> bool:
 
 
 def fail(config: Mapping[str, Any], error: Exception) -> None:
-    """Say why a server app ends, to whoever follows the job of its configuration."""
+    """Write why a server app ends, if its configuration says to which folder and job."""
     folder, job = config.get("folder"), config.get("job")
     if folder and job:
         write_failure(Path(str(folder)).expanduser() / str(job), error)
@@ -88,13 +88,13 @@ def write_failure(place: Path, error: Exception) -> None:
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers that an event says of the model."""
+    """Give the metrics of an event, the most important first."""
     numbers = event.get("metrics", {})
     return {k: numbers[k] for k in sorted(numbers, key=_rank)}
 
 
 def describe(event: Mapping[str, Any]) -> str:
-    """Say what happened; nothing where it does not matter to people."""
+    """Say in words what happened; empty where it does not matter to people."""
     kind = event["event"]
     numbers = [f"{name} {short(value)}" for name, value in metrics(event).items()]
     if kind == "open":
@@ -133,7 +133,7 @@ def _round(event: Mapping[str, Any], numbers: list[str]) -> str:
 
 
 def packed(items: Iterable[str]) -> str:
-    """Put items into lines: none is broken, and what goes on is set in."""
+    """Put items into lines of `WIDTH` columns; no item is broken, later lines are indented."""
     lines = [""]
     for item in map(printable, items):
         alone = not lines[-1] or lines[-1].endswith(":") or " " not in item
@@ -154,12 +154,12 @@ def _rank(name: str) -> int:
 
 
 def clock(seconds: float) -> str:
-    """A time, as 1:05 or 2:00:00."""
+    """Write seconds as 1:05 or 2:00:00."""
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
 def short(value: Any) -> str:
-    """A number in a few digits; anything else in a few words."""
+    """Write a number in a few digits, anything else in a few words."""
     return f"{value:.3g}" if isinstance(value, float) else f"{value!s:.120}"

@@ -1,6 +1,6 @@
-"""How a job is doing: who takes part, who is late, refused or was never counted.
+"""The health of a job: who takes part, who is late, was refused or never counted.
 
-Made of events alone, so that whoever reads them knows what the server knows.
+It follows from events alone, so that whoever reads them knows what the server knows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ FALLING = ("loss", "grad_norm")  # metrics that are to fall
 
 @dataclass
 class SiteHealth:
-    """What is known of one site."""
+    """How one site is doing."""
 
     state: str = "never counted"  # one of STATES
     counted: int = 0  # rounds
@@ -41,7 +41,7 @@ class SiteHealth:
 
 
 class Health:
-    """A job's state, brought up to date by one event after the other."""
+    """A job's health, brought up to date by one event after the other."""
 
     def __init__(self, events: Iterable[Mapping[str, Any]] = ()):
         self.sites: dict[str, SiteHealth] = {}
@@ -62,7 +62,7 @@ class Health:
             self.take(event)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Bring it up to date."""
+        """Bring the health up to date with an event."""
         kind = event["event"]
         self.heard = event.get("time", self.heard)
         self._online = set(event.get("online", self._online))
@@ -124,7 +124,8 @@ class Health:
                 self.sites[name].state = state
 
     def _count(self, event: Mapping[str, Any], round: int) -> None:
-        """Whoever was counted in a round, or before the first, is on time."""
+        """Note bytes and privacy of a round, or of the one before the first, and that the
+        sites it counted are on time."""
         for way, size in event.get("bytes", {}).items():
             self.bytes[way] += size
         for name, given in event.get("epsilon", {}).items():
@@ -143,14 +144,14 @@ class Health:
             return
         site.error = f"{kind}: {event.get('why', '')}"
         self.error = f"{event['site']}: {site.error}"
-        if kind == "refused" and not event.get("copy"):
+        if kind == "refused" and not event.get("late"):
             site.refused, site.state = site.refused + 1, "refused"
             site.refused_since += 1
         elif kind == "nothing":
             site.unanswered += 1
 
     def confirm(self, pushes: Mapping[str, int]) -> None:
-        """Believe the server on whose state is in the model: events may be lost.
+        """Take the server's word for whose state is in the model: events may be lost.
 
         Args:
             pushes: how many of each site were counted in this generation.
@@ -161,7 +162,7 @@ class Health:
                 site.age = 0 if push else None
 
     def _update_states(self) -> None:
-        """Bring every site's state up to now."""
+        """Derive every site's age and state from what was counted, and who is online."""
         for name, site in self.sites.items():
             if site.state in AWAY:
                 continue
@@ -176,7 +177,7 @@ class Health:
                 site.state = "on time" if site.age == 0 else late
 
     def failures(self) -> list[str]:
-        """Why this would be no healthy end, if it were one; nothing if it would."""
+        """Say why this would be no healthy end, if it were the end; empty if it would."""
         self._update_states()
         reasons = [self._missing()]
         here = {k: site for k, site in self.sites.items() if site.state != "gone"}
@@ -192,7 +193,7 @@ class Health:
         return [words for words in reasons if words]
 
     def _missing(self) -> str:
-        """Say who has no part in the model, and was not left out of it."""
+        """Say which sites have no part in the model, though they were not left out of it."""
         here = {k: site for k, site in self.sites.items() if site.state not in AWAY}
         empty = [name for name, site in here.items() if site.age is None]
         never = [name for name in empty if here[name].last is None]
@@ -217,7 +218,7 @@ class Health:
         )
 
     def stale_warning(self) -> str:
-        """Say whose memory is so old that the model may not be theirs; or nothing."""
+        """Warn of sites not heard in the last half of the rounds; empty if there are none."""
         self._update_states()
         old = {
             name: site.age
@@ -231,12 +232,12 @@ class Health:
         left = f" and {len(old) - NAMED} more" if len(old) > NAMED else ""
         return (
             f"counted last, of {self.round} rounds: {', '.join(rounds)}{left}. The model "
-            "follows what they said then."
+            "still uses what they sent then."
         )
 
     @property
     def why(self) -> list[str]:
-        """Why it is not healthy: as the server said at the end, or as it would now."""
+        """Why the job is not healthy: as the server said at the end, or as it would now."""
         return self.failures() if self._why is None else self._why
 
     @property
@@ -249,7 +250,7 @@ class Health:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, for machines."""
+        """Give all of it as JSON values."""
         self._update_states()
         totals = {
             name: sum(getattr(site, name) for site in self.sites.values())

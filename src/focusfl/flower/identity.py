@@ -1,24 +1,34 @@
-"""Who a client is: a name that outlives node ids, and a folder that is its own."""
+"""Who a site is: its name and folder at home; its public key, and certificates, at the server."""
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from flwr.app import Context
+if TYPE_CHECKING:
+    from flwr.app import Context
 
 FOLDER = "~/.focusfl"
+RENEWAL = timedelta(days=42)  # before its end a certificate is to be renewed
+Keys = Mapping[str, str] | str | Path  # by site, or a folder with SITE.pub for each
 
 
 class Identity(NamedTuple):
+    """A site, as its SuperNode is configured."""
+
     site: str
     number: int | None  # its place among the sites, where they share a data set
-    folder: Path  # where it keeps its state
+    folder: Path  # where it keeps what must last
 
 
-def identify(context: Context) -> Identity:
-    """Read who this is from the SuperNode's configuration.
+def identify(context: "Context") -> Identity:
+    """Read which site this is from the SuperNode's configuration.
 
     `site` is its name, else that in the file `site-file`, else site-N of
     `partition-id=N`; `state` is a folder that lasts, ~/.focusfl/SITE if not given.
+
+    Raises:
+        ValueError: If none of the three is given.
     """
     config = context.node_config
     number = config.get("partition-id")
@@ -35,3 +45,75 @@ def identify(context: Context) -> Identity:
         )
     folder = Path(str(config.get("state") or Path(FOLDER) / site)).expanduser()
     return Identity(site, None if number is None else int(number), folder)
+
+
+def read_keys(keys: Keys, sites: Sequence[str]) -> dict[bytes, str]:
+    """Read the public keys of all sites.
+
+    Args:
+        keys: the texts of the keys by site, or a folder with a file SITE.pub for each.
+        sites: names of all sites of the job.
+
+    Returns:
+        Sites by their keys, as Flower writes these.
+
+    Raises:
+        ValueError: If a site has no key that can be read, or two have the same.
+    """
+    if isinstance(keys, Mapping):
+        texts, where = {site: text.encode() for site, text in keys.items()}, "the job"
+    else:
+        folder = Path(keys).expanduser().absolute()
+        texts, where = {f.stem: f.read_bytes() for f in sorted(folder.glob("*.pub"))}, str(folder)
+    if missing := [site for site in sites if site not in texts]:
+        raise ValueError(
+            f"keys must have a public key of every site; {', '.join(missing)} "
+            f"{'has' if len(missing) == 1 else 'have'} none in {where}."
+        )
+    sites_by_key: dict[bytes, str] = {}
+    for site in sites:
+        other = sites_by_key.setdefault(canonical(texts[site], f"the public key of {site}"), site)
+        if other != site:
+            raise ValueError(
+                f"every site must have a key of its own; {other} and {site} have "
+                f"the same in {where}."
+            )
+    return sites_by_key
+
+
+def canonical(text: bytes, what: str = "a public key") -> bytes:
+    """Give a public key as Flower writes it, from OpenSSH's format or PEM.
+
+    Raises:
+        ValueError: If it is no such key; the message calls it `what`.
+    """
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    pem = text.lstrip().startswith(b"-----")
+    load = form.load_pem_public_key if pem else form.load_ssh_public_key
+    try:
+        key = load(text.strip())
+    except Exception as error:  # cryptography has many for what is no key
+        raise ValueError(f"{what} cannot be read: {error}") from None
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise ValueError(
+            f"{what} must be of the kind ecdsa (ssh-keygen -t ecdsa -b 384); it is not."
+        )
+    return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+
+
+def expiries(folder: Path, now: datetime | None = None) -> list[str]:
+    """Say which certificates in a folder have ended, or will within `RENEWAL`."""
+    from cryptography import x509
+
+    notices, now = [], now or datetime.now(UTC)
+    for file in sorted(folder.glob("*.crt")):
+        end = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        if end - now < RENEWAL:
+            when = f"ends in {(end - now).days} days" if end > now else "has ended"
+            what = "focusfl deploy certificates FOLDER --renew"
+            if file.name == "ca.crt":
+                what = "a new folder of keys, whose ca.crt every site needs"
+            notices.append(f"{file.name} {when}, on {end:%Y-%m-%d}: {what}.")
+    return notices

@@ -1,5 +1,6 @@
 """A training as its server app needs it: what is learned, by whom, in what rounds."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
@@ -10,9 +11,9 @@ from typing import Any, Literal, get_args, get_origin
 from focusfl.core import Algorithm
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_flag, check_one_of, check_positive, unknown
-from focusfl.flower import public_keys
+from focusfl.flower.identity import expiries, read_keys
 from focusfl.flower.protocol import ProtocolServer
-from focusfl.flower.protocol.settings import check_settings, weight_of
+from focusfl.flower.protocol.settings import check_settings
 from focusfl.flower.secure import Secure, SecureServer
 from focusfl.flower.secure.policy import check_job
 from focusfl.simulation.step_sizes import tabled
@@ -26,41 +27,63 @@ UNBOUND = "no keys in the job: nodes are believed by name, or else by their word
 class Job:
     """What is learned, by whom, and when a round is over.
 
-    A round closes when `target` sites have answered, or all that were asked; at the
-    `deadline` it closes without the rest, if there are `minimum`. What comes later is
-    counted in the round that is open then.
+    A round closes when `target` sites have answered, or all that were asked. At the
+    `deadline` it closes without the rest, if at least `minimum` have answered. Answers that
+    come later count in the round that is open then.
+
+    Attributes:
+        algorithm: of the server and of all sites.
+        params: the model to start from.
+        sites: names of everybody who may take part.
+        rounds: how many in all, those of earlier runs among them.
+        lr: step size, or a function of the round's number.
+        folder: of the server's state, by which a killed app continues; ~ is expanded.
+        job: name of the training. Another name begins anew.
+        local_steps: gradients that a site computes in a round.
+        on_empty: "step" if a round without answers moves the model, as momentum would.
+        max_norm: the largest Euclidean norm of a push that counts; None: as the pushes before
+            it suggest.
+        deadline: seconds after which a round closes without who is missing.
+        minimum: sites without which no round closes.
+        target: sites with which a round closes at once; None: everybody who was asked.
+        patience: seconds until a site that has not answered is asked again.
+        poll: seconds between two looks at what has come.
+        evaluate: gives metrics of a model, on the server.
+        eval_every: rounds between evaluations on the sites. 0: at the start and the end alone,
+            and not there either if `evaluate` gives a grad_norm.
+        per_client: whether to report the worst site's metrics, the worst tenth's and the
+            spread, among the sites that answer, beside the mean.
+        about: further facts, written with the results.
+        weights: how much each site counts, by site; None: all alike.
+        keys: public keys by site, or a folder on the server with SITE.pub for each: a node
+            without such a key is no site. None: nodes are believed by name, or by their word.
+        changed: "accept" to go on with another lr, local_steps, on_empty or params than the
+            job was begun with.
+        secure: learn the sums of pushes and no single one; None: every push.
     """
 
     algorithm: Algorithm
-    params: Tree  # the model to start from
+    params: Tree
     sites: tuple[str, ...]
     rounds: int
-    lr: float | Callable[[int], float]  # or a function of the round
-    folder: str | Path  # of the server's state: with it, a killed app goes on
+    lr: float | Callable[[int], float]
+    folder: str | Path
     job: str = "focusfl"
     local_steps: int = 1
     on_empty: Literal["skip", "step"] = "skip"
-    max_norm: float | None = None  # of a push; None: as the pushes before it say
-    deadline: float = 60.0  # seconds
+    max_norm: float | None = None
+    deadline: float = 60.0
     minimum: int = 1
-    target: int | None = None  # None: everybody who was asked
-    patience: float = 300.0  # seconds until a site that has not answered is asked again
-    poll: float = 0.2  # seconds
-    evaluate: Callable[[Tree], Mapping[str, Any]] | None = None  # on the server
-    # Rounds between evaluations on the sites. 0: at the start and the end alone, and
-    # not there either if `evaluate` gives a grad_norm.
+    target: int | None = None
+    patience: float = 300.0
+    poll: float = 0.2
+    evaluate: Callable[[Tree], Mapping[str, Any]] | None = None
     eval_every: int = 0
-    # Of what sites find: their mean, or also the worst site's, the worst tenth's and
-    # the spread, among those that answer.
     per_client: bool = False
-    about: Mapping[str, Any] = field(default_factory=dict)  # said with its results
-    weights: Mapping[str, float | int] | None = None  # by site; None: all alike
-    # Public keys by site, or a folder on the server with SITE.pub for each: who has no
-    # such key is no site. None: nodes are believed by name, or by their word.
+    about: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, float | int] | None = None
     keys: Mapping[str, str] | str | Path | None = None
-    # A job that was begun with another lr, local_steps, on_empty or params.
     changed: Literal["refuse", "accept"] = "refuse"
-    # Learn the sums of pushes and no single one; None: every push.
     secure: Secure | None = None
 
     def __post_init__(self):
@@ -92,8 +115,8 @@ class Job:
             )
 
     def _check_secure(self) -> None:
-        own = {name: getattr(self, name) for name in ("max_norm", "weights")}
-        check_job(self.secure, self.algorithm, self.params, len(self.sites), own)
+        options = {"max_norm": self.max_norm, "weights": self.weights}
+        check_job(self.secure, self.algorithm, self.params, len(self.sites), options)
         if (self.minimum, self.target) != (1, None):
             raise ValueError(
                 "how many sites a secure sum has is said by Secure(minimum=...), not "
@@ -102,27 +125,29 @@ class Job:
 
     @property
     def place(self) -> Path:
-        """The folder of this job alone; its owner's alone too."""
+        """The folder of this job alone, which its owner alone can read."""
         return Path(self.folder).expanduser() / self.job
 
     @property
     def total_weight(self) -> float | int:
-        """The sum of all weights; the number of sites where all are alike."""
-        return weight_of(self.sites, self.weights)
+        """The sum of all weights; the number of sites if they have none."""
+        if self.weights is None:
+            return len(self.sites)
+        return math.fsum(self.weights[site] for site in self.sites)
 
     def known(self) -> dict[bytes, str] | None:
-        """The sites by their public keys; None if they have none here."""
-        return public_keys.read(self.keys, self.sites) if self.keys else None
+        """Read the sites by their public keys; None if the job has no keys."""
+        return read_keys(self.keys, self.sites) if self.keys else None
 
     def notices(self) -> list[str]:
-        """What an operator should know before it begins."""
+        """Say what an operator should know before the job begins."""
         if not self.keys:
             return [UNBOUND]
         folder = None if isinstance(self.keys, Mapping) else Path(self.keys)
-        return public_keys.ending(folder.expanduser()) if folder else []
+        return expiries(folder.expanduser()) if folder else []
 
     def open_protocol(self) -> ProtocolServer:
-        """The server's side of the protocol, from where it was left."""
+        """Open the server's side of the protocol, from where it was left."""
         kind: Callable[..., ProtocolServer] = ProtocolServer
         if self.secure is not None:
             kind = partial(SecureServer, secure=self.secure)
@@ -133,9 +158,14 @@ class Job:
         )  # fmt: skip
 
     def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":
-        """Take numbers and words from an app's configuration, dashes for underscores.
+        """Replace fields by an app's configuration, which has dashes for underscores.
 
-        What it has beyond a job's fields must be the app's `own`.
+        Args:
+            config: Flower's `run_config`.
+            own: names of settings that are the app's own, and no fields of a job.
+
+        Raises:
+            ValueError: If a setting is unknown, or of a wrong type.
         """
         known = {f.name.replace("_", "-"): f for f in fields(self) if _choices(f)}
         changes: dict[str, Any] = {}
@@ -149,7 +179,7 @@ class Job:
 
 
 def _choices(setting: Field) -> tuple[Any, ...]:
-    """The types that a configuration may give to a field, or the words; none if not."""
+    """List the types, or the words, that a configuration may give to a field."""
     origin, inner = get_origin(setting.type), get_args(setting.type)
     if origin is Literal:
         return inner
@@ -158,7 +188,7 @@ def _choices(setting: Field) -> tuple[Any, ...]:
 
 
 def _parse(key: str, value: Any, setting: Field) -> Any:
-    """A setting as a field takes it; ValueError if it cannot be one."""
+    """Convert a setting to what its field takes; ValueError if that cannot be."""
     choices = _choices(setting)
     if setting.name == "sites" and isinstance(value, str):
         return tuple(value.split())

@@ -1,6 +1,7 @@
-"""Sites behind Flower's nodes: who is where, what was asked, what has come back."""
+"""Sites behind Flower's nodes: which node is which site, what it was asked, what it answers."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,16 +10,16 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from focusfl.core.validation import printable
-from focusfl.flower.fetching import Fetching
+from focusfl.flower.identity import canonical
 from focusfl.flower.protocol import Wired
-from focusfl.flower.public_keys import canonical
 from focusfl.flower.records import to_records
 
 log = logging.getLogger(__name__)
 
 HELLO = 30.0  # seconds until a node that has not said who it is is asked again
 OUTAGE = 120.0  # seconds for which the SuperLink may fail us before we give up
-KEPT = 1000  # answered messages that are remembered, to know a copy when it comes
+STALL = 15.0  # seconds after which messages fetched together are fetched one by one
+PROMPT = 2.0  # seconds in which a message fetched alone arrives, unless its sender stalls
 
 
 class Pending(NamedTuple):
@@ -26,8 +27,8 @@ class Pending(NamedTuple):
 
     kind: str  # train, evaluate or query, as Flower calls it
     node: int
-    site: str  # nothing until the node has said
-    at: float
+    site: str  # empty until the node has said which site it is
+    sent_at: float  # by time.monotonic, in seconds
     number: int | None = None  # the round, or the turn of a secure sum
 
 
@@ -37,15 +38,13 @@ class Answer(NamedTuple):
     pending: Pending
     content: RecordDict | None
     why: str = ""  # there is no content
-    last: bool = True  # nothing else will come of that message; False: of a copy
 
     @classmethod
-    def of(cls, pending: Pending, message: Message, last: bool = True) -> "Answer":
-        """What a message says in answer to what was asked."""
+    def of(cls, pending: Pending, message: Message) -> "Answer":
+        """Take the content of a message that answers a pending one, or its error."""
         if message.has_error():
-            why = f"error {message.error.code}: {message.error.reason}"
-            return cls(pending, None, why, last)
-        return cls(pending, message.content, "", last)
+            return cls(pending, None, f"error {message.error.code}: {message.error.reason}")
+        return cls(pending, message.content)
 
     @property
     def site(self) -> str:
@@ -53,31 +52,35 @@ class Answer(NamedTuple):
 
 
 class Link:
-    """A grid, seen as sites.
+    """A grid of Flower's, seen as sites.
 
-    With `keys`, a node is the site whose key it has, and no other is any. Else one that
-    was registered by name is the site of that name; while there are such, nobody else
-    is taken at their word, and the first of two with a name has it until it is gone.
-    Where there are none, a node is asked who it is, and the newest is believed. A site
-    that comes back as another node is followed there.
+    With `keys`, a node is the site whose key it has, and no other node is a site. Without,
+    a node that was registered by name is the site of that name. While there are such nodes,
+    no other is taken at its word, and the first of two with one name has it until it is gone.
+    Where no node has a name, each is asked who it is, and the newest is believed. A site that
+    comes back as another node is followed there.
+
+    Args:
+        grid: Flower's.
+        sites: names of all sites of the job.
+        keys: sites by their public keys, as `identity.read_keys` gives them.
     """
 
     def __init__(self, grid: Grid, sites: Sequence[str], keys: Mapping[bytes, str] | None = None):
         self._grid, self._sites, self._keys = grid, frozenset(sites), keys
-        self._fetch = Fetching(grid.pull_messages)
+        self._fetcher = Fetcher(grid.pull_messages)
         self._named = keys is not None  # nodes are known by more than their word
         self._refused: dict[int, str] = {}  # why, by node
-        self._unreported: list[str] = []
-        self._site: dict[int, str] = {}  # by node; nothing: a stranger
+        self._unreported: list[str] = []  # refusals
+        self._site: dict[int, str] = {}  # by node; empty: a stranger
         self._node: dict[str, int] = {}  # by site: its newest
-        self._pending: dict[str, Pending] = {}  # by message
-        self._answered: dict[str, Pending] = {}
+        self._pending: dict[str, Pending] = {}  # by Flower's id of the message
         self._moved: list[str] = []  # sites that have come back as another node
         self._unsent: list[Answer] = []
-        self._failing: dict[str, float] = {}  # since when, by what we ask of it
+        self._failing: dict[str, float] = {}  # since when, by the name of Flower's call
 
     def look(self) -> list[str]:
-        """Find out who is online; greet who is new."""
+        """Find out which sites are online; greet nodes that are new."""
         nodes = {n.node_id: n for n in self._try(self._grid.get_nodes) or ()}
         greeted = {pending.node for pending in self._pending.values() if not pending.site}
         for node, info in nodes.items():
@@ -106,15 +109,26 @@ class Link:
         return report
 
     def node(self, site: str) -> int:
-        """Where a site was seen last."""
+        """Give the node at which a site was seen last."""
         return self._node[site]
 
     def site(self, node: int) -> str:
-        """Which site a node is; nothing if it is none of this job."""
+        """Give the site that a node is; empty if it is none of this job."""
         return self._site.get(node, "")
 
+    @property
+    def owing(self) -> set[str]:
+        """Sites that owe a reply to a request of a round."""
+        return {pending.site for pending in self._pending.values() if pending.kind == "train"}
+
     def ask(self, requests: Iterable[tuple[str, int | None, Wired]], kind: str, group: str) -> None:
-        """Send a message each, with its number, to some sites that are online."""
+        """Send a message each to some sites that are online.
+
+        Args:
+            requests: (site, number of the round or turn, message).
+            kind: train or evaluate.
+            group: Flower's name for messages that belong together.
+        """
         now = time.monotonic()
         self._send(
             [
@@ -125,50 +139,47 @@ class Link:
         )
 
     def poll(self, patience: float) -> list[Answer]:
-        """Fetch what has come since, and give up what was asked too long ago."""
-        replies, self._unsent = self._unsent, []
+        """Fetch what has come since, and give up what was asked `patience` seconds ago."""
+        answers, self._unsent = self._unsent, []
         if self._pending:
-            asked_for = list(self._pending)
-            for message in self._try(self._fetch, asked_for) or ():
-                replies += self._take(message)
+            for message in self._try(self._fetcher.fetch, list(self._pending)) or ():
+                # What was given up, or has come before, is not pending any more.
+                pending = self._pending.pop(message.metadata.reply_to_message_id, None)
+                if pending is None:
+                    continue
+                answer = Answer.of(pending, message)
+                if pending.site:
+                    answers.append(answer)
+                else:
+                    self._greet(answer)
         now = time.monotonic()
         for key, pending in list(self._pending.items()):
             long = patience if pending.site else min(patience, HELLO)
-            if pending.site in self._moved or now - pending.at > long:
+            if pending.site in self._moved or now - pending.sent_at > long:
                 del self._pending[key]
                 why = "it came back" if pending.site in self._moved else "no answer"
                 if pending.site:
-                    replies.append(Answer(pending, None, why))
+                    answers.append(Answer(pending, None, why))
         self._moved.clear()
-        return replies
+        return answers
 
-    def _take(self, message: Message) -> list[Answer]:
-        key = message.metadata.reply_to_message_id
-        first = self._pending.pop(key, None)
-        pending = first or self._answered.get(key)
-        if pending is None:
-            return []
-        self._answered[key] = pending
-        while len(self._answered) > KEPT:
-            del self._answered[next(iter(self._answered))]
-        answer = Answer.of(pending, message, first is not None)
-        if pending.site:
-            return [answer]
+    def _greet(self, answer: Answer) -> None:
+        """Take a node at its word about which site it is, unless names are known."""
+        node = answer.pending.node
         records = answer.content.config_records if answer.content else {}
         hello: Mapping[str, Any] = records.get("hello", {})
         if self._named:  # since it was asked
-            self._refuse(pending.node, "it was registered without a name")
+            self._refuse(node, "it was registered without a name")
         elif "site" in hello:
-            self._meet(pending.node, str(hello["site"]))
+            self._meet(node, str(hello["site"]))
         else:
             words = printable(answer.why)
-            log.warning("node %s does not say which site it is: %s", pending.node, words)
-        return []
+            log.warning("node %s does not say which site it is: %s", node, words)
 
     def _meet(self, node: int, site: str, stranger: str = "") -> None:
+        """Note which site a node is; refuse it if it is none."""
         if site not in self._sites:
-            why = stranger or f"{site[:80]!r} is no site of this job"
-            self._refuse(node, why)
+            self._refuse(node, stranger or f"{site[:80]!r} is no site of this job")
             self._site[node] = ""
             return
         self._site[node] = site
@@ -207,28 +218,91 @@ class Link:
                 self._unsent.append(Answer(pending, None, "it could not be sent"))
 
     def _try(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Ask the SuperLink; nothing if it fails.
+        """Call the SuperLink; give None if it fails.
 
-        One that dies in the middle of a message says so in many ways, and is back soon:
-        what it has lost is asked for again. A failure that lasts is raised.
+        A SuperLink that dies in the middle of a message says so in many ways, and is back
+        soon: what it has lost is asked for again. A failure that lasts is raised.
         """
-        name = getattr(call, "__name__", "pull_messages")
         try:
             result = call(*args)
         except Exception as error:
             now = time.monotonic()
-            if now - self._failing.setdefault(name, now) > OUTAGE:
+            if now - self._failing.setdefault(call.__name__, now) > OUTAGE:
                 raise
             words = printable(f"{type(error).__name__}: {error}", lines=True)
             log.warning("the SuperLink fails: %s", words)
             return None
-        self._failing.pop(name, None)
+        self._failing.pop(call.__name__, None)
         return result
 
 
 def _key(info: Any) -> bytes:
-    """The public key of a node; nothing if it has none that can be read."""
+    """Give the public key of a node; empty if it has none that can be read."""
     try:
         return canonical(info.public_key)
     except ValueError:
         return b""
+
+
+Pull = Callable[[Sequence[str]], Iterable[Message]]
+
+
+class _Call(threading.Thread):
+    """One call of Flower's `pull_messages`, which may take minutes."""
+
+    def __init__(self, pull: Pull, ids: Sequence[str]):
+        super().__init__(daemon=True)  # a server app that is done does not wait for it
+        self.ids, self._pull = list(ids), pull
+        self.messages: list[Message] = []
+        self.error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.messages = list(self._pull(self.ids))
+        except Exception as error:
+            self.error = error
+
+
+class Fetcher:
+    """Fetches answers so that one which never ends keeps no other waiting.
+
+    Flower hands out an answer when a site begins to send it and then waits for the rest:
+    for minutes, if that site has died or was refused. So a fetch of everything that takes
+    too long is left to itself, and the same answers are fetched one by one: those that stall
+    again are their senders' fault, and all others are fetched without them.
+    """
+
+    def __init__(self, pull: Pull):
+        self._pull = pull
+        self._calls: list[_Call] = []  # that may still go on
+        self._common: _Call | None = None  # of these, the one for all answers
+
+    def fetch(self, ids: Sequence[str]) -> list[Message]:
+        """Give the answers that have come to these messages of ours.
+
+        Raises:
+            Exception: What Flower raises, where no answer has come.
+        """
+        if self._common is not None and self._common.is_alive():
+            self._start([[key] for key in self._common.ids if key in ids], PROMPT)
+            self._common = None  # its answers come when it is done
+        stalled = {c.ids[0] for c in self._calls if c.is_alive() and len(c.ids) == 1}
+        if prompt := [key for key in ids if key not in stalled]:
+            (self._common,) = self._start([prompt], STALL)
+        done = [call for call in self._calls if not call.is_alive()]
+        self._calls = [call for call in self._calls if call not in done]
+        messages = [message for call in done for message in call.messages]
+        errors = [call.error for call in done if call.error]
+        if errors and not messages:
+            raise errors[0]
+        return messages
+
+    def _start(self, parts: list[list[str]], patience: float) -> list[_Call]:
+        """Start a call for each part, and wait for them, `patience` seconds at most."""
+        calls = [_Call(self._pull, ids) for ids in parts]
+        until = time.monotonic() + patience
+        for call in calls:
+            call.join(max(0.0, until - time.monotonic()))
+        self._calls += calls
+        return calls

@@ -14,10 +14,10 @@ SMALL, ARRAYS, PRIVACY = "small", "arrays", "privacy"
 
 
 def to_records(message: Wired) -> RecordDict:
-    """Put a message into records.
+    """Put a message into records of Flower's: large parts as arrays, the rest as bytes.
 
-    Every array of Flower's costs several requests on its way, but what is in several
-    messages is uploaded once: worth it for large ones alone.
+    An array costs several requests on its way, but one that is in several messages is
+    uploaded once: that is worth it from `MIN_ARRAY` bytes on.
     """
     small = {path: blob for path, blob in message.items() if len(blob) < MIN_ARRAY}
     large = {
@@ -32,22 +32,22 @@ def to_records(message: Wired) -> RecordDict:
 
 
 def with_privacy(records: RecordDict, summary: Mapping[str, float]) -> RecordDict:
-    """The records, and what a site says of what it has given away."""
+    """Add to a site's records the epsilon that it has spent, if its gradients are private."""
     if summary:
         records[PRIVACY] = ConfigRecord(dict(summary))
     return records
 
 
 def privacy_of(site: str, content: RecordDict) -> dict[str, float]:
-    """What a site says that it has given away, by its name; nothing if it says none."""
-    own: Any = content.config_records.get(PRIVACY) or {}
-    epsilon = own.get("epsilon")
+    """Read the epsilon that a site says it has spent, by its name; empty if it says none."""
+    summary: Any = content.config_records.get(PRIVACY) or {}
+    epsilon = summary.get("epsilon")
     sound = isinstance(epsilon, float) and math.isfinite(epsilon) and epsilon >= 0
     return {site: epsilon} if sound else {}
 
 
 def from_records(content: RecordDict) -> Wired:
-    """Take a message out of records, whatever is in them; who reads it will check."""
+    """Take a message out of records, whatever is in them; `decode` checks it."""
     message: dict[str, Any] = {}
     if ARRAYS in content.array_records:
         arrays = content.array_records[ARRAYS]
@@ -58,5 +58,5 @@ def from_records(content: RecordDict) -> Wired:
 
 
 def size(message: Wired) -> int:
-    """The bytes of a message, whatever else a site has put into it."""
+    """Count the bytes of a message, whatever else a site has put into it."""
     return sum(len(blob) for blob in message.values() if isinstance(blob, bytes))

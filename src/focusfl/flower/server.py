@@ -1,4 +1,4 @@
-"""Rounds over Flower's grid that wait for nobody in particular."""
+"""Rounds over Flower's grid: asks who is there, and waits for nobody in particular."""
 
 import os
 import statistics
@@ -9,6 +9,7 @@ from typing import Any
 
 from focusfl.flower import evaluation, events
 from focusfl.flower.ending import LEFT_OUT, Ending, budgets_spent, who
+from focusfl.flower.evaluation import Evaluation
 from focusfl.flower.job import Job
 from focusfl.flower.link import Answer, Link
 from focusfl.flower.protocol import ProtocolServer, Wired
@@ -18,31 +19,40 @@ from focusfl.flower.secure import SecureServer
 from focusfl.simulation.divergence import BLOWN_UP
 
 LOOK = 5  # polls between two looks at who is online
-LAST = 10  # rounds that say how long those to come will take
-MAX_REASON = 2000  # letters of a site's own words that are kept
+PACES = 10  # rounds whose seconds say how long those to come will take
+MAX_REASON = 2000  # letters of a site's own words that are written down
 
 
 class Server:
-    """One life of a server app."""
+    """One life of a server app: plays rounds, has sites evaluate, writes what happens.
+
+    Args:
+        job: what is learned, by whom, and when a round is over.
+        protocol: says which replies count, and has the model.
+        link: to the sites.
+    """
 
     def __init__(self, job: Job, protocol: ProtocolServer, link: Link):
         self.job, self.protocol, self.link = job, protocol, link
         self.online: list[str] = []
         self._polls = 0
-        self._test: evaluation.Evaluation | None = None  # under way
-        self._tested: evaluation.Evaluation | None = None  # the last that is over
-        self._paces: deque[float] = deque(maxlen=LAST)  # seconds that rounds took
+        self._test: Evaluation | None = None  # under way
+        self._tested: Evaluation | None = None  # the last that is over
+        self._paces: deque[float] = deque(maxlen=PACES)  # seconds that rounds took
         self._bytes = {"down": 0, "up": 0}  # since the last round
         self._epsilons: dict[str, float] = {}  # since the last round, as sites say
         self._needed: list[str] = []  # whom the warm-up was waiting for last
-        self._heard: list[str] = []  # in the warm-up so far
-        self.waiting: set[str] = set()  # sites that owe a reply to a plain request
 
-    def request(self, sites: Iterable[str]) -> list[tuple[str, int, Wired]]:
-        """Make requests to some sites, each with its round; wait for their replies."""
-        sites = list(sites)
-        self.waiting.update(sites)
-        return [(site, self.protocol.round, self.protocol.request(site)) for site in sites]
+    # A job
+
+    def begin(self) -> None:
+        """Say what begins, with what an operator should know."""
+        self.say(
+            "begin", pid=os.getpid(), rounds=self.job.rounds,
+            everybody=list(self.job.sites), metrics=self.measured(),
+        )  # fmt: skip
+        for why in self.job.notices():
+            self.say("notice", why=why)
 
     def gather(self) -> None:
         """Give everybody a chance to be there before the first round."""
@@ -52,6 +62,38 @@ class Server:
             self.receive()  # which site a node is, where it must be asked
             time.sleep(self.job.poll)
 
+    def finish(self) -> list[str]:
+        """Look where the model stands, keep what was learned, say the end.
+
+        Returns:
+            Why it was no healthy end; empty if it was.
+        """
+        self._wait()
+        over = self._tested is not None and self._tested.round == self.protocol.round
+        if self._asks_sites and not over and not self.diverged:
+            self._begin_test()
+            self._wait()
+        ending = Ending(self.job, self.protocol, self.measured(), self._tested, self.diverged)
+        for why in ending.warnings:
+            self.say("warning", why=why)
+        end = self._event("end", **ending.facts)
+        for words in ending.keep(end):
+            print(words, flush=True)
+        self._publish(end)  # the last: whoever follows may stop everything now
+        return ending.why
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the model is so large, beside the first, that sites cannot go on."""
+        limit = BLOWN_UP * max(1.0, norm(self.job.params))
+        return not norm(self.protocol.x) <= limit
+
+    def measured(self) -> dict[str, float]:
+        """Give the metrics of the model that need no site."""
+        return evaluation.measured(self.job, self.protocol.server)
+
+    # A round
+
     def play(self) -> None:
         """Ask who is there, count who answers, and close the round."""
         protocol, job, began = self.protocol, self.job, time.monotonic()
@@ -60,16 +102,16 @@ class Server:
         if protocol.round == 0 and not (self._test or self._tested) and self._asks_sites:
             self._begin_test()  # what is learned is seen against where it began
         asked: set[str] = set()
-        before = set(self.waiting)  # asked in an earlier round
+        before = self.link.owing  # asked in an earlier round
         while True:
             self.look()
-            busy = {*asked, *self.waiting}
+            busy = asked | self.link.owing
             free = [s for s in protocol.free if s in self.online and s not in busy]
-            self.ask(self.request(free), "train")
+            self.ask(self.requests(free), "train")
             asked.update(free)
             again = self.receive()  # who lacks its state is sent it at once
             asked -= again
-            awaited = asked & set(self.waiting)
+            awaited = asked & self.link.owing
             seconds, counted = time.monotonic() - began, len(protocol.counted)
             # Of a warm-up every part is committed: each site is heard but once.
             least = 1 if protocol.warming else job.minimum
@@ -82,60 +124,42 @@ class Server:
             if budgets_spent(job, protocol):
                 return
             if protocol.warming and not awaited:
-                self._tell_needed()
+                self._say_needed()
             if not awaited and seconds >= job.deadline:
                 asked.clear()  # not enough have answered: ask again who has failed
                 began = time.monotonic()
             time.sleep(max(job.poll, min(seconds / 20, 1.0)))  # long rounds can wait
         self.close_round(before, opened)
 
-    def begin(self) -> None:
-        """Say what begins, with what an operator should know."""
-        self.say(
-            "begin", pid=os.getpid(), rounds=self.job.rounds,
-            everybody=list(self.job.sites), metrics=self.measured(),
-        )  # fmt: skip
-        for why in self.job.notices():
-            self.say("notice", why=why)
-
-    def close_round(self, before: set[str], opened: float) -> Collection[str] | None:
-        """Close a round that was opened then; give who was counted, None if it waits.
+    def close_round(self, before: Collection[str], opened: float) -> Collection[str]:
+        """Close a round, and say what it was.
 
         Args:
             before: sites that were asked in an earlier round: their answers are late.
             opened: when the round was opened, by `time.monotonic`, in seconds.
-        """
-        protocol = self.protocol
-        number, out = protocol.round, protocol.barred
-        part = protocol.counted if protocol.warming else ()
-        counted = protocol.close_round()
-        for site in set(protocol.barred) - {*out}:
-            self.say("left out", site=site, why=LEFT_OUT)
-        self._heard += part
-        if counted is not None:
-            if part:
-                counted, self._heard = tuple(self._heard), []
-            self._closed(number, counted, before, time.monotonic() - opened)
-        if counted is not None and not counted:
-            why = f"round {number + 1} counted no site; their last words are above."
-            self.say("warning", why=why)
-        return counted
 
-    def _closed(
-        self, number: int, counted: Collection[str], before: set[str], seconds: float
-    ) -> None:
-        """Tell of a round that is over."""
+        Returns:
+            Sites that were counted; empty while a warm-up waits for others.
+        """
         protocol, job = self.protocol, self.job
+        number, out, warming = protocol.round, {*protocol.barred}, protocol.warming
+        counted = protocol.close_round()
+        for site in {*protocol.barred} - out:
+            self.say("left out", site=site, why=LEFT_OUT)
+        if counted is None:
+            return ()
+        seconds = time.monotonic() - opened
+        if warming:  # in several parts, perhaps: everybody has pushed in one
+            counted = tuple(site for site, pushes in protocol.pushes.items() if pushes)
         facts: dict[str, Any] = {
-            "counted": list(counted), "seconds": round(seconds, 3),
-            "bytes": self._bytes, "generation": protocol.generation,
+            "counted": list(counted), "seconds": round(seconds, 3), "bytes": self._bytes,
+            "generation": protocol.generation,
         }  # fmt: skip
         facts |= {"epsilon": self._epsilons} if self._epsilons else {}
         self._bytes, self._epsilons = {"down": 0, "up": 0}, {}
-        if protocol.round == number:  # that was the one before round 0
-            why = "everybody was heard before the first round"
-            self.say("warm", why=why, **facts)
-            return
+        if warming:
+            self.say("warm", why="everybody was heard before the first round", **facts)
+            return counted
         self._paces.append(seconds)
         eta = statistics.median(self._paces) * (job.rounds - protocol.round)
         self.say(
@@ -147,8 +171,16 @@ class Server:
         )  # fmt: skip
         if job.eval_every and protocol.round % job.eval_every == 0:
             self._begin_test()
+        if not counted:
+            why = f"round {number + 1} counted no site; their last words are above."
+            self.say("warning", why=why)
+        return counted
 
-    def _tell_needed(self) -> None:
+    @property
+    def _enough(self) -> int:
+        return self.job.target or len(self.job.sites) - len(self.protocol.gone)
+
+    def _say_needed(self) -> None:
         """Say for whom the warm-up waits: once, until something changes."""
         needed = list(self.protocol.free)
         if needed and needed != self._needed:
@@ -156,71 +188,19 @@ class Server:
             self.say("waiting", missing=needed, why=why)
         self._needed = needed
 
-    def finish(self) -> list[str]:
-        """Look where the model stands, keep what was found, say the end.
-
-        Give why it was no healthy one.
-        """
-        self._wait()
-        over = self._tested is not None and self._tested.round == self.protocol.round
-        if self._asks_sites and not over and not self.diverged:
-            self._begin_test()
-            self._wait()
-        ending = Ending(self.job, self.protocol, self.measured(), self._tested, self.diverged)
-        for why in ending.warnings:
-            self.say("warning", why=why)
-        whole = {"event": "end", **self._now, **ending.facts}
-        for words in ending.keep(whole):
-            print(words, flush=True)
-        self.say(**whole)  # the last: whoever follows may stop everything now
-        return ending.why
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the model is so large, beside the first, that sites cannot go on."""
-        limit = BLOWN_UP * max(1.0, norm(self.job.params))
-        return not norm(self.protocol.x) <= limit
-
-    @property
-    def _asks_sites(self) -> bool:
-        """Whether sites are to evaluate, or nobody else gives a grad_norm."""
-        knows = "grad_norm" in self.measured() and not self.protocol.gone
-        return bool(self.job.eval_every) or not knows
-
-    def _wait(self) -> None:
-        """Wait for an evaluation that is under way, as long as for a round."""
-        until = time.monotonic() + self.job.deadline
-        while self._test is not None and time.monotonic() < until:
-            self.look()
-            self.receive()
-            time.sleep(self.job.poll)
-        self._end_test()
-
-    @property
-    def _now(self) -> dict[str, Any]:
-        return {"round": self.protocol.round, "online": self.online}
-
-    def say(self, event: str, **facts: Any) -> None:
-        """Tell whoever watches, here or by `flwr run --stream`."""
-        whole = {"event": event, **self._now, **facts}
-        events.write(self.job.place, whole)
-        if words := events.describe(whole):
-            print(words, flush=True)
-
-    @property
-    def _enough(self) -> int:
-        return self.job.target or len(self.job.sites) - len(self.protocol.gone)
-
-    def measured(self) -> dict[str, float]:
-        """What is known of the model without asking anybody."""
-        return evaluation.measured(self.job, self.protocol.server)
+    # Messages
 
     def look(self) -> None:
+        """See who is online, every few polls, and say who was not let in."""
         if self._polls % LOOK == 0:
             self.online = self.link.look()
         self._polls += 1
         for why in self.link.refused():
             self.say("stranger", why=why)
+
+    def requests(self, sites: Iterable[str]) -> list[tuple[str, int, Wired]]:
+        """Make the protocol's requests to some sites, each with the round's number."""
+        return [(site, self.protocol.round, self.protocol.request(site)) for site in sites]
 
     def ask(self, requests: list[tuple[str, int, Wired]], kind: str) -> None:
         """Send a message each to some sites; those of a round are a group."""
@@ -237,41 +217,41 @@ class Server:
         again = set()
         for answer in self.link.poll(self.job.patience):
             if answer.pending.kind == "evaluate":
-                self._take(answer)
-            elif site := self.take_push(answer):
-                again.add(site)
+                self._take_evaluation(answer)
+            elif self.take_push(answer) == "missing":
+                again.add(answer.site)
         return again
 
-    def _is_due(self, site: str, number: int | None) -> bool:
-        """Whether a reply is waited for; else it is a copy, or comes too late."""
-        if isinstance(self.protocol, SecureServer):
-            return self.protocol.awaits(site, number)
-        return site in self.waiting
-
-    def take_push(self, answer: Answer) -> str | None:
-        """Count what a site answers to a request; say so where it cannot be.
+    def take_push(self, answer: Answer) -> str:
+        """Count a site's answer to a request; say so where it cannot be.
 
         Returns:
-            The site, if it lacks its state and must be asked again.
+            What became of it: the status of its `Receipt`; "nothing" if there is none.
         """
-        site = answer.site
+        site, protocol = answer.site, self.protocol
+        secure = protocol if isinstance(protocol, SecureServer) else None
         if answer.content is None:
             self.say("nothing", site=site, why=answer.why[:MAX_REASON])
-            self.waiting.discard(site)
-            if isinstance(self.protocol, SecureServer):
-                self.protocol.give_up(site)
-            return None
+            if secure:
+                secure.give_up(site)
+            return "nothing"
         message = from_records(answer.content)
         self._bytes["up"] += size(message)
         self._epsilons |= privacy_of(site, answer.content)
-        due = answer.last and self._is_due(site, answer.pending.number)
-        receipt = self.protocol.receive(site, message)
-        if receipt.status != "applied":
-            copy = {} if due else {"copy": True}
-            self.say(receipt.status, site=site, why=receipt.why, **copy)
-        if answer.last:
-            self.waiting.discard(site)
-        return site if receipt.status == "missing" else None
+        # To a stage of a secure sum that is over, an answer is late, which is no fault.
+        late = secure is not None and not secure.awaits(site, answer.pending.number)
+        receipt = protocol.receive(site, message)
+        if not receipt.applied:
+            self.say(receipt.status, site=site, why=receipt.why, **({"late": True} if late else {}))
+        return receipt.status
+
+    # Evaluation on the sites, beside the rounds
+
+    @property
+    def _asks_sites(self) -> bool:
+        """Whether sites are to evaluate, or nobody else gives a grad_norm."""
+        knows = "grad_norm" in self.measured() and not self.protocol.gone
+        return bool(self.job.eval_every) or not knows
 
     def _begin_test(self) -> None:
         """Have everybody who is online evaluate the model, beside the next rounds."""
@@ -280,11 +260,11 @@ class Server:
         sites = [site for site in self.online if site not in protocol.gone]
         wired = evaluation.ask(job.job, protocol.x)
         self.ask([(site, protocol.round, wired) for site in sites], "evaluate")
-        self._test = evaluation.Evaluation(
+        self._test = Evaluation(
             job.job, protocol.round, sites, protocol.x, job.weights, job.per_client
         )
 
-    def _take(self, answer: Answer) -> None:
+    def _take_evaluation(self, answer: Answer) -> None:
         test = self._test
         if test is None or answer.pending.number != test.round:  # of an earlier one
             return
@@ -295,17 +275,39 @@ class Server:
         if not test.awaited:
             self._end_test()
 
+    def _wait(self) -> None:
+        """Wait for an evaluation that is under way, as long as for a round."""
+        until = time.monotonic() + self.job.deadline
+        while self._test is not None and time.monotonic() < until:
+            self.look()
+            self.receive()
+            time.sleep(self.job.poll)
+        self._end_test()
+
     def _end_test(self) -> None:
-        """End the evaluation that is under way, if one is."""
         test, self._test = self._test, None
         if test is not None:
-            self.tell_test(test)
+            self.say_test(test)
 
-    def tell_test(self, test: evaluation.Evaluation) -> None:
-        """Keep an evaluation that is over, and say what it found."""
+    def say_test(self, test: Evaluation) -> None:
+        """Keep an evaluation that is over, and say its metrics."""
         self._tested = test
         if metrics := test.results():
             self.say(
                 "evaluation", after=test.round, sites=test.answered,
                 of=who(test.of, self.job.sites), metrics=metrics,
             )  # fmt: skip
+
+    # Events
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Tell whoever watches, here or by `flwr run --stream`."""
+        self._publish(self._event(event, **facts))
+
+    def _event(self, event: str, **facts: Any) -> dict[str, Any]:
+        return {"event": event, "round": self.protocol.round, "online": self.online, **facts}
+
+    def _publish(self, event: dict[str, Any]) -> None:
+        events.write(self.job.place, event)
+        if words := events.describe(event):
+            print(words, flush=True)

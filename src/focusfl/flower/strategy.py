@@ -1,7 +1,4 @@
-"""Any algorithm as a strategy of Flower's: the other way in, for whoever has an app.
-
-The rounds of `server_app` are in server.py.
-"""
+"""Any algorithm as a strategy of Flower's, for users who have a server app already."""
 
 import logging
 import time
@@ -26,10 +23,16 @@ log = logging.getLogger("flwr")  # Flower's own: these lines are among its round
 class AlgorithmStrategy(Strategy):
     """A job whose rounds are played by Flower's `start`; clients run our `client_app`.
 
-    Flower waits for everybody up to its timeout, and what comes later is lost, which
-    is as exact as any loss. The model, the rounds and the timeout are those that
-    `start` is given; a model has a flat dict of arrays here. Events, the model and
-    the curves are written to the folder of the job, as `server_app` writes them.
+    Flower waits for everybody up to its timeout. Answers that come later are lost, which
+    leaves the training as exact as any loss. `start` gives the model (a flat dict of arrays),
+    the rounds and the timeout; the job gives all else. Events, the model and the curves are
+    written to the folder of the job, as `server_app` writes them.
+
+    Args:
+        job: what is learned; its `params` and `rounds` are not read.
+
+    Raises:
+        ValueError: If the job has secure sums, whose rounds have four stages.
     """
 
     def __init__(self, job: Job):
@@ -42,6 +45,7 @@ class AlgorithmStrategy(Strategy):
         self._server: Server | None = None
         self._until = 0.0  # when we stop waiting for everybody to be there
         self._opened = 0.0  # when the round was opened
+        self._asked: set[str] = set()  # sites that owe an answer
         self._counted = 0  # answers, in all rounds
 
     def start(
@@ -50,9 +54,9 @@ class AlgorithmStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:  # fmt: skip
-        """Play so many rounds, from where an earlier run has stopped.
+        """Play `num_rounds` rounds, from where an earlier run has stopped.
 
-        The arguments are those of Flower's `Strategy.start`.
+        Arguments and result are those of Flower's `Strategy.start`.
 
         Raises:
             Unhealthy: if no site was counted in any round; results are written before.
@@ -70,7 +74,7 @@ class AlgorithmStrategy(Strategy):
                     grid, initial_arrays, num_rounds, timeout, train_config,
                     evaluate_config, evaluate_fn,
                 )  # fmt: skip
-                amiss = self._server.finish()
+                failures = self._server.finish()
         except (ValueError, ArithmeticError) as error:
             events.write_failure(job.place, error)
             raise
@@ -78,7 +82,7 @@ class AlgorithmStrategy(Strategy):
             self._server = None
         if not self._counted:
             why = f"no site was counted in any of {num_rounds} rounds."
-            raise Unhealthy(" ".join(amiss) or why)
+            raise Unhealthy(" ".join(failures) or why)
         return result
 
     def configure_train(
@@ -91,8 +95,9 @@ class AlgorithmStrategy(Strategy):
         self._opened = time.monotonic()
         server.say("open", generation=protocol.generation)
         free = [site for site in server.online if site in protocol.free]
-        requests = server.request(free)
+        requests = server.requests(free)
         server.count_sent(wired for _, _, wired in requests)
+        self._asked = set(free)
         return [
             Message(to_records(wired), link.node(site), "train", group_id=group)
             for site, _, wired in requests
@@ -108,10 +113,10 @@ class AlgorithmStrategy(Strategy):
             if site := server.link.site(node):
                 pending = Pending("train", node, site, self._opened)
                 server.take_push(Answer.of(pending, reply))
-        for site in sorted(server.waiting):  # Flower has stopped to listen
+                self._asked.discard(site)
+        for site in sorted(self._asked):  # Flower has stopped to listen
             server.say("nothing", site=site, why="no answer")
-        server.waiting.clear()
-        counted = server.close_round(set(), self._opened) or ()
+        counted = server.close_round((), self._opened)
         self._counted += len(counted)
         model = {name: Array(np.asarray(leaf)) for name, leaf in protocol.x.items()}
         return ArrayRecord(model), MetricRecord({"counted": len(counted)})
@@ -143,7 +148,7 @@ class AlgorithmStrategy(Strategy):
             site = server.link.site(reply.metadata.src_node_id)
             if why := test.take(site, None if reply.has_error() else reply.content):
                 log.warning("\t%s: %s", site, why)
-        server.tell_test(test)
+        server.say_test(test)
         metrics = test.results()
         return MetricRecord(dict(metrics)) if metrics else None
 
@@ -157,7 +162,10 @@ class AlgorithmStrategy(Strategy):
         return self._server
 
     def _online(self) -> list[str]:
-        """Who is there; wait for the minimum, and once a while for everybody."""
+        """Give the sites that are online, once they are enough.
+
+        The first time, until the deadline, it waits for everybody; later for the minimum.
+        """
         link = self._started.link
         while True:
             link.poll(self._job.patience)

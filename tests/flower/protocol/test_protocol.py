@@ -6,10 +6,11 @@ import sqlite3
 
 import numpy as np
 import pytest
+from world.disk import copy_database
 
 import focusfl as ff
 from focusfl.flower.protocol import ProtocolServer, Site
-from focusfl.flower.protocol.store import check, copy
+from focusfl.flower.protocol.store import check
 
 NAMES = [f"site-{i}" for i in range(3)]
 EXACT = [
@@ -316,9 +317,9 @@ def test_a_backup_of_a_running_server(begun, folder):
     job.play(3)
     backup, path = folder / "backup.db", folder / "job" / "server.db"
     job.server.receive(NAMES[0], job.reply(0))  # not committed, and so not copied
-    copy(path, backup)
+    copy_database(path, backup)
     job.play(2)
     job.server.close()
-    copy(backup, path)
+    copy_database(backup, path)
     job.server = job.open()
     assert job.server.round == 3 and job.gap() < 1e-14 and job.arrives()

@@ -66,24 +66,25 @@ class ProtocolServer:
 
     A round is always open: send requests, receive replies, close it. A round is one
     transaction: replies change the sites' rows as they come, `close_round` changes the
-    server's state and commits both.
+    server's state and commits both. So a crash can lose an open round, and never half of one.
 
     Args:
-        algorithm: the one of all sites.
+        algorithm: the algorithm of the server and of all sites.
         params: the model to start from: arrays of floating point numbers.
         sites: names of all sites.
         folder: the database is FOLDER/JOB/server.db.
         job: name of the job.
-        lr: step size, or a function of the round.
+        lr: step size, or a function of the round's number.
         local_steps: gradients a site computes in a round.
-        on_empty: whether a round without replies moves the model.
-        max_norm: of a push; None: as the pushes before it suggest.
-        weights: by site; None: all alike.
-        changed: whether a job may continue with other settings.
+        on_empty: "step" if a round without replies moves the model, as momentum would.
+        max_norm: the largest Euclidean norm of a push that counts; None: as the pushes before
+            it suggest.
+        weights: how much each site counts, by site; None: all alike.
+        changed: "accept" if a job may continue with other settings than it was begun with.
 
     Raises:
         ValueError: If a setting is wrong, the job was begun with others, or another
-            process has it.
+            process has it open.
     """
 
     store_type: ClassVar[type[Store]] = Store
@@ -149,7 +150,7 @@ class ProtocolServer:
         """Let another process have the job. Commits nothing."""
         self._store.close()
 
-    # What is known of the job
+    # How the job stands
 
     @property
     def x(self) -> Tree:
@@ -158,17 +159,17 @@ class ProtocolServer:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """Whose pushes are in the open round."""
+        """Sites whose pushes are in the open round."""
         return tuple(self._counted)
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """Who has left, or is left out."""
+        """Sites that have left, or are left out."""
         return tuple(self._store.column("name", LEFT, BARRED))
 
     @property
     def barred(self) -> tuple[str, ...]:
-        """Who is left out until the server is started again."""
+        """Sites that are left out until the server is started again."""
         return tuple(self._store.column("name", BARRED))
 
     @property
@@ -178,7 +179,7 @@ class ProtocolServer:
 
     @property
     def free(self) -> tuple[str, ...]:
-        """Who may be asked: is here, and was not counted in the open round."""
+        """Sites that may be asked: they are here, and not counted in the open round."""
         here = self._store.column("pushes", HERE)
         busy = {*self._counted, *self.spent, *self._leaving}
         if self.warming:  # each is heard once
@@ -186,17 +187,17 @@ class ProtocolServer:
         return tuple(site for site in here if site not in busy)
 
     def state(self, site: str) -> Client:
-        """A site's state, as the server keeps it."""
+        """Read a site's state, as the server keeps it."""
         return self._state(self._row(site))
 
     def states(self) -> list[tuple[float, Client]]:
-        """Weight and state of every site that is here."""
+        """Read weight and state of every site that is here."""
         return [(row.weight, self._state(row)) for row in self._store.sites(HERE)]
 
     # One round
 
     def request(self, site: str) -> Wired:
-        """Ask a site for a push from its current state and the current model.
+        """Make the request for a push from a site's current state and the current model.
 
         The state itself travels only if the site is not known to have it.
         """
@@ -218,7 +219,15 @@ class ProtocolServer:
         return encode(request, parts)
 
     def receive(self, sender: str, message: Wired) -> Receipt:
-        """Count a reply in the open round, or say why not; then it changes nothing."""
+        """Count a reply in the open round, or refuse it; then nothing changes.
+
+        Args:
+            sender: the site that it came from, as the transport knows it.
+            message: the reply, as it came.
+
+        Returns:
+            What became of it, and why.
+        """
         try:
             reply, name = decode(message, Reply, {"up", "state"})
             row = self._check_reply(sender, reply)
@@ -241,7 +250,7 @@ class ProtocolServer:
         """Move the model, commit, and open the next round.
 
         Returns:
-            Who was counted; None while the warm-up lacks somebody.
+            Sites that were counted; None while the warm-up lacks somebody.
 
         Raises:
             ArithmeticError: If the model would be infinite. The round is dropped.
@@ -266,10 +275,10 @@ class ProtocolServer:
         # After the update: a departure takes back all that the site has pushed, what it
         # pushed in this round included.
         for site in sorted(self._leaving):
-            self._remove(site, LEFT)
+            self._move(site, LEFT)
         for site in self._struck():
             log.warning("%s is left out: refused %s times", site, limits.STRIKES)
-            self._remove(site, BARRED)
+            self._move(site, BARRED)
         self._recompute_sums()
         if warming:
             self.warming = not all(self._store.column("pushes", HERE).values())
@@ -279,7 +288,7 @@ class ProtocolServer:
         return None if warming and self.warming else counted
 
     def drop_round(self) -> None:
-        """Forget what the open round has counted; sites will be asked again."""
+        """Forget what the open round has counted; its sites are asked again."""
         self._store.rollback()
         self._load()
 
@@ -294,7 +303,7 @@ class ProtocolServer:
             raise ValueError(f"close the open round before {site} is removed.")
         if self._row(site).status == HERE:
             self._store.begin()
-            self._remove(site, LEFT)
+            self._move(site, LEFT)
             self._commit()
 
     def new_generation(self, why: str = "asked for") -> None:
@@ -313,21 +322,12 @@ class ProtocolServer:
         """Create the job, or continue it."""
         store, job = self._store, self._store.job()
         if job is None:
-            server, state = self.algorithm.init(params)
-            blob, warm = pack(state), self.algorithm.starts_warm
+            server, state = map(pack, self.algorithm.init(params))
+            weighed = weights or dict.fromkeys(self.sites, 1.0)
             store.create(
-                JobRow(
-                    FORMAT, identity, as_json(settings), 1, 0, warm, 0.0, pack(server),
-                    blob,
-                ),
-                [
-                    SiteRow(
-                        site, float(weights[site]) if weights else 1, HERE,
-                        digest(blob), None, 0.0, 0, 0,
-                    )
-                    for site in self.sites
-                ],
-            )  # fmt: skip
+                JobRow(identity, as_json(settings), server, state, self.algorithm.starts_warm),
+                [SiteRow(site, float(weighed[site]), digest(state)) for site in self.sites],
+            )
             return self._load()
         path = self._store.path
         if (job.format, job.identity) != (FORMAT, identity):
@@ -341,7 +341,7 @@ class ProtocolServer:
         store.begin()
         store.set_job(settings=as_json(settings))
         for site in self.barred:  # they get another chance
-            self._admit(site)
+            self._move(site, HERE)
         self._commit()
 
     def _load(self) -> None:
@@ -362,7 +362,7 @@ class ProtocolServer:
         self._broadcast: tuple[bytes, str] | None = None
 
     def _model(self) -> tuple[bytes, str]:
-        """The broadcast, and what names all that a push is computed from beside the
+        """Give the broadcast, and a name for all that a push is computed from beside the
         site's state."""
         if self._broadcast is None:
             down = pack(self.algorithm.broadcast(self.server))
@@ -379,7 +379,7 @@ class ProtocolServer:
         self._open_round()
 
     def _rd(self, index: int | None = None) -> Round:
-        """A round while it is open: the current one, or that of a reply."""
+        """Describe a round while it is open: the current one, or that of a reply."""
         if index is None:
             index = -1 if self.warming else self.round
         lr, steps = (0.0, 1) if index < 0 else (self._lr(index), self._local_steps)
@@ -421,7 +421,8 @@ class ProtocolServer:
         return row
 
     def _report(self, reply: Reply, row: SiteRow, parts: set[str]) -> Receipt:
-        """Note what a site says that sends no push."""
+        """Note what a site reports instead of a push: it lacks its state, leaves, or has
+        spent its privacy budget."""
         if parts:
             raise Refused(f"a reply that is no push carries {sorted(parts)}.")
         if row.name in self._counted:
@@ -459,7 +460,7 @@ class ProtocolServer:
         self._total, self._largest = total, max(self._largest, size)
 
     def _read(self, row: SiteRow, reply: Reply, message: Wired) -> tuple[Any, Any]:
-        """The push of a reply, and the site's state after it."""
+        """Read the push of a reply, and the site's state after it."""
         sends = self.algorithm.sends_state
         if message.keys() != {"header", "up", "state"} - (set() if sends else {"state"}):
             raise Refused("a push must carry up, and state if the algorithm sends it.")
@@ -484,7 +485,7 @@ class ProtocolServer:
         self._counted[row.name] = row.weight
 
     def _change_states_after_update(self, counted: Sequence[str], rd: Round) -> None:
-        """Do for the sites what they would do with the server's answer.
+        """Apply `after_update` for the sites, which never hear the server's answer.
 
         Their states change once more, and so do the versions: such a state travels with
         the next request.
@@ -514,41 +515,25 @@ class ProtocolServer:
             renamed = digest(row.version.encode())
             self._store.set_site(row.name, None, version=renamed)
 
-    def _remove(self, site: str, status: str) -> None:
-        """Take a site's contribution back; the last one that is here stays."""
-        row = self._row(site)
-        if len(self._store.column("name", HERE)) == 1:
+    def _move(self, site: str, status: str) -> None:
+        """Take a site's contribution out of the sums, or add that of one that returns.
+
+        It returns with the state of a newcomer, which it was given as it left. The last
+        site that is here stays.
+        """
+        row, before, returns = self._row(site), self.num_clients, status == HERE
+        if not returns and len(self._store.column("name", HERE)) == 1:
             return log.warning("%s is the last site: it stays", site)
-        self._store.set_site(site, None, status=status, pushes=0)
+        self._store.set_site(site, None, status=status)
         self.num_clients = self._weight_here()
         self._strikes.pop(site, None)
+        weight = -row.weight if returns else row.weight
         try:
-            self._set_server(
-                self.algorithm.forget(
-                    self.server, self._state(row), row.weight, self._weight_here(row)
-                )
-            )
+            self._set_server(self.algorithm.forget(self.server, self._state(row), weight, before))
         except CannotForget as error:
             self._begin_generation(str(error))
-        self._reset(site)
-
-    def _admit(self, site: str) -> None:
-        """Let a site take part again, with the state of a newcomer."""
-        row = self._row(site)
-        self._reset(site)
-        state, here = self._state(self._row(site)), self._weight_here()
-        self._store.set_site(site, None, status=HERE)
-        self.num_clients = self._weight_here()
-        try:
-            server = self.algorithm.forget(self.server, state, -row.weight, here)
-        except CannotForget as error:
-            return self._begin_generation(str(error))
-        self._set_server(server)
-
-    def _reset(self, site: str) -> None:
-        """Give a site the state of a newcomer."""
         version = digest(self._initial)
-        self._store.set_site(site, None, version=version, state=None, norm=0, pushes=0)
+        self._store.set_site(site, None, version=version, state=None, norm=0.0, pushes=0)
 
     def _begin_generation(self, why: str) -> None:
         """Empty all states and keep the model."""
@@ -561,7 +546,7 @@ class ProtocolServer:
         self._store.set_sites(version=version, state=None, norm=0, pushes=0)
 
     def _set_server(self, server: ServerState) -> None:
-        """Change the server's state; ValueError if it cannot be written."""
+        """Change the server's state; ValueError if it is not finite."""
         pack(server)
         self.server = server
 
@@ -569,7 +554,7 @@ class ProtocolServer:
         self._strikes[site] = self._strikes.get(site, 0) + 1
 
     def _struck(self) -> list[str]:
-        """Who is to be left out: never everybody."""
+        """List the sites to leave out: never all, or the fault is not theirs."""
         struck = [s for s, n in self._strikes.items() if n >= limits.STRIKES]
         here = self._store.column("name", HERE) if struck else {}
         struck = [site for site in struck if site in here]
@@ -584,10 +569,9 @@ class ProtocolServer:
     def _missing(self, row: SiteRow) -> Receipt:
         return Receipt("missing", f"{row.name} has no state: it is sent along.")
 
-    def _weight_here(self, more: SiteRow | None = None) -> float | int:
-        """The sum of weights of all who are here, and one more."""
-        weights = list(self._store.column("weight", HERE).values())
-        return _sum([*weights, more.weight] if more else weights)
+    def _weight_here(self) -> float | int:
+        """Add up the weights of all who are here."""
+        return _sum(self._store.column("weight", HERE).values())
 
     def _row(self, site: str) -> SiteRow:
         row = self._store.site(site)

@@ -35,7 +35,7 @@ def check_settings(
     job: str, sites: Sequence[str], lr: Any, local_steps: int, on_empty: str,
     max_norm: float | int | None, weights: Mapping[str, float | int] | None = None,
 ) -> None:  # fmt: skip
-    """Raise ValueError unless a job can be run with these."""
+    """Raise ValueError unless a job can be run with these settings of `ProtocolServer`."""
     check_name("job", job)
     for site in sites:
         check_name("site", site)
@@ -59,15 +59,8 @@ def check_settings(
         check_positive(f"the weight of {site}", weight)
 
 
-def weight_of(sites: Sequence[str], weights: Mapping[str, float | int] | None) -> float | int:
-    """How much these sites count together: how many they are, if all are alike."""
-    if weights is None:
-        return len(sites)
-    return math.fsum(weights[site] for site in sites)
-
-
 def steps_of(lr: Any) -> Callable[[int], float]:
-    """The step of every round, checked when it is first asked for."""
+    """Make a function from rounds to step sizes, which are checked when first asked for."""
     return cache(partial(step_at, lr))
 
 
@@ -75,16 +68,16 @@ def identity_of(
     algorithm: Algorithm, job: str, sites: Sequence[str],
     weights: Mapping[str, float | int] | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What a database must have in common with the job it is opened for."""
-    each = [[site, float(weights[site]) if weights else 1.0] for site in sites]
+    """Collect what a database must have in common with the job it is opened for."""
+    weighed = [[site, float(weights[site]) if weights else 1.0] for site in sites]
     return {
         "algorithm": repr(algorithm), "job": job, "sites": len(sites),
-        "names and weights": digest(json.dumps(each).encode()),
+        "names and weights": digest(json.dumps(weighed).encode()),
     }  # fmt: skip
 
 
 def settings_of(params: Tree, lr: Any, local_steps: int, on_empty: str) -> dict[str, Any]:
-    """What the numbers of a job depend on beside its identity.
+    """Collect what the numbers of a job depend on beside its identity.
 
     A function of the round is known by the steps that it gives.
     """
@@ -111,10 +104,15 @@ def _steps(lr: Callable) -> str:
 
 
 def check_unchanged(before: str, now: Mapping[str, Any], changed: str) -> list[str]:
-    """Say which settings of a job have changed.
+    """Say which settings of a job have changed since it was begun.
+
+    Args:
+        before: the settings it was begun with, as JSON.
+        now: the settings it is opened with.
+        changed: "accept", or "refuse" to raise if there are any.
 
     Raises:
-        ValueError: If some have, unless `changed` is "accept".
+        ValueError: If some have changed, unless `changed` is "accept".
     """
     check_one_of("changed", changed, ("refuse", "accept"))
     known = json.loads(before)

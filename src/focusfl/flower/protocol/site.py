@@ -76,10 +76,7 @@ class Site:
         return Account(place / f"{self.site}.privacy", self.private)
 
     def answer(
-        self,
-        message: Wired,
-        grad_fn: GradFn,
-        batch_of: Callable[[int], Any] | None = None,
+        self, message: Wired, grad_fn: GradFn, batch_of: Callable[[int], Any] | None = None
     ) -> Wired:
         """Compute the reply to a request.
 

@@ -9,7 +9,6 @@ sites took 3 times as long to write at 550,000 numbers and 8 times at 100.
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,45 +19,40 @@ FORMAT = 1
 SEALED, DIGITS = {"server", "initial", "state"}, 32  # columns, and their checksums
 HERE, LEFT, BARRED = "here", "left", "barred"  # barred: left out until a restart
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS job (
-    format INTEGER, identity TEXT, settings TEXT, generation INTEGER, round INTEGER,
-    warming INTEGER, largest REAL, server BLOB, initial BLOB
-);
-CREATE TABLE IF NOT EXISTS sites (
-    name TEXT PRIMARY KEY, weight REAL, status TEXT, version TEXT, state BLOB,
-    norm REAL, grads_done INTEGER, pushes INTEGER
-);
-CREATE INDEX IF NOT EXISTS norms ON sites (status, norm);
-CREATE INDEX IF NOT EXISTS pushers ON sites (status, pushes);
-"""
-
 
 class JobRow(NamedTuple):
-    """The job's own row."""
+    """The one row of the table `job`."""
 
-    format: int
-    identity: str  # what it is: algorithm, sites, weights
-    settings: str  # what it is run with, which may not change unasked
-    generation: int  # 1, and one more each time that all states were emptied
-    round: int  # how many are closed
-    warming: int  # whether everybody must be heard before the next round
-    largest: float  # norm of the largest push since the sums were computed
+    identity: str  # JSON of algorithm, sites, weights
+    settings: str  # JSON of what it is run with, which may not change unasked
     server: bytes  # the algorithm's state
     initial: bytes  # the state of a site that has pushed nothing in this generation
+    warming: bool  # whether everybody must be heard before the next round
+    generation: int = 1  # one more each time that all states were emptied
+    round: int = 0  # how many are closed
+    largest: float = 0.0  # norm of the largest push since the sums were computed
+    format: int = FORMAT
 
 
 class SiteRow(NamedTuple):
-    """What is known of one site."""
+    """A row of the table `sites`."""
 
     name: str
     weight: float
-    status: str
     version: str  # names the content of its state
-    state: bytes | None  # None: the initial one, or held by the site alone
-    norm: float  # of the state
-    grads_done: int  # gradients it has computed up to this version
-    pushes: int  # counted in this generation
+    status: str = HERE
+    state: bytes | None = None  # None: the initial one, or kept by the site alone
+    norm: float = 0.0  # of the state
+    grads_done: int = 0  # gradients it has computed up to this version
+    pushes: int = 0  # counted in this generation
+
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS job ({", ".join(JobRow._fields)});
+CREATE TABLE IF NOT EXISTS sites ({", ".join(SiteRow._fields)}, PRIMARY KEY (name));
+CREATE INDEX IF NOT EXISTS norms ON sites (status, norm);
+CREATE INDEX IF NOT EXISTS pushers ON sites (status, pushes);
+"""
 
 
 def check(path: Path) -> None:
@@ -76,22 +70,15 @@ def check(path: Path) -> None:
         store.close()
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a database whole, to make a backup or to restore one.
-
-    The source may be in use; a target that is there is replaced, and may not be.
-    """
-    for path in (target, Path(f"{target}-wal"), Path(f"{target}-shm")):
-        path.unlink(missing_ok=True)  # a log left beside would be read into the copy
-    with ExitStack() as stack:
-        old, new = (
-            stack.enter_context(closing(sqlite3.connect(path))) for path in (source, target)
-        )
-        old.backup(new)
-
-
 class Store:
-    """A job's database, which one process at a time may open."""
+    """A job's database, which one process at a time may open.
+
+    Args:
+        path: of the SQLite file, which is made if there is none, beside PATH.lock.
+
+    Raises:
+        ValueError: If the file is damaged, or another process has it open.
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -149,75 +136,80 @@ class Store:
         self.commit()
 
     def job(self) -> JobRow | None:
-        """The job's row; None if the database is new."""
+        """Read the job's row; None if the database is new."""
         row = self.db.execute("SELECT * FROM job").fetchone()
         return None if row is None else self._opened(JobRow(*row))
 
     def set_job(self, **fields: Any) -> None:
         """Change columns of the job's row."""
-        names = ", ".join(f"{name} = ?" for name in fields)
-        self.db.execute(f"UPDATE job SET {names}", list(_sealed(fields).values()))
+        self._update("job", fields)
 
     def site(self, name: str) -> SiteRow | None:
-        """One site's row; None if there is no such site."""
+        """Read a site's row; None if there is no such site."""
         row = self.db.execute("SELECT * FROM sites WHERE name = ?", [name]).fetchone()
         return None if row is None else self._opened(SiteRow(*row))
 
     def sites(self, *status: str) -> Iterator[SiteRow]:
-        """Rows of all sites of this status, in the order of the job."""
+        """Read the rows of all sites with one of these statuses, in the order of the job."""
         marks = ", ".join("?" * len(status))
         query = f"SELECT * FROM sites WHERE status IN ({marks}) ORDER BY rowid"
         for row in self.db.execute(query, status):
             yield self._opened(SiteRow(*row))
 
     def column(self, name: str, *status: str) -> dict[str, Any]:
-        """One column of all sites of this status, by name."""
+        """Read one column of all sites with one of these statuses, by site."""
         marks = ", ".join("?" * len(status))
         query = f"SELECT name, {name} FROM sites WHERE status IN ({marks})"
         return dict(self.db.execute(query + " ORDER BY rowid", status).fetchall())
 
     def set_site(self, name: str, expected: str | None, /, **fields: Any) -> bool:
-        """Change columns of a site's row, if it still has the version expected.
+        """Change columns of a site's row: the compare and swap by which replies count.
+
+        Args:
+            name: of the site.
+            expected: the version that the row must have; None: any.
+            fields: new values by column.
 
         Returns:
-            Whether it had: this is the compare and swap by which replies count.
+            Whether the row had the version expected. If not, nothing has changed.
         """
-        names = ", ".join(f"{column} = ?" for column in fields)
-        cursor = self.db.execute(
-            f"UPDATE sites SET {names} WHERE name = ? AND version = coalesce(?, version)",
-            [*_sealed(fields).values(), name, expected],
-        )
-        return cursor.rowcount == 1
+        where = "WHERE name = ? AND version = coalesce(?, version)"
+        return self._update("sites", fields, where, name, expected) == 1
 
     def set_sites(self, **fields: Any) -> None:
         """Change columns of all sites' rows."""
-        names = ", ".join(f"{name} = ?" for name in fields)
-        self.db.execute(f"UPDATE sites SET {names}", list(fields.values()))
-
-    def _opened(self, row: Any) -> Any:
-        """A row without checksums; ValueError if one does not match."""
-        fields = {}
-        for name in SEALED & {*row._fields}:
-            if value := getattr(row, name):
-                known, fields[name] = value[:DIGITS], value[DIGITS:]
-                if known != digest(fields[name]).encode():
-                    raise ValueError(f"{self.path} is damaged: {name}, {row[0]}.")
-        return row._replace(**fields)
+        self._update("sites", fields)
 
     def largest_norm(self) -> float:
-        """The norm of the largest state of a site that is here."""
+        """Give the norm of the largest state of a site that is here."""
         query = "SELECT max(norm) FROM sites WHERE status = ?"
         return self.db.execute(query, [HERE]).fetchone()[0] or 0.0
 
     def has_pushed(self, except_for: str) -> bool:
-        """Whether any other site that is here has pushed in this generation."""
+        """Say whether any other site that is here has pushed in this generation."""
         query = "SELECT 1 FROM sites WHERE pushes > 0 AND status = ? AND name != ?"
         rows = self.db.execute(query + " LIMIT 1", [HERE, except_for])
         return rows.fetchone() is not None
 
+    def _update(self, table: str, fields: Mapping[str, Any], where: str = "", *values: Any) -> int:
+        """Change columns of rows; give how many rows there were."""
+        names = ", ".join(f"{name} = ?" for name in fields)
+        query = f"UPDATE {table} SET {names} {where}"
+        return self.db.execute(query, [*_sealed(fields).values(), *values]).rowcount
+
+    def _opened(self, row: Any) -> Any:
+        """Take the checksums off a row; ValueError if one does not match."""
+        fields = {}
+        for name in SEALED & {*row._fields}:
+            if value := getattr(row, name):
+                checksum, fields[name] = value[:DIGITS], value[DIGITS:]
+                if checksum != digest(fields[name]).encode():
+                    raise ValueError(f"{self.path} is damaged: {name}, {row[0]}.")
+        return row._replace(**fields)
+
 
 def _sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns with checksums before arrays: SQLite would not see a flipped bit."""
+    """Put checksums before arrays: SQLite would not see a flipped bit."""
     return {
         name: digest(value).encode() + value if name in SEALED and value else value
         for name, value in fields.items()
@@ -225,5 +217,5 @@ def _sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_json(fields: Mapping[str, Any]) -> str:
-    """A table as text that is the same for the same content."""
+    """Write a table as text that is the same for the same content."""
     return json.dumps(fields, sort_keys=True)
