@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 from world.disk import copy_database
 
 from focusfl.core import random as keys
-from focusfl.deploy.driver import Driver
+from focusfl.deploy.local import Driver
 from focusfl.flower.protocol.messages import fields_of
 from focusfl.flower.protocol.server import DATABASE
 from focusfl.flower.records import from_records
@@ -50,7 +50,7 @@ def chaotic(plan):
                 case "backup":
                     copy_database(database, self.place / "backup")
                 case "server" | "restore":
-                    assert fleet.superexec.owns(self.pid)
+                    assert os.getpgid(self.pid) == fleet.superexec.pid
                     os.kill(self.pid, signal.SIGKILL)
                     fleet.flwr("stop", str(self.run))
                     if what == "restore":

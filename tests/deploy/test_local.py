@@ -265,8 +265,8 @@ def test_an_unregistered_key_is_not_let_in(tmp_path):
 @pytest.mark.slow
 def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
     """In an environment of their own, where focusfl came without what it depends on."""
-    from focusfl.deploy.driver import Driver
     from focusfl.deploy.fleet import Fleet
+    from focusfl.deploy.local import Driver
 
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)

@@ -10,7 +10,7 @@ from focusfl.deploy.processes import environment, free_ports, is_alive, listens,
 def test_stopping_ends_children_too_and_nothing_else(tmp_path):
     ours, other = sleeper(tmp_path).start(), sleeper(tmp_path, "other").start()
     child, foreign = int(words(ours)), int(words(other))
-    assert ours.owns(child) and not ours.owns(foreign) and not ours.owns(os.getpid())
+    assert os.getpgid(child) == ours.pid and os.getpgid(foreign) == other.pid
     stop([ours], patience=0.2)
     assert not ours.alive and ended(child)
     assert other.alive and is_alive(foreign)

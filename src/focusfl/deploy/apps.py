@@ -21,7 +21,7 @@ OF_JOB = {"job": str, "sites": str, "rounds": int}  # settings that a Job has to
 
 
 def init(folder: Path) -> list[Path]:
-    """Write an app to begin with; give its files."""
+    """Write an app to begin with, a copy of the template; give its files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} must be a new or empty folder; it is not.")
     package = folder / PACKAGE
@@ -39,7 +39,7 @@ def init(folder: Path) -> list[Path]:
 
 
 def _flower(folder: Path) -> dict[str, Any]:
-    """What the pyproject.toml of an app has for Flower."""
+    """Read Flower's part of an app's pyproject.toml; ValueError if there is none."""
     file = folder / "pyproject.toml"
     try:
         return tomllib.loads(file.read_text())["tool"]["flwr"]["app"]
@@ -102,9 +102,9 @@ def print_job(folder: str) -> None:
 
 
 def add_settings(folder: Path, more: Mapping[str, Any]) -> None:
-    """Add settings to an app that it does not have yet: Flower takes no others."""
-    had = settings(folder)
-    more = {key: value for key, value in more.items() if key not in had}
+    """Add settings that an app does not have yet: in a run Flower takes no others."""
+    before = settings(folder)
+    more = {key: value for key, value in more.items() if key not in before}
     file = folder / "pyproject.toml"
     text = file.read_text()
     if not re.search(rf"^{re.escape(CONFIG)}", text, re.M):
@@ -113,12 +113,12 @@ def add_settings(folder: Path, more: Mapping[str, Any]) -> None:
     head, title, rest = text.partition(CONFIG)
     line, end, rest = rest.partition("\n")
     file.write_text(f"{head}{title}{line}\n{lines}{rest}")
-    if settings(folder) != {**had, **more}:
+    if settings(folder) != {**before, **more}:
         raise ValueError(f"{CONFIG} of {folder} must be a table of its own; it is not.")
 
 
 def write_study(deployed: Deployed, folder: Path, more: Mapping[str, Any]) -> Path:
-    """Write a study as an app; give its folder."""
+    """Write a study as an app with these settings; give its folder."""
     package = folder / PACKAGE
     package.mkdir(parents=True)
     text = (TEMPLATE / "pyproject.toml").read_text()

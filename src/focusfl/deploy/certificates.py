@@ -18,6 +18,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from focusfl.core.files import renamed
 from focusfl.flower.protocol.settings import check_name
 
@@ -30,16 +36,19 @@ CONFIGURATIONS = Path(__file__).parent / "nginx"
 
 
 def make(folder: Path, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]:
-    """Write what a server and its sites need; keep what is there already.
+    """Write what a server and its sites need; keep the files that are there already.
 
     Args:
-        folder: to write to, or one that was written before, to add sites.
+        folder: where to write; with a folder that was written before, sites are added.
         hosts: names or addresses by which sites reach the server; their proxies call
             the first that is a name, as nginx checks no addresses.
-        sites: a name for each. A site that made its key itself has its SITE.pub here.
+        sites: names. If the folder has a SITE.pub, the site has made its key itself.
 
     Returns:
         The files that were written.
+
+    Raises:
+        ValueError: If a site's name is none for a file, or there are no hosts.
     """
     for site in sites:
         check_name("a site", site)
@@ -55,7 +64,10 @@ def make(folder: Path, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]
 
 
 def make_secret(folder: Path) -> list[Path]:
-    """Write the secret of what runs the server app, if it is missing."""
+    """Write the secret by which superexec, which runs the server app, is known to Flower.
+
+    Nothing is written, and nothing returned, if it is there already.
+    """
     file = folder / SECRET
     return [] if file.exists() else [_write(file, secrets.token_urlsafe(32).encode())]
 
@@ -64,6 +76,9 @@ def renew(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
     """Write another server.crt, for the same hosts unless others are given.
 
     The authority and the server's key stay, so sites need nothing new.
+
+    Raises:
+        ValueError: If the authority's or the server's files are not in the folder.
     """
     for name in ("ca.key", "ca.crt", "server.key", "server.crt"):
         if not (folder / name).is_file():
@@ -76,8 +91,6 @@ def renew(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
 
 
 def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
-    from cryptography import x509
-
     if not hosts:
         raise ValueError("a server certificate needs at least one host name.")
     authority, key = _new_key(), _new_key()
@@ -102,9 +115,6 @@ def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
 
 def _site(folder: Path, site: str) -> list[Path]:
     """Write a site's key, unless it made one itself, and what its proxy needs."""
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     own, public = folder / site, folder / f"{site}.pub"
     own.mkdir(mode=0o700)
     files = []
@@ -120,9 +130,8 @@ def _site(folder: Path, site: str) -> list[Path]:
     known = form.load_ssh_public_key(public.read_bytes())
     # For the server it is a client, for its own SuperNode a server, and of this host alone:
     # with these names it cannot pass for the server, whatever the site is called.
-    here = _names(["localhost", "127.0.0.1"])
     usage = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-    client = _leaf(folder, site, known, AUTHORITY_DAYS, usage, here)
+    client = _leaf(folder, site, known, AUTHORITY_DAYS, usage, ["localhost", "127.0.0.1"])
     proxy = (CONFIGURATIONS / "site.conf").read_text().replace("HOST", _name(_hosts(folder)))
     return [
         *files,
@@ -133,33 +142,29 @@ def _site(folder: Path, site: str) -> list[Path]:
 
 
 def _of_server(folder: Path, hosts: Sequence[str]) -> bytes:
-    """The certificate of a server with these names, for the key in the folder."""
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
+    """Make the certificate of a server with these names, for the key in the folder."""
     key = _load(folder / "server.key").public_key()
-    usage = [ExtendedKeyUsageOID.SERVER_AUTH]
-    return _leaf(folder, hosts[0], key, DAYS, usage, _names(hosts))
+    return _leaf(folder, hosts[0], key, DAYS, [ExtendedKeyUsageOID.SERVER_AUTH], hosts)
 
 
-def _leaf(folder: Path, name: str, key: Any, days: int, usage: list, names: Any) -> bytes:
-    """A certificate of hosts with these names, signed by the authority in the folder."""
-    from cryptography import x509
-
+def _leaf(folder: Path, name: str, key: Any, days: int, usage: list, hosts: Sequence[str]) -> bytes:
+    """Make a certificate for some hosts, signed by the authority in the folder."""
     authority = _load(folder / "ca.key")
     issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
         x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     )
     basic = x509.BasicConstraints(ca=False, path_length=None)
-    extensions = [(basic, True), (issuer, False), (x509.ExtendedKeyUsage(usage), False)]
-    return _certificate(name, key, authority, days, [*extensions, (names, False)])
+    names = x509.SubjectAlternativeName([
+        x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
+        for host in hosts
+    ])  # fmt: skip
+    purpose = x509.ExtendedKeyUsage(usage)
+    extensions = [(basic, True), (issuer, False), (purpose, False), (names, False)]
+    return _certificate(name, key, authority, days, extensions)
 
 
 def _certificate(name: str, key: Any, authority: Any, days: int, extensions: list) -> bytes:
-    """A certificate of a name and a public key, signed by the authority, as PEM."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.x509.oid import NameOID
+    """Make a certificate of a name and a public key, signed by the authority, as PEM."""
 
     def named(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
@@ -179,22 +184,10 @@ def _certificate(name: str, key: Any, authority: Any, days: int, extensions: lis
 
 
 def _hosts(folder: Path) -> list[str]:
-    """The names that the server's certificate has."""
-    from cryptography import x509
-
+    """Read the hosts for which the server's certificate is."""
     old = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
     names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return [str(name.value) for name in names]
-
-
-def _names(hosts: Sequence[str]) -> Any:
-    """The hosts of a certificate: addresses, or names."""
-    from cryptography import x509
-
-    return x509.SubjectAlternativeName([
-        x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
-        for host in hosts
-    ])  # fmt: skip
 
 
 def _name(hosts: Sequence[str]) -> str:
@@ -209,23 +202,15 @@ def _is_address(host: str) -> bool:
 
 
 def _new_key() -> Any:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     return ec.generate_private_key(ec.SECP384R1())
 
 
 def _load(file: Path) -> Any:
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    return load_pem_private_key(file.read_bytes(), None)
+    return form.load_pem_private_key(file.read_bytes(), None)
 
 
-def _private(key: Any, kind: Any = None) -> bytes:
-    from cryptography.hazmat.primitives import serialization as form
-
-    return key.private_bytes(
-        form.Encoding.PEM, kind or form.PrivateFormat.PKCS8, form.NoEncryption()
-    )
+def _private(key: Any, kind: Any = form.PrivateFormat.PKCS8) -> bytes:
+    return key.private_bytes(form.Encoding.PEM, kind, form.NoEncryption())
 
 
 def _write(path: Path, content: bytes, private: bool = True) -> Path:

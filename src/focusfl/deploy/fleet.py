@@ -1,4 +1,4 @@
-"""A whole federation on this machine: SuperLink, superexec and SuperNodes."""
+"""A federation on this machine: SuperLink, superexec and a SuperNode for every site."""
 
 import json
 import shutil
@@ -34,16 +34,20 @@ class Fleet:
     """The processes of one federation, and their folders.
 
     All are started by Flower's own command line. `with` stops exactly what was started,
-    however it is left. Every site has a folder for its state; with `tls`, messages are
-    encrypted and a SuperNode needs a key.
+    however it is left. Every site has a folder for its state.
+
+    Args:
+        folder: for databases, keys and logs.
+        sites: their names.
+        tls: encrypt messages, and let in SuperNodes with known keys alone.
     """
 
     def __init__(self, folder: Path, sites: Sequence[str], *, tls: bool = False):
         self.folder, self.sites, self.tls = folder.resolve(), list(sites), tls
         keys, self._home = self.folder / "keys", self.folder / "flwr"
-        for own in (self.folder, keys, self._home, self.folder / "logs"):
-            make_folder(own, private=True)
-        self.keys = str(keys) if tls else ""  # of the sites, as a job is told
+        for path in (self.folder, keys, self._home, self.folder / "logs"):
+            make_folder(path, private=True)
+        self.keys = str(keys) if tls else ""  # the job's setting of this name
         self._port, *ports = free_ports(1 + len(sites))
         address = f"{LOOPBACK}:{self._port}"
         trust, serve, connection = ["--insecure"], ["--insecure"], "insecure = true"
@@ -85,7 +89,7 @@ class Fleet:
         }  # fmt: skip
 
     def state(self, site: str) -> Path:
-        """Where a site keeps what it must not lose."""
+        """Give the folder in which a site keeps what it must not lose."""
         return self.folder / "sites" / site / "state"
 
     def _node_home(self, site: str) -> Path:
@@ -150,13 +154,13 @@ class Fleet:
         ownership.note(self.folder, pids, str(self._port))  # it is in every command
 
     def run(self, app: Path, config: Mapping[str, Any] | None = None) -> int:
-        """Start an app, with settings on top of its own; give the run's number."""
+        """Start an app, with settings on top of its own; give the number of the run."""
         words = [f"{key}={json.dumps(value)}" for key, value in (config or {}).items()]
         more = ["--run-config", " ".join(words)] if words else []
         return int(self.flwr("run", str(app), *more)["run-id"])
 
     def flwr(self, *command: str) -> dict:
-        """Call Flower's own command line; give what it answers."""
+        """Call Flower's own command line; give its answer, as JSON; Failed if it fails."""
         done = self._call(*command, "--format", "json")
         try:
             answer = json.loads(done.stdout)
@@ -168,7 +172,7 @@ class Fleet:
         return answer
 
     def log(self, run_id: int) -> str:
-        """What the server app of a run has said."""
+        """Read the log of a run's server app."""
         return self._call("log", str(run_id), CONNECTION, "--show").stdout
 
     def _call(self, *command: str) -> subprocess.CompletedProcess:

@@ -1,4 +1,4 @@
-"""How the jobs of a folder are doing, read from what their servers write."""
+"""Health of the jobs in a folder, read from the events that their servers write."""
 
 import os
 import threading
@@ -15,14 +15,14 @@ PLACES = ("", "*/", "*/*/", "*/server/*/")
 
 
 class Follower:
-    """The health of one job, read on from where it was read last."""
+    """Follows the events of one job, and reads each once."""
 
     def __init__(self, place: Path):
         self._file = place / events.FILE
         self._health, self._at, self._inode = Health(), 0, 0
 
     def health(self) -> Health:
-        """How the job is doing now."""
+        """Read new events; give the job's health. ValueError if the file is no server's."""
         try:
             with open(self._file, "rb") as file:
                 about = os.fstat(file.fileno())
@@ -42,7 +42,7 @@ class Follower:
         return self._health
 
     def _take(self, new: list[dict[str, Any]], file: Any) -> None:
-        """Bring it up to date; from the beginning, if the server has gone back."""
+        """Bring the health up to date; from the beginning, if the server has gone back."""
         for event in new:
             if event["event"] == "begin" and event["round"] < self._health.round:
                 file.seek(0)
@@ -53,14 +53,14 @@ class Follower:
 
 
 class Jobs:
-    """All jobs of a folder; new ones are found as they begin."""
+    """All jobs of a folder, those that begin later among them."""
 
     def __init__(self, folder: Path):
         self._folder, self._lock = folder, threading.Lock()
         self._known: dict[Path, Follower] = {}
 
     def look(self) -> dict[Path, dict[str, Any]]:
-        """How each is doing, by the folder it writes to."""
+        """Give the health of each job, by the folder it writes to."""
         with self._lock:
             files = [file for place in PLACES for file in self._folder.glob(place + events.FILE)]
             return {place: self._health(place) for place in sorted({f.parent for f in files})}
@@ -78,10 +78,8 @@ class Jobs:
 
 
 def search(folder: Path) -> dict[str, dict[str, Any]]:
-    """Say how every job is doing that writes to a folder or under it.
-
-    And what runs of everything that was started there.
-    """
+    """Give the health of every job that writes to a folder or under it, and the processes
+    that were started there, by folder."""
     jobs = {fleet_of(place): job for place, job in Jobs(folder).look().items()}
     known = {}
     for place in sorted({folder, *folder.glob("*/"), *jobs}):
@@ -96,19 +94,19 @@ def search(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def fleet_of(place: Path) -> Path:
-    """The folder of the fleet whose job writes to one; itself if there is no fleet."""
+    """Give the folder of the fleet whose job writes to `place`; `place` if there is none."""
     fleet = place.parent.parent
     return fleet if (fleet / ownership.PROCESSES).exists() else place
 
 
 def _stopped(place: Path) -> bool:
-    """Whether a job is of a fleet of this machine of which nothing runs any more."""
+    """Say whether a job is of a fleet of this machine of which no process runs any more."""
     lines = ownership.started(fleet_of(place))
     return bool(lines) and not any(line.alive for line in lines)
 
 
 def _progress(job: dict[str, Any] | None) -> dict[str, Any]:
-    """How far a job has come, and where its model stands."""
+    """Say how far a job has come, and where its model stands at the end."""
     if not job or not job["round"]:
         return {"progress": "no round"}
     here = [name for name, site in job["sites"].items() if site["state"] != "offline"]

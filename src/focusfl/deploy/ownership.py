@@ -19,13 +19,15 @@ PATIENCE = 30.0  # seconds for who is asked to end
 
 
 class Line(NamedTuple):
+    """A process that was started in a folder."""
+
     name: str
     pid: int
     alive: bool
 
 
 def claim(folder: Path) -> None:
-    """Mark a folder as ours, or raise if it is somebody else's, or in use."""
+    """Mark a folder as ours; ValueError if it is somebody else's, or in use."""
     running = [line.name for line in started(folder) if line.alive]
     if running:
         raise ValueError(
@@ -38,18 +40,24 @@ def claim(folder: Path) -> None:
             f"other files and no {MARKER}."
         )
     make_folder(folder, private=True)
-    own = {"pid": os.getpid(), "began": psutil.Process().create_time()}
-    write(folder / MARKER, json.dumps(own))
+    driver = {"pid": os.getpid(), "began": psutil.Process().create_time()}
+    write(folder / MARKER, json.dumps(driver))
 
 
 def note(folder: Path, pids: Mapping[str, int], word: str) -> None:
-    """Write down what runs; the word tells it from a later process with its pid."""
+    """Write down which processes run in a folder.
+
+    Args:
+        folder: one that is ours.
+        pids: by name.
+        word: stands in each one's command, and so tells it from a later process with its pid.
+    """
     with renamed(folder / PROCESSES) as part:
         part.write_text(json.dumps({name: [pid, word] for name, pid in pids.items()}))
 
 
 def started(folder: Path) -> list[Line]:
-    """List what was started in a folder; nothing if nothing was."""
+    """List the processes that were started in a folder; empty if none were."""
     file = folder / PROCESSES
     if not file.exists():
         return []
@@ -63,9 +71,10 @@ def started(folder: Path) -> list[Line]:
 
 
 def stop(folder: Path) -> list[str]:
-    """End what runs of what was started in a folder; give its names.
+    """End the processes that run of those started in a folder; give their names.
 
-    First whoever has started it, who then ends the rest; then what is left.
+    First it ends the process that has started them, which then ends the rest; then what
+    is left.
     """
     running = [line for line in started(folder) if line.alive]
     driver = driver_of(folder)
@@ -81,7 +90,7 @@ def stop(folder: Path) -> list[str]:
 
 
 def driver_of(folder: Path) -> int | None:
-    """The process that runs what is in a folder; None if it is over, or nobody knows."""
+    """Give the process that has claimed a folder; None if it has ended, or is not known."""
     try:
         marker = json.loads((folder / MARKER).read_text())
         pid, began = int(marker["pid"]), float(marker["began"])

@@ -29,7 +29,7 @@ class Failed(ValueError):
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What our processes see: Flower's folder, and nothing that reaches outside."""
+    """Make the environment of our processes: Flower's folder, and nothing that reaches outside."""
     # Flower starts its own commands by name: they must be those of this Python.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home), **more}
@@ -45,14 +45,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody answers at this port of this machine."""
-    with socket.socket() as tried:
-        tried.settimeout(1)
-        return tried.connect_ex((LOOPBACK, port)) == 0
+    """Say whether somebody answers at this port of this machine."""
+    with socket.socket() as client:
+        client.settimeout(1)
+        return client.connect_ex((LOOPBACK, port)) == 0
 
 
 def is_alive(pid: int, word: str = "") -> bool:
-    """Whether a process runs, and its command has a word in it."""
+    """Say whether a process runs, and its command has a word in it."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and word in " ".join(process.cmdline())
@@ -61,10 +61,16 @@ def is_alive(pid: int, word: str = "") -> bool:
 
 
 class Process:
-    """A command in a process group of its own, its words in a log file.
+    """A command that runs in a process group of its own and writes to a log file.
 
-    Its children are in the group, and go when it goes; the group goes when this program
-    does, however that ends.
+    Its children are in the group, and are ended with it. The group is ended when this
+    program ends, by whatever signal.
+
+    Args:
+        name: what messages call it.
+        command: program and arguments.
+        log: the file that its output is appended to.
+        env: its environment.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]):
@@ -98,14 +104,8 @@ class Process:
             self._running.wait()
             _tell_reaper(f"-{self._running.pid}")
 
-    def owns(self, pid: int) -> bool:
-        """Whether a process is this one or a child of it."""
-        with contextlib.suppress(ProcessLookupError):
-            return self._running is not None and os.getpgid(pid) == self._running.pid
-        return False
-
     def family(self) -> list[psutil.Process]:
-        """It and its children, as far as they run."""
+        """List it and its children, as far as they run."""
         with contextlib.suppress(psutil.NoSuchProcess):
             if self._running:
                 leader = psutil.Process(self._running.pid)
@@ -113,7 +113,7 @@ class Process:
         return []
 
     def words(self, lines: int = 15) -> str:
-        """The end of what it said."""
+        """Read the last lines of its log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
@@ -126,11 +126,11 @@ class Process:
 
 @cache
 def _reaper() -> subprocess.Popen:
-    """What ends our processes when we are gone; it hears that from its input."""
+    """Start the process that ends ours when we are gone, as the end of its input says."""
     command = [sys.executable, "-I", str(Path(__file__).with_name("reaper.py"))]
-    started = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
-    atexit.register(started.communicate)
-    return started
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
+    atexit.register(process.communicate)
+    return process
 
 
 def _tell_reaper(line: str) -> None:
@@ -142,19 +142,19 @@ def _tell_reaper(line: str) -> None:
 
 
 def stop(processes: Sequence[Process], patience: float = 3.0) -> None:
-    """Ask processes to end, all at once, then end those that did not, and children."""
-    family = [member for each in processes for member in each.family()]
-    for each in processes:
-        each.signal(signal.SIGTERM)
+    """Ask processes to end, all at once; `patience` seconds later, kill what is left."""
+    family = [member for process in processes for member in process.family()]
+    for process in processes:
+        process.signal(signal.SIGTERM)
     psutil.wait_procs(family, timeout=patience)
-    for each in processes:
-        each.kill()  # children too, which may have outlived their parent
+    for process in processes:
+        process.kill()  # children too, which may have outlived their parent
     psutil.wait_procs(family, timeout=patience)  # until then they hold locks and ports
 
 
 @contextlib.contextmanager
 def ignore_sigint() -> Iterator[None]:
-    """Ignore an interrupt until this is done."""
+    """Ignore Ctrl-C in the block, which must not be left half done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

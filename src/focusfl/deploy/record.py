@@ -1,4 +1,4 @@
-"""What a deployment leaves behind: what a study does, made of the events of its job.
+"""The results of a deployment: those of a study, made from the events of its job.
 
 model.npz     the model: its leaves by their paths, a single array as x
 model.safetensors   the same, for `ff.Study.load(folder).model()`, PyTorch and Flax
@@ -32,9 +32,17 @@ Pairs = tuple[np.ndarray, np.ndarray]  # rounds and clients, an entry for each p
 
 
 def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any) -> list[str]:
-    """Write the model and what a study leaves behind; say what could not be.
+    """Write the model and the results of a study.
 
-    `state` is what is known of server and clients at the end: see `Result`.
+    Args:
+        job: what was learned.
+        x: the model at the end.
+        events: of the job, the last of which is its end.
+        folder: where to write; None: the job's.
+        state: server, clients and weights at the end, as far as known; see `Result`.
+
+    Returns:
+        What could not be written, and why.
     """
     folder, events = job.place if folder is None else folder, happened.lasting(events)
     model = archive({"x" if path == "." else path: leaf for path, leaf in paths(x)})
@@ -56,10 +64,9 @@ def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state:
 
 
 def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Make the curves: rounds done, and by name the metrics that all their models have.
+    """Make the curves: numbers of rounds done, and by name the metrics at each of them.
 
-    What the server computes after every round has a point for each; what sites compute
-    now and then has fewer.
+    Metrics of the server have a point for every round; those of the sites have fewer.
     """
     metrics_by_round: dict[int, dict[str, float]] = {}
     places = {"begin": ("round", 0), "round": ("round", 1), "end": ("round", 0)}
@@ -68,7 +75,7 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         if event["event"] in places:
             name, more = places[event["event"]]
             point = metrics_by_round.setdefault(event[name] + more, {})
-            # The server's own word counts: it is of everybody.
+            # The server's own evaluation counts first: it is of everybody.
             for metric, value in happened.metrics(event).items():
                 if not metric.startswith("|"):
                     point.setdefault(metric, value)
@@ -82,7 +89,7 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def participants(job: Job, events: Events) -> Pairs:
-    """Who was counted in each round, by their places among the sites."""
+    """List who was counted in each round, by their places among the sites."""
     place = {site: number for number, site in enumerate(job.sites)}
     pairs = [
         (event["round"], place[site])
@@ -95,7 +102,7 @@ def participants(job: Job, events: Events) -> Pairs:
 
 
 def archive(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """An .npz file. Not by np.savez, which has names of its own among the arrays'."""
+    """Write an .npz file; np.savez cannot hold arrays that are called as its arguments."""
     import zipfile
 
     file = io.BytesIO()
@@ -111,7 +118,7 @@ def _save(
     job: Job, folder: Path, events: Events, rounds: np.ndarray,
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Write what a study writes."""
+    """Write the files of a study; ImportError if a package that this takes is missing."""
     from focusfl.core.result import costs
     from focusfl.studies import store
 
@@ -148,7 +155,7 @@ def _save(
 
 
 def _given_away(events: Events, rounds: np.ndarray) -> dict[str, np.ndarray]:
-    """The largest epsilon that a site has told of by each of these rounds, if any."""
+    """Give the largest epsilon that a site had reported by each of these rounds, if any."""
     whole = np.zeros(events[-1]["round"] + 1)
     for event in events:
         given = event.get("epsilon")
@@ -162,7 +169,7 @@ def _row(
     job: Job, end: Mapping[str, Any], metrics: Mapping[str, np.ndarray],
     rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    """A run's line of the table, in the words of a study."""
+    """Make the run's line of a study's table."""
     from focusfl.core.result import Result
     from focusfl.studies.runner import RunName, Seconds, make_run
     from focusfl.studies.summary import summarise
@@ -200,7 +207,7 @@ def _row(
 
 
 def _lr(job: Job, end: Mapping[str, Any]) -> float:
-    """The step as a study names it; of a schedule, else the largest that was used."""
+    """Give the step size as a study names it; of a schedule, else the largest in use."""
     if not callable(job.lr):
         return job.lr
     steps = tabled(job.lr, job.rounds)
@@ -233,14 +240,14 @@ def _manifest(
 
 
 def _spread(rounds: np.ndarray, end: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
-    """The points of a curve at their rounds; NaN in those that were not evaluated."""
+    """Put the points of a curve at their rounds, and NaN where there are none."""
     whole = np.full(end["round"] + 1, np.nan)
     whole[rounds] = values
     return whole
 
 
 def _shares(pairs: Pairs, counts: np.ndarray, clients: int) -> dict[str, Any]:
-    """How often each took part, and its mean share of a round."""
+    """Compute how often each site took part, and its mean share of a round."""
     rounds, who = pairs
     p = np.bincount(who, minlength=clients) / len(counts)
     q = np.bincount(who, 1 / counts[rounds], minlength=clients) / len(counts)
@@ -253,15 +260,15 @@ def _name(job: Job) -> str:
 
 
 def _settings(job: Job) -> dict[str, Any]:
-    """What a job was, in words that can be written down."""
+    """Collect the settings of a job as JSON values."""
     names = (
         "rounds", "lr", "local_steps", "on_empty", "max_norm", "deadline",
         "minimum", "target", "patience", "eval_every",
     )  # fmt: skip
-    own = {name: getattr(job, name) for name in names}
-    own["lr"] = in_words(job.lr) or job.lr
+    settings = {name: getattr(job, name) for name in names}
+    settings["lr"] = in_words(job.lr) or job.lr
     if job.max_norm == math.inf:
-        own["max_norm"] = "inf"  # JSON has no such number
+        settings["max_norm"] = "inf"  # JSON has no such number
     if job.weights is not None:
-        own["weights"] = dict(job.weights)
-    return {**own, "sites": list(job.sites), "algorithm": repr(job.algorithm)}
+        settings["weights"] = dict(job.weights)
+    return {**settings, "sites": list(job.sites), "algorithm": repr(job.algorithm)}

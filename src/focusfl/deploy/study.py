@@ -1,4 +1,4 @@
-"""A study as a Flower app: its problem dealt out to sites, its first algorithm."""
+"""A study as a Flower app: each client of its problem is a site, of its algorithms one runs."""
 
 import inspect
 import json
@@ -41,7 +41,7 @@ SECURE_BITS = 50, 44  # bits of a number in a secure sum, and of these behind th
 
 
 class Deployed(NamedTuple):
-    """What of a study is deployed."""
+    """What is deployed of a study: one algorithm at one step size and seed."""
 
     study: spec.StudySpec
     name: str  # of the algorithm
@@ -61,10 +61,7 @@ class Deployed(NamedTuple):
     def weights(self) -> dict[str, float] | None:
         """How much each site counts; None: all alike."""
         weights = self.problem.weights
-        if weights is None:
-            return None
-        each = [float(weight) for weight in weights]
-        return dict(zip(self.sites, each, strict=True))
+        return None if weights is None else dict(zip(self.sites, map(float, weights), strict=True))
 
     def __str__(self) -> str:
         return (
@@ -79,7 +76,7 @@ class Deployed(NamedTuple):
         return f"lr {self.lr:.3g}" if words is None else f"lr {words}"
 
     def job(self, folder: str | Path) -> "Job":
-        """The training, as its server app needs it."""
+        """Make the job of the server app; `folder` is for the server's state."""
         from focusfl.flower import Job
 
         study, problem = self.study, self.problem
@@ -103,7 +100,8 @@ class Deployed(NamedTuple):
     def summed_in_secret(self) -> "Deployed":
         """The same with secure sums, if the study has them.
 
-        What is not sent as whole numbers yet is from now on, in steps of 2^-44.
+        These are sums of whole numbers: an algorithm without a compressor gets one, with
+        steps of 2^-44.
         """
         if self.study.secure is None:
             return self
@@ -121,7 +119,7 @@ class Deployed(NamedTuple):
 
     @property
     def source(self) -> dict[str, Any]:
-        """The study as it is deployed: one algorithm, and its step size a number."""
+        """The study as TOML would have it, with one algorithm, step size and seed."""
         whole, own = dict(self.study.source), ("lr", "local_steps")
         one = {k: v for k, v in whole["algorithms"][self.name].items() if k not in own}
         whole.pop("seeds", None)
@@ -137,10 +135,20 @@ def load(
     path: Path, changes: Collection[str], algorithm: str | None, clients: int | None,
     secure: int | None = None,
 ) -> Deployed:  # fmt: skip
-    """Read a study from TOML, for so many clients, with secure sums of so many of them.
+    """Read a study from TOML, to be deployed.
 
-    Who takes part is who is there: of the study's participation models only the step
+    Whoever is online takes part: of the study's participation models only the step
     size of the first counts, and of its seeds the first.
+
+    Args:
+        path: of the TOML file.
+        changes: settings that replace those of the file, as KEY=VALUE.
+        algorithm: which of the study's; None: the first.
+        clients: how many the problem has; None: as the study says.
+        secure: sites at least that a secure sum has; None: as the study says.
+
+    Raises:
+        ValueError: If a setting is wrong, or there are too many clients.
     """
     source = spec.read(path, changes, [algorithm] if algorithm else [])
     if clients is not None:
@@ -175,7 +183,7 @@ def _too_many(clients: int) -> NoReturn:
 
 
 def _set_clients(source: Source, clients: int) -> None:
-    """Say how many there are, if this problem can have any number of them."""
+    """Set the number of clients; ValueError if this problem cannot have so many."""
     problem = source.table.get("problem")
     kind = problem.get("kind") if isinstance(problem, dict) else None
     if not isinstance(problem, dict) or kind not in PROBLEMS:
@@ -192,7 +200,7 @@ def _set_clients(source: Source, clients: int) -> None:
 
 
 def _set_participation(table: dict[str, Any]) -> None:
-    """Let everybody take part: who does is found out."""
+    """Replace the study's participation models by that of a deployment."""
     scenarios = table.get("participation")
     first = next(iter(scenarios.values()), None) if isinstance(scenarios, dict) else None
     if isinstance(first, dict):
@@ -201,13 +209,13 @@ def _set_participation(table: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> Deployed:
-    """Read what `write` wrote."""
+    """Read a study that `write` wrote for the apps."""
     source = json.loads(path.read_text())
     return _deployed(spec.parse(source, source["name"], path.parent, True))
 
 
 def write(deployed: Deployed, path: Path) -> None:
-    """Write a study down for both apps, with parts of the user's own beside it."""
+    """Write a study for both apps, and beside it the files of parts that are the user's."""
     path.write_text(json.dumps(deployed.source, indent=2))
     study = deployed.study
     for part in study.parts.values():
@@ -230,7 +238,7 @@ def _deployed(study: spec.StudySpec) -> Deployed:
 
 
 def _check_private(problem: Private, algorithm: Algorithm) -> None:
-    """Raise unless sites can keep account of what they give away."""
+    """Raise ValueError unless sites can account for the epsilon that they spend."""
     from focusfl.privacy.budgets import check_one_gradient
 
     check_one_gradient(algorithm, problem.x0)
@@ -238,7 +246,7 @@ def _check_private(problem: Private, algorithm: Algorithm) -> None:
 
 
 def _only(what: str, choices: tuple, name: str) -> Any:
-    """The one value that an algorithm has of a setting."""
+    """Give the only value of a setting; ValueError if the study has several."""
     if len(choices) > 1:
         raise ValueError(
             f"a deployment takes one {what}; {name} has {len(choices)} in this study. "

@@ -72,7 +72,7 @@ class Watch(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_address[1]}/"
 
     def look(self) -> dict[str, dict[str, Any]]:
-        """How every job is doing, by a name that tells it from the others."""
+        """Give the health of every job, by a name that tells it from the others."""
         jobs = self.jobs.look()
         names = [job["job"] for job in jobs.values()]
         return {
@@ -81,7 +81,7 @@ class Watch(ThreadingHTTPServer):
         }
 
     def page(self) -> str:
-        """The page, which fetches the rest."""
+        """Make the page, which fetches the rest."""
         style = [html.HERE / "style.css", HERE / "watch.css"]
         return Template((HERE / "page.html").read_text("utf-8")).substitute(
             title=escape(self.folder.resolve().name),
@@ -128,14 +128,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def exposition(jobs: Mapping[str, Mapping[str, Any]]) -> str:
-    """All numbers of all jobs, as Prometheus reads them."""
+    """Write all numbers of all jobs in Prometheus's text format."""
     registry = CollectorRegistry()
     registry.register(_Exposition(jobs))
     return generate_latest(registry).decode()
 
 
 class _Exposition:
-    """A collector of Prometheus's client, over what is known of jobs."""
+    """A collector of Prometheus's client, over the health of jobs."""
 
     def __init__(self, jobs: Mapping[str, Mapping[str, Any]]):
         self._jobs = jobs
@@ -166,7 +166,7 @@ class _Exposition:
 
 
 def _metric(name: str, kind: str, help: str, samples: list[tuple[dict[str, str], Any]]) -> Metric:
-    """One family; Prometheus wants the samples of a counter to end in _total."""
+    """Make one family; Prometheus wants the samples of a counter to end in _total."""
     metric = Metric(f"focusfl_{name}", help, kind)
     ending = "_total" if kind == "counter" else ""
     for labels, value in samples:
