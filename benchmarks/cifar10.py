@@ -22,7 +22,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.participation import schedule
-from focusfl.problems import neural, vision
+from focusfl.problems import models, networks
 from focusfl.studies.spec import STUDIES
 from focusfl.studies.summary import tracking_gap
 
@@ -35,7 +35,7 @@ CHANCES = STUDY["participation"]["bernoulli"]["p"]
 def load(compute_dtype, quick):
     try:
         if not quick:
-            return vision.cifar10(compute_dtype=compute_dtype)
+            return networks.cifar10(compute_dtype=compute_dtype)
     except ValueError as error:
         print(f"random images: {str(error).split(':')[0]}", file=sys.stderr)
     batch, samples, tests = (8, 16, 32) if quick else (BATCH, 1562, 10_000)
@@ -46,9 +46,9 @@ def load(compute_dtype, quick):
         return {"x": x, "y": rng.integers(0, CLASSES, n, dtype=np.int32)}
 
     return ff.problems.from_loss(
-        vision.image_loss, neural.cnn_params(), [draw(samples) for _ in range(32)],
-        batch_size=batch, eval_data=draw(tests), metrics_fn=vision.image_metrics,
-        augment=vision.crop_and_flip, compute_dtype=compute_dtype,
+        networks.image_loss, models.cnn_params(), [draw(samples) for _ in range(32)],
+        batch_size=batch, eval_data=draw(tests), metrics_fn=networks.image_metrics,
+        augment=networks.crop_and_flip, compute_dtype=compute_dtype,
     )  # fmt: skip
 
 
@@ -83,7 +83,9 @@ def eager(problem, drawn, seconds):
     from torch import nn
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    mean, std = (torch.tensor(a, device=device).view(3, 1, 1) for a in (vision.MEAN, vision.STD))
+    mean, std = (
+        torch.tensor(a, device=device).view(3, 1, 1) for a in (networks.MEAN, networks.STD)
+    )
 
     def cnn():
         convs = [

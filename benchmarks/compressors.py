@@ -34,7 +34,7 @@ from focusfl import (
     data,
 )
 from focusfl.flower.protocol.limits import norm
-from focusfl.problems import neural, vision
+from focusfl.problems import models, networks
 
 GOAL, SEEDS = 1e-8, [0, 1, 2]
 COMPRESSORS = [
@@ -172,10 +172,10 @@ def images(train=2000, test=1000):
     x, y = found.train_x[:train], found.train_y[:train]
     parts = data.dirichlet_balanced(y, 8, alpha=0.3, seed=0, drop_rest=True)
     return ff.problems.from_loss(
-        vision.image_loss, neural.cnn_params(channels=(8, 16), hidden=16),
+        networks.image_loss, models.cnn_params(channels=(8, 16), hidden=16),
         [{"x": x[part], "y": y[part]} for part in parts], batch_size=16,
         eval_data={"x": found.test_x[:test], "y": found.test_y[:test]},
-        metrics_fn=vision.image_metrics,
+        metrics_fn=networks.image_metrics,
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def of_cifar10():
     study = tomllib.loads(path.read_text())  # the paper's setting
     law = ff.participation.Bernoulli(np.array(study["participation"]["bernoulli"]["p"]))
     accuracies(
-        vision.cifar10(), law, ON_CIFAR10, study["seeds"], last=10,
+        networks.cifar10(), law, ON_CIFAR10, study["seeds"], last=10,
         rounds=study["rounds"], lrs=[study["algorithms"]["focus-mean"]["lr"]],
         eval_every=study["every"],
     )  # fmt: skip

@@ -19,13 +19,13 @@ import jax
 import numpy as np
 
 import focusfl as ff
-from focusfl.problems import neural
+from focusfl.problems import models
 
 BATCH, STEPS, SAMPLES, TURNS = 128, 3, 512, 3
 
 
 def loss(params, samples):
-    scores = neural.cnn_scores(params, samples["x"])
+    scores = models.cnn_scores(params, samples["x"])
     return ff.problems.cross_entropy(scores, samples["y"])
 
 
@@ -43,7 +43,7 @@ def images(clients):
 def ours(clients, rounds, fast):
     """What runs rounds, compiled, and gives the model it comes to."""
     problem = ff.problems.from_loss(
-        loss, neural.cnn_params(), clients, batch_size=BATCH,
+        loss, models.cnn_params(), clients, batch_size=BATCH,
         eval_data={k: v[:10] for k, v in clients[0].items()}, fast_convolutions=fast,
     )  # fmt: skip
     return simulated(problem, rounds)
@@ -101,7 +101,7 @@ def simulated(problem, rounds):
 
 
 def cnn():
-    """The network of neural.cnn_scores, in PyTorch."""
+    """The network of models.cnn_scores, in PyTorch."""
     import torch
 
     layers = [

@@ -15,7 +15,7 @@ import numpy as np
 
 import focusfl as ff
 from focusfl.core import metrics as evaluation
-from focusfl.problems import neural, vision
+from focusfl.problems import models, networks, neural
 
 RNG = np.random.default_rng(0)
 
@@ -30,17 +30,22 @@ def main() -> None:
     row("ridge, 100 clients, 100 dimensions", ff.problems.ridge(100, 100, 100), 300)
     if quick:
         return
-    whole = ff.problems.PerSample(neural._dense_each)
+    whole = ff.problems.PerSample(models.AccuracyAndLoss(neural.dense_scores))
     for lengths in (1, 10, 30):
         sets = [rows(20 + i % lengths) for i in range(100)]
         for name, metrics in (
             ("PerSample", whole),
             ("function", lambda x, s: whole(x, s)),
         ):
-            problem = made(neural._dense_loss, neural.dense_params([20, 64, 2], 0), sets, metrics)
+            problem = made(
+                models.CrossEntropy(neural.dense_scores),
+                models.dense_params([20, 64, 2], 0),
+                sets,
+                metrics,
+            )
             row(f"network, 100 clients, {lengths} lengths, {name}", problem, 100)
     sets = [images(100) for _ in range(20)]
-    problem = made(vision.image_loss, neural.cnn_params(), sets, vision.image_metrics)
+    problem = made(networks.image_loss, models.cnn_params(), sets, networks.image_metrics)
     row("CNN, 20 clients, 100 images each", problem, 4)
 
 

@@ -99,16 +99,18 @@ def in_turns(sizes: tuple[int, ...], turns: int, chunks: int) -> list[dict]:
 
 def cnn(num_clients: int, client_state: str, rounds: int) -> dict:
     """Rounds per second of the CNN, and memory."""
-    from focusfl.problems import loss, neural, vision
+    from focusfl.problems import loss, models, networks
 
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (IMAGES, 32, 32, 3), np.uint8)
     shared = {"x": x, "y": rng.integers(0, 10, IMAGES).astype(np.int32)}
     samples = {name: np.broadcast_to(a, (num_clients, *a.shape)) for name, a in shared.items()}
-    objective = loss.MeanLoss(vision.image_loss, vision.image_metrics, BATCH, "with_replacement")
+    objective = loss.MeanLoss(
+        networks.image_loss, networks.image_metrics, BATCH, "with_replacement"
+    )
     problem = loss.LossProblem(
         objective, samples, np.full(num_clients, IMAGES, np.int32), shared,
-        neural.cnn_params(),
+        models.cnn_params(),
     )  # fmt: skip
 
     def run(number):

@@ -12,7 +12,7 @@ import pytest
 
 import focusfl as ff
 from focusfl import data, participation, privacy, problems, schedules
-from focusfl.problems import vision
+from focusfl.problems import networks
 from focusfl.studies import spec
 
 NAN, INF = float("nan"), float("inf")
@@ -248,7 +248,7 @@ MADE = {
         **each("count", "batch_size", "hidden"), "channels": "widths",
         "compute_dtype": "compute dtype", "seed": "seed",
     }),
-    "cifar10": Made(vision.cifar10, {}, {
+    "cifar10": Made(networks.cifar10, {}, {
         **each("count", "num_clients", "batch_size"), "alpha": "positive",
         "augment": "flag", "stream": "word", "compute_dtype": "compute dtype",
         "seed": "seed", "data_dir": "place",

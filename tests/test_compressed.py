@@ -193,7 +193,7 @@ def test_a_codec_that_does_not_fit_the_model_is_refused(run, compressor, words):
         (lambda: FixedPoint(54), "bits must be a whole number from 2 to 53"),
         (lambda: FixedPoint(8, 65), "fraction must be a whole number from 0 to 64"),
         (lambda: Chain(Quantize(), TopK()), "first must be a TopK or a RandomK"),
-        (lambda: Chain(TopK(), LowRank()), "then must be an Quantize or a FixedPoint"),
+        (lambda: Chain(TopK(), LowRank()), "then must be a Quantize or a FixedPoint"),
         (lambda: Compressed(Compressed()), "inner must not hold a Compressed already"),
     ],
 )

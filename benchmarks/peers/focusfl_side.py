@@ -20,7 +20,7 @@ def problem(task: Task):
         return ff.problems.Logistic(work["A"], b, float(work["penalty"]), rows)
     if task.kind == "ridge":
         return ff.problems.LeastSquares(work["A"], work["b"], float(work["penalty"]))
-    from focusfl.problems.neural import cross_entropy
+    from focusfl.problems.models import cross_entropy
 
     start = params(work)
 
@@ -93,7 +93,7 @@ def quality(work: dict, model: dict) -> dict[str, float]:
         return {"loss": float(means.mean() + penalty * w @ w / 2)}
     import jax
 
-    from focusfl.problems.neural import accuracy, cross_entropy
+    from focusfl.problems.models import accuracy, cross_entropy
 
     layers = {n: {k: model[f"{n}.{k}"] for k in "wb"} for n in layers_of(model)}
     x = (work["test_x"][:TESTED].astype(np.float32) - work["mean"]) / work["std"]

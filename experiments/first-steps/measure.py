@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import focusfl as ff
+from focusfl.problems.models import ImageMetrics, accuracy_and_loss, cross_entropy
 from focusfl.problems.networks import mlp_on
-from focusfl.problems.neural import accuracy_and_loss, cross_entropy
-from focusfl.problems.vision import ImageMetrics
 from focusfl.studies.report.table import markdown
 
 ALGORITHMS = {

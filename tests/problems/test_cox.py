@@ -72,8 +72,8 @@ def test_the_hessian_is_the_slope_of_the_gradient_and_constants_bound_it():
     for _ in range(5):
         x = rng.standard_normal(4)
         slopes = [(grad(x + e) - grad(x - e)) / (2 * step) for e in step * np.eye(4)]
-        assert np.allclose(problem._hessian(x), slopes, atol=1e-7)
-        values = np.linalg.eigvalsh(problem._hessian(x))
+        assert np.allclose(problem.mean_hessian(x), slopes, atol=1e-7)
+        values = np.linalg.eigvalsh(problem.mean_hessian(x))
         assert problem.mu <= values[0] + 1e-12 and values[-1] <= problem.L_F
     assert problem.L >= problem.L_F and problem.mu_F >= problem.mu
 

@@ -55,7 +55,7 @@ def test_constants_bound_the_hessians():
     problem, rng = made(), np.random.default_rng(1)
     for _ in range(20):
         x = rng.standard_normal(5)
-        values = np.linalg.eigvalsh(problem._hessian(x))
+        values = np.linalg.eigvalsh(problem.mean_hessian(x))
         assert problem.mu <= values[0] + 1e-12 and values[-1] <= problem.L_F + 1e-12
     assert problem.L >= problem.L_F and problem.mu_F >= problem.mu
 

@@ -5,7 +5,7 @@ import pytest
 from command_line import in_process
 
 import focusfl as ff
-from focusfl.problems import text
+from focusfl.problems import models
 
 STUDY = """
 rounds = 1
@@ -23,9 +23,9 @@ def sigmoid(a):
 
 
 def test_the_recurrent_network_is_the_one_of_the_formulas():
-    params, x = text.gru_params(5, 3, seed=1), np.array([[0, 4, 2], [3, 3, 1]])
+    params, x = models.gru_params(5, 3, seed=1), np.array([[0, 4, 2], [3, 3, 1]])
     (keep, bias), (out, last) = (params[k].values() for k in ("keep", "out"))
-    for row, found in zip(x, np.asarray(text.gru(params, x)), strict=True):
+    for row, found in zip(x, np.asarray(models.gru(params, x)), strict=True):
         h = np.zeros(3)
         for sign, scores in zip(row, found, strict=True):
             read, kept = np.split(params["read"][sign], 3), np.split(h @ keep + bias, 3)
@@ -48,7 +48,7 @@ def test_speakers_learn_what_they_say_and_are_judged_by_its_end(tmp_path):
     # After an a nobody knows which one speaks before the first b or c.
     assert run.metrics["accuracy"][-1] > 0.85 > run.metrics["accuracy"][0]
     for own, accuracy in zip(found.test, run.clients_metrics["accuracy"], strict=True):
-        right = np.asarray(text.gru(run.x, own["x"])).argmax(2) == own["y"]
+        right = np.asarray(models.gru(run.x, own["x"])).argmax(2) == own["y"]
         assert accuracy == pytest.approx(right.mean(), abs=1e-6)
 
 

@@ -10,7 +10,7 @@ import pytest
 from command_line import in_process
 
 import focusfl as ff
-from focusfl.problems import neural
+from focusfl.problems import models
 
 DIGITS = importlib.util.find_spec("sklearn") is not None
 needs_digits = pytest.mark.skipif(not DIGITS, reason="scikit-learn is not installed")
@@ -74,7 +74,7 @@ def test_every_digit_is_with_one_client_or_held_out_and_its_gradient_is_downhill
 
 
 def test_the_papers_cnn_has_the_weights_it_had():
-    rng, params = ff.core.random.rng(3, "cnn"), neural.cnn_params(3)
+    rng, params = ff.core.random.rng(3, "cnn"), models.cnn_params(3)
     shapes = [(3, 3, 3, 16), (3, 3, 16, 32), (3, 3, 32, 64), (1024, 500), (500, 10)]
     for name, shape in zip(params, shapes, strict=True):
         bound = 1 / np.sqrt(np.prod(shape[:-1]))
@@ -88,7 +88,7 @@ def test_features_are_standardised_channel_by_channel_by_what_is_trained_on(mine
     file = mine(x=x, y=arrays()["y"]) / "mine.npz"
     problem = ff.problems.mlp_on(str(file), num_clients=3, batch_size=2, hidden=[2])
     scores = problem.objective.loss_fn.scores
-    seen = neural.Scores(lambda params, x: x, scores.mean, scores.std)
+    seen = models.Standardised(lambda params, x: x, scores.mean, scores.std)
     values = np.asarray(seen(problem.x0, {"x": problem.samples["x"].reshape(-1, 4, 4, 2)}))
     assert values[..., 0].mean() == pytest.approx(0, abs=1e-5)
     assert values[..., 0].std() == pytest.approx(1, abs=1e-5)
@@ -125,8 +125,8 @@ def test_metrics_are_those_of_all_samples_however_many_are_taken_at_once(count):
     rng = np.random.default_rng(0)
     samples = {"x": rng.normal(size=(count, 3)), "y": rng.integers(0, 3, count)}
     samples = jax.tree.map(jnp.asarray, samples)
-    plain = neural.Scores(lambda params, x: x, (0.0,) * 3, (1.0,) * 3)
-    found = neural.ImageMetrics(neural.AccuracyAndLoss(plain))({"w": jnp.ones(1)}, samples)
+    plain = models.Standardised(lambda params, x: x, (0.0,) * 3, (1.0,) * 3)
+    found = models.ImageMetrics(models.AccuracyAndLoss(plain))({"w": jnp.ones(1)}, samples)
     right = (samples["x"].argmax(1) == samples["y"]).mean()
     assert float(found["accuracy"]) == pytest.approx(float(right), abs=1e-6)
     losses = ff.problems.cross_entropy(samples["x"], samples["y"])

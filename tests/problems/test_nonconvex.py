@@ -6,8 +6,7 @@ import pytest
 import focusfl as ff
 from focusfl import participation as who
 from focusfl.problems import Robust, Wavy, robust, wavy
-from focusfl.problems.robust import ROBUST_L
-from focusfl.problems.wavy import WAVE_L, WAVE_PL
+from focusfl.problems.nonconvex import ROBUST_L, WAVE_L, WAVE_PL
 
 SMALL = {"num_clients": 4, "dim": 5}
 BOTH = [wavy(**SMALL), wavy(**SMALL, rows=3), robust(**SMALL)]

@@ -8,7 +8,7 @@ from helpers import gap
 
 import focusfl as ff
 from focusfl.core import Batch
-from focusfl.problems import neural, vision
+from focusfl.problems import models, networks
 from focusfl.problems.convolutions import Fast
 
 
@@ -20,20 +20,20 @@ def images(count, seed=0):
 
 def small(**options):
     return ff.problems.from_loss(
-        vision.image_loss, neural.cnn_params(), [images(8, i) for i in range(3)],
-        batch_size=4, eval_data=images(10), metrics_fn=vision.image_metrics, **options,
+        networks.image_loss, models.cnn_params(), [images(8, i) for i in range(3)],
+        batch_size=4, eval_data=images(10), metrics_fn=networks.image_metrics, **options,
     )  # fmt: skip
 
 
 def test_the_model_has_the_papers_size():
-    assert sum(a.size for a in jax.tree.leaves(neural.cnn_params())) == 541_094
+    assert sum(a.size for a in jax.tree.leaves(models.cnn_params())) == 541_094
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_scores_and_gradients_are_those_of_plain_convolutions(backend, monkeypatch):
     """By pixels, and in the blocks that a GPU is given, wherever the test runs."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    params = neural.cnn_params(1)
+    params = models.cnn_params(1)
     x = np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32)
     weigh = np.random.default_rng(1).normal(size=(4, 10)).astype(np.float32)
 
@@ -43,15 +43,15 @@ def test_scores_and_gradients_are_those_of_plain_convolutions(backend, monkeypat
     with jax.enable_x64(True):  # rounding decides which of two near equals is larger
         params, x, weigh = jax.tree.map(lambda a: a.astype(float), (params, x, weigh))
         (ours, our_grad), (theirs, their_grad) = (
-            both(Fast(neural.cnn_scores)),
-            both(neural.cnn_scores),
+            both(Fast(models.cnn_scores)),
+            both(models.cnn_scores),
         )
     assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
     assert gap(our_grad, their_grad) < 1e-10
 
 
 def test_pixels_have_mean_0_and_spread_1_by_the_papers_numbers():
-    black, white = vision.pixels(np.array([[0] * 3, [255] * 3], np.uint8), "float32")
+    black, white = networks.pixels(np.array([[0] * 3, [255] * 3], np.uint8), "float32")
     assert np.asarray(black) == pytest.approx([-2.4291, -2.4183, -2.2214], abs=1e-3)
     assert np.asarray(white) == pytest.approx([2.5141, 2.5968, 2.7537], abs=1e-3)
 
@@ -59,7 +59,7 @@ def test_pixels_have_mean_0_and_spread_1_by_the_papers_numbers():
 def test_crops_shift_by_up_to_four_pixels_and_bring_in_black():
     one = 1 + np.arange(32 * 32, dtype=np.int32).reshape(32, 32, 1)  # all different
     many = np.broadcast_to(one, (400, 32, 32, 1))
-    moved = vision.crop_and_flip(jax.random.key(0), {"x": jnp.asarray(many)})["x"]
+    moved = networks.crop_and_flip(jax.random.key(0), {"x": jnp.asarray(many)})["x"]
     frame = np.pad(one[..., 0], 4)
     expected = {
         (top, left, flip): frame[top : top + 32, left : left + 32][:, ::flip]
@@ -74,7 +74,7 @@ def test_crops_shift_by_up_to_four_pixels_and_bring_in_black():
 
 
 def test_augmentation_is_part_of_the_gradient_and_of_nothing_else():
-    plain, changed = small(), small(augment=vision.crop_and_flip)
+    plain, changed = small(), small(augment=networks.crop_and_flip)
     data = jax.tree.map(lambda a: a[0], plain.data)
     x, key = plain.x0, jax.random.key(3)
     grads = [

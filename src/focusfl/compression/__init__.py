@@ -1,4 +1,4 @@
-"""Messages in fewer bits, one file per compressor; `ff.Compressed` sends an algorithm's so."""
+"""Compressors, one file each: messages in fewer bits. See `ff.Compressed` for algorithms."""
 
 from typing import Any
 

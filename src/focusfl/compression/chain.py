@@ -1,4 +1,4 @@
-"""Some of the numbers, in fewer bits each."""
+"""`Chain`: some of the numbers, in fewer bits each."""
 
 import math
 from dataclasses import dataclass
@@ -18,10 +18,13 @@ from focusfl.core.validation import shown
 @COMPRESSORS.register("chain")
 @dataclass(frozen=True)
 class Chain(Compressor):
-    """Choose some numbers of each leaf, then send them in fewer bits.
+    """Choose some numbers of each leaf, then send these in fewer bits.
 
-    Chain(TopK(0.1), Quantize(4)) sends a tenth of them, in four bits each. In no other
-    order: what the first leaves unsent must be no part of what the second does.
+    Chain(TopK(0.1), Quantize(4)) sends a tenth of the numbers, in four bits each. The order is
+    fixed: what the first compressor leaves out must not affect the second.
+
+    Raises:
+        ValueError: If `first` or `then` is of another kind, or `then` has blocks.
     """
 
     first: Compressor = TopK()  # TopK or RandomK
@@ -31,7 +34,7 @@ class Chain(Compressor):
         if not isinstance(self.first, Sparse):
             raise ValueError(f"first must be a TopK or a RandomK; got {shown(self.first)}.")
         if not isinstance(self.then, Rounding):
-            raise ValueError(f"then must be an Quantize or a FixedPoint; got {shown(self.then)}.")
+            raise ValueError(f"then must be a Quantize or a FixedPoint; got {shown(self.then)}.")
         if getattr(self.then, "block", None) is not None:
             raise ValueError(
                 "then must have one scale for all that is chosen, and so no block; got "
@@ -62,10 +65,10 @@ class Chain(Compressor):
 
     def decode(self, blob, shape, dtype, index, salt):
         first, then = self._both
-        found = np.zeros(math.prod(shape), dtype)
-        chosen, values = first.read_places(blob, found, index, salt)
-        found[chosen] = then.read(values, int(chosen.sum()), dtype)
-        return found.reshape(shape)
+        out = np.zeros(math.prod(shape), dtype)
+        chosen, values = first.read_places(blob, out, index, salt)
+        out[chosen] = then.read(values, int(chosen.sum()), dtype)
+        return out.reshape(shape)
 
     @property
     def _both(self) -> tuple[Sparse, Rounding]:

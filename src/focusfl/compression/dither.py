@@ -1,6 +1,6 @@
-"""Numbers that look random and follow from the round: the same on every machine.
+"""Pseudorandom numbers that follow from the round, the same on every machine.
 
-Small whole numbers only, that no array library rounds or lets overflow.
+They are computed from small whole numbers, which no array library rounds or overflows.
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ TURNS = (0x6D2B, 0x3C6F, 0x52A9, 0x1B87, 0x7A35, 0x4E1D)  # odd, below 2^15
 
 
 def uniform(like: Any, count: int, index: Any, salt: int) -> Any:
-    """So many numbers in [0, 1), of the library and dtype of `like`.
+    """Draw `count` numbers in [0, 1), of the library and dtype of `like`.
 
-    Number j is made of j, the round's index and the salt by a Feistel network.
+    Number j is computed from j, the index of the round and the salt by a Feistel network.
     """
     places = np.arange(count, dtype=np.int32)
     left = (places >> 16) ^ (index & HALF) ^ (salt & HALF)
@@ -26,14 +26,14 @@ def uniform(like: Any, count: int, index: Any, salt: int) -> Any:
 
 
 def as_like(like: Any, values: Any) -> Any:
-    """Numbers in the library and dtype of `like`; torch's do not mix with numpy's."""
+    """Convert NumPy numbers to the library and dtype of `like`; torch does not mix with NumPy."""
     if hasattr(like, "new_tensor"):
         return like.new_tensor(values)
     return values.astype(like.dtype)
 
 
 def between(a: Any, most: int) -> Any:
-    """Numbers moved into [-most, most]; what is none stays none."""
+    """Clip numbers to [-most, most]; NaN stays NaN."""
     top = 0 * a + most  # in the dtype of `a`
     inside = (a <= most) & (a >= -most)
     return inside * a + (a > most) * top - (a < -most) * top

@@ -1,4 +1,4 @@
-"""Multiples of one step that is the same for everybody, always."""
+"""`FixedPoint`: multiples of one step, the same for all clients and rounds."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,18 @@ from focusfl.core.registry import COMPRESSORS
 @COMPRESSORS.register("fixed_point")
 @dataclass(frozen=True)
 class FixedPoint(Rounding):
-    """Send the nearest multiple of 2^-fraction, a whole number of `bits` bits.
+    """Send the nearest multiple of 2^-fraction, as a whole number of `bits` bits.
 
-    Sums of such are exact, in any order, and can be masked. A number that is too large
-    is sent as the largest there is, and the rest later. What is below half a step is
-    not sent at all: a run is exact to this resolution, and no further.
+    Sums of such numbers are exact in any order, and can be masked. A number that is too large
+    is sent as the largest one, and the rest later. Less than half a step is never sent: a run
+    is exact to this resolution and no further.
+
+    Raises:
+        ValueError: If bits or fraction are out of their ranges.
     """
 
-    bits: int = 32  # from 2 to 53, with the sign
-    fraction: int = 24  # bits behind the point, from 0 to 64
+    bits: int = 32  # from 2 to 53, including the sign
+    fraction: int = 24  # bits after the binary point, from 0 to 64
 
     def __post_init__(self):
         check_bits("bits", self.bits, 2, 53)  # what a float64 holds

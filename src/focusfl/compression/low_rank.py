@@ -1,4 +1,4 @@
-"""Matrices of low rank."""
+"""`LowRank`: matrices as products of thin ones."""
 
 import math
 from dataclasses import dataclass
@@ -16,11 +16,14 @@ from focusfl.core.validation import check_count
 class LowRank(Compressor):
     """Send a matrix as a sum of `rank` products of a column and a row.
 
-    Each column comes from a few power iterations on what is left, from a start that
-    the round draws, and its row is the best one for it: M - p (p·M) is never longer
-    than M. An array of more axes is a matrix of its first one and all others; what has
-    one axis, or would not be smaller, travels as it is. After PowerSGD, Vogels et al.
-    2019, https://arxiv.org/abs/1905.13727
+    Each column comes from a few power iterations on the remaining matrix, from a start that
+    the round draws, and its row is the best one for it: M - p (p·M) is never larger than M.
+    An array of more axes is a matrix of its first axis and all others. A leaf with one axis,
+    or one that would not be smaller, is sent as it is. After PowerSGD, Vogels et al. 2019,
+    https://arxiv.org/abs/1905.13727
+
+    Raises:
+        ValueError: If rank or passes is below 1.
     """
 
     rank: int = 2  # at least 1
@@ -49,9 +52,9 @@ class LowRank(Compressor):
         return _sum([(part[:high], part[high:]) for part in each]).reshape(shape)
 
     def _factors(self, a: Any, index: Any, salt: int) -> list[tuple[Any, Any]]:
-        """Columns and their rows."""
+        """Compute the columns and their rows."""
         left = a.reshape(a.shape[0], -1)
-        top, found = abs(left).max(), []
+        top, factors = abs(left).max(), []
         for k in range(self.rank):
             row = uniform(a, left.shape[1], index, salt + k) - 0.5
             for _ in range(self.passes):
@@ -61,8 +64,8 @@ class LowRank(Compressor):
                 column = column / (norm + (norm == 0))
                 row = column @ left
             left = left - _product(column, row)
-            found.append((column, row))
-        return found
+            factors.append((column, row))
+        return factors
 
     def load(self, shape, plain):
         numbers = self.rank * (shape[0] + math.prod(shape[1:]))

@@ -1,6 +1,6 @@
-"""Whole numbers of few bits as bytes, and back. Needs numpy alone.
+"""Whole numbers of few bits as bytes, and back, by NumPy alone.
 
-What comes back is checked: bits that nobody wrote raise ValueError.
+Bytes that were not written here raise ValueError when they are read.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def pack(codes: Any, bits: int) -> bytes:
-    """Numbers from 0 to 2^bits - 1, one behind the other."""
+    """Write numbers from 0 to 2^bits - 1 one after the other, `bits` bits each."""
     kind = _kind(bits)
     codes = np.ascontiguousarray(codes).reshape(-1).astype(kind)
     each = codes.view(np.uint8).reshape(-1, kind.itemsize)
@@ -17,15 +17,19 @@ def pack(codes: Any, bits: int) -> bytes:
 
 
 def unpack(blob: bytes, count: int, bits: int, most: int) -> np.ndarray:
-    """So many numbers; raise ValueError if one is above `most`."""
+    """Read `count` numbers.
+
+    Raises:
+        ValueError: If the length is another, or a number is above `most`.
+    """
     if len(blob) != bytes_of(count, bits):
         raise ValueError(f"it has {len(blob)} bytes, not {bytes_of(count, bits)}")
-    found = np.unpackbits(np.frombuffer(blob, np.uint8))
-    if found[count * bits :].any():
+    stream = np.unpackbits(np.frombuffer(blob, np.uint8))
+    if stream[count * bits :].any():
         raise ValueError("bits are set behind the last number")
     kind = _kind(bits)
     each = np.zeros((count, 8 * kind.itemsize), np.uint8)
-    each[:, -bits:] = found[: count * bits].reshape(count, bits)
+    each[:, -bits:] = stream[: count * bits].reshape(count, bits)
     codes = np.packbits(each, axis=1).reshape(-1).view(kind).astype(np.int64)
     if codes.size and codes.max() > most:
         raise ValueError(f"a number is {codes.max()}, above {most}")
@@ -33,32 +37,34 @@ def unpack(blob: bytes, count: int, bits: int, most: int) -> np.ndarray:
 
 
 def pack_signed(whole: Any, bits: int) -> bytes:
-    """Whole numbers of at most 2^(bits - 1) - 1, of either sign."""
+    """Write whole numbers of either sign, clipped to 2^(bits - 1) - 1."""
     most = 2 ** (bits - 1) - 1
     return pack(np.clip(np.asarray(whole, np.float64), -most, most) + most, bits)
 
 
 def unpack_signed(blob: bytes, count: int, bits: int) -> np.ndarray:
+    """Read `count` whole numbers of either sign."""
     most = 2 ** (bits - 1) - 1
     return unpack(blob, count, bits, 2 * most) - most
 
 
 def bytes_of(count: int, bits: int) -> int:
-    """How many bytes so many numbers take."""
+    """Return how many bytes `count` numbers of `bits` bits take."""
     return -(-count * bits // 8)
 
 
 def raw(a: Any, dtype: Any) -> bytes:
-    """Numbers as they are."""
+    """Write numbers of a dtype in full, little-endian."""
     return np.asarray(a).astype(_little(dtype)).tobytes()
 
 
 def from_raw(blob: bytes, dtype: Any) -> np.ndarray:
+    """Read what `raw` wrote."""
     return np.frombuffer(blob, _little(dtype)).astype(dtype)
 
 
 def _kind(bits: int) -> np.dtype:
-    """The narrowest of numpy's numbers, with its first bit first."""
+    """Return NumPy's narrowest unsigned type of at least `bits` bits, big-endian."""
     widths = (">u1", 8), (">u2", 16), (">u4", 32), (">u8", 64)
     return np.dtype(next(kind for kind, width in widths if bits <= width))
 

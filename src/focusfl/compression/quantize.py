@@ -1,4 +1,4 @@
-"""Whole numbers of few bits, and one scale per leaf or block of it."""
+"""`Quantize`: whole numbers of few bits, and one scale per leaf or block of it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +16,21 @@ from focusfl.core.validation import check_count, check_one_of
 @COMPRESSORS.register("quantize")
 @dataclass(frozen=True)
 class Quantize(Rounding):
-    """Send every number as a whole one of a few bits, times one scale per leaf.
+    """Send every number as a whole number of a few bits, times one scale per leaf.
 
-    The largest becomes 2^(bits - 1) - 1; two bits are -1, 0 and 1. What travels as the
-    scale is then the best one for what they were rounded to, in least squares: what is
-    left is at a right angle to what was sent, so that no rounding can make it longer
-    than what was there.
+    The largest number becomes 2^(bits - 1) - 1; with two bits, numbers are -1, 0 and 1. The
+    scale that is sent is the least-squares one for the rounded numbers: the error is
+    orthogonal to what is sent, and so never larger than the leaf.
 
-    With `block` so many numbers that follow each other have a scale of their own: finer
-    where some parts of a leaf are much larger than others, at one more number a block.
+    With `block`, each run of so many numbers has its scale, which is finer where parts of a
+    leaf are much larger than others, and costs one more number per block.
+
+    Raises:
+        ValueError: If bits, rounding or block is out of its range.
     """
 
     bits: int = 8  # from 2 to 8
-    rounding: str = "nearest"  # or "stochastic": up as often as it is near
+    rounding: str = "nearest"  # or "stochastic": up with the chance that makes it unbiased
     block: int | None = None  # numbers that share a scale; None: all of a leaf
 
     def __post_init__(self):
@@ -37,7 +39,7 @@ class Quantize(Rounding):
         if self.block is not None:
             check_count("block", self.block)
 
-    def __repr__(self):  # without blocks, as it is in states that are on disk
+    def __repr__(self):  # block only where there is one
         block = "" if self.block is None else f", block={self.block}"
         return f"Quantize(bits={self.bits}, rounding={self.rounding!r}{block})"
 
@@ -55,20 +57,20 @@ class Quantize(Rounding):
         return unit * along / (square + (square == 0)), whole
 
     def _of_each(self, values: Any, what: str) -> Any:
-        """The maximum or sum of a leaf; or of each block, at every number of it.
+        """Compute the maximum or sum of a leaf, or that of its block for every number.
 
-        Of numbers whose maximum is not negative: what fills the last block is 0.
+        The maximum of numbers must not be negative, as the last block is filled with 0.
         """
         if self.block is None:
             return getattr(values, what)()
         flat = values.reshape(-1)
         size, blocks = flat.shape[0], self._blocks(flat.shape[0])
         places = np.arange(blocks * self.block)
-        there = as_like(flat, (places < size) * 1.0)
-        rows = (there * flat[np.minimum(places, size - 1)]).reshape(blocks, self.block)
-        found = getattr(rows, what)(-1)
-        found = found[0] if isinstance(found, tuple) else found  # torch says where, too
-        return found[np.arange(size) // self.block].reshape(values.shape)
+        exists = as_like(flat, (places < size) * 1.0)
+        rows = (exists * flat[np.minimum(places, size - 1)]).reshape(blocks, self.block)
+        result = getattr(rows, what)(-1)
+        result = result[0] if isinstance(result, tuple) else result  # torch adds places
+        return result[np.arange(size) // self.block].reshape(values.shape)
 
     def _blocks(self, size: int) -> int:
         return 1 if self.block is None else -(-size // self.block)

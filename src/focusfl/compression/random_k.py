@@ -1,4 +1,4 @@
-"""Some numbers, drawn anew in every round."""
+"""`RandomK`: some numbers, drawn anew in every round."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from focusfl.core.registry import COMPRESSORS
 class RandomK(Sparse):
     """Send k numbers of each leaf, drawn anew in every round.
 
-    All clients send the same ones, so their places need not be sent.
+    All clients send the same ones, so that places need not be sent.
     """
 
     def chosen(self, flat, index, salt):

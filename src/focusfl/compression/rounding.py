@@ -1,4 +1,4 @@
-"""What compressors that send whole numbers share."""
+"""The base of compressors that send whole numbers."""
 
 import abc
 import math
@@ -15,13 +15,13 @@ from focusfl.core.validation import shown
 
 @dataclass(frozen=True)
 class Rounding(Compressor):
-    """Send whole numbers of so many bits, that are to be multiplied by a scale."""
+    """Base of compressors that send whole numbers of `bits` bits, times a scale."""
 
     bits: int
 
     @abc.abstractmethod
     def rounded(self, a: Any, index: Any, salt: int) -> tuple[Any, Any]:
-        """The scale, and the whole numbers, in the dtype of `a`."""
+        """Round an array: return the scale and the whole numbers, in the dtype of `a`."""
 
     def approximate(self, a, index, salt):
         scale, whole = self.rounded(a, index, salt)
@@ -35,21 +35,21 @@ class Rounding(Compressor):
         return self.read(blob, math.prod(shape), dtype).reshape(shape)
 
     def write(self, scale: Any, whole: np.ndarray) -> bytes:
-        """The scale, if it must be told, and whole numbers as bytes."""
+        """Write the scale, if the receiver does not know it, and whole numbers as bytes."""
         del scale
         return pack_signed(whole, self.bits)
 
     @abc.abstractmethod
     def read(self, blob: bytes, count: int, dtype: Any) -> np.ndarray:
-        """So many numbers, each a whole one times the scale."""
+        """Read `count` numbers: whole numbers times the scale."""
 
     def whole(self, blob: bytes, count: int, dtype: Any) -> np.ndarray:
-        """So many whole numbers."""
+        """Read `count` whole numbers."""
         return unpack_signed(blob, count, self.bits).astype(dtype)
 
 
 def check_bits(name: str, bits: Any, least: int, most: int) -> None:
-    """Raise unless this is a number of bits, not fewer and not more than these."""
+    """Raise ValueError unless this is a whole number from `least` to `most`."""
     whole = isinstance(bits, Integral) and not isinstance(bits, bool)
     if not whole or not least <= bits <= most:
         raise ValueError(

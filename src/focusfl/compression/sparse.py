@@ -1,4 +1,4 @@
-"""What compressors that send some of the numbers share."""
+"""The base of compressors that send some of the numbers."""
 
 import abc
 import math
@@ -14,9 +14,9 @@ from focusfl.core.validation import is_number, shown
 
 @dataclass(frozen=True)
 class Sparse(Compressor):
-    """Send k numbers of each leaf as they are, and none of the others."""
+    """Base of compressors that send k numbers of each leaf in full, and none of the others."""
 
-    k: float | int = 0.1  # of each leaf's numbers: which share, or how many if >= 1
+    k: float | int = 0.1  # numbers of each leaf: a share if below 1, else a count
 
     def __post_init__(self):
         check_kept(self.k)
@@ -29,12 +29,12 @@ class Sparse(Compressor):
         check_enough(self.k, shape, math.prod(shape))
 
     def kept(self, size: int) -> int:
-        """How many numbers of a leaf are sent."""
+        """Return how many numbers of a leaf of this size are sent."""
         return math.ceil(self.k * size) if self.k < 1 else int(self.k)
 
     @abc.abstractmethod
     def chosen(self, flat: Any, index: Any, salt: int) -> Any:
-        """Whether each number of a leaf is sent."""
+        """Return a mask of the numbers of a leaf that are sent."""
 
     def approximate(self, a, index, salt):
         flat = a.reshape(-1)
@@ -46,31 +46,31 @@ class Sparse(Compressor):
         return self.write_places(chosen) + raw(flat[chosen], a.dtype)
 
     def decode(self, blob, shape, dtype, index, salt):
-        found = np.zeros(math.prod(shape), dtype)
-        chosen, values = self.read_places(blob, found, index, salt)
-        found[chosen] = from_raw(values, dtype)
-        return found.reshape(shape)
+        out = np.zeros(math.prod(shape), dtype)
+        chosen, values = self.read_places(blob, out, index, salt)
+        out[chosen] = from_raw(values, dtype)
+        return out.reshape(shape)
 
     def write_places(self, chosen: np.ndarray) -> bytes:
-        """Where the numbers are, if that must be told."""
+        """Write the places of the numbers, if the receiver does not know them."""
         del chosen
         return b""
 
     def read_places(
         self, blob: bytes, like: np.ndarray, index: int, salt: int
     ) -> tuple[np.ndarray, bytes]:
-        """Which of these numbers were sent, and the bytes behind."""
+        """Return a mask of the numbers that were sent, and the bytes after their places."""
         return self.chosen(like, index, salt), blob
 
 
 def largest(scores: Any, count: int) -> Any:
-    """Whether each of these is among the largest, so many; of equal ones, the last."""
+    """Return a mask of the `count` largest scores; of equal ones the last are taken."""
     ranks = scores.argsort(stable=True).argsort(stable=True)
     return ranks >= scores.shape[0] - count
 
 
 def check_kept(k: Any) -> None:
-    """Raise unless k is how many numbers are kept, or which share of them."""
+    """Raise ValueError unless k is a share below 1 or a whole number of at least 1."""
     if not is_number(k) or not (0 < k < 1 or (k >= 1 and k == k // 1)):
         raise ValueError(
             f"k must be a share below 1 or a whole number of at least 1; got {shown(k)}."
@@ -78,7 +78,7 @@ def check_kept(k: Any) -> None:
 
 
 def check_enough(k: Any, shape: tuple[int, ...], size: int) -> None:
-    """Raise if more numbers would be kept than there are."""
+    """Raise ValueError if more numbers would be sent than a leaf has."""
     if k > size:
         raise ValueError(
             f"k must not be above the size of a leaf; got k={k:g} for one of shape "

@@ -1,4 +1,4 @@
-"""The largest numbers, and where they are."""
+"""`TopK`: the largest numbers, and their places."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from focusfl.core.registry import COMPRESSORS
 @COMPRESSORS.register("top_k")
 @dataclass(frozen=True)
 class TopK(Sparse):
-    """Send the k largest numbers of each leaf, and their places."""
+    """Send the k numbers of largest absolute value of each leaf, and their places."""
 
     def chosen(self, flat, index, salt):
         del index, salt
@@ -24,7 +24,7 @@ class TopK(Sparse):
         return Load(count, plain.width, plain.beside + self._places(plain.numbers))
 
     def _places(self, size: int) -> int:
-        """Bits: a place each, or a bit for every number, whichever is less."""
+        """Count the bits of places: one place for each, or one bit per number if that is less."""
         return min(self.kept(size) * (size - 1).bit_length(), size)
 
     def write_places(self, chosen):

@@ -1,4 +1,4 @@
-"""Federations as they are found: who has which samples, for training and for tests."""
+"""Natural federations: the samples of each client, for training and for tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,27 +7,26 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from focusfl.core.validation import check_count, check_share, is_number, shown, unknown
-from focusfl.data.archives import samples_of
-from focusfl.data.digits import Samples
 from focusfl.data.partition import hold_out
+from focusfl.data.samples import Samples, samples_of
 
-Own = dict[str, Shaped[np.ndarray, "_ ..."]]  # a client's x and y
+ClientSamples = dict[str, Shaped[np.ndarray, "_ ..."]]  # x and y of a client
 Raw = dict[str, np.ndarray]
 
 
 class Federation(NamedTuple):
-    """Clients' samples, dicts of x and y, in the order of their names."""
+    """The samples of all clients, dicts of x and y, in the order of the clients' names."""
 
-    train: list[Own]
-    test: list[Own]  # of the same clients
+    train: list[ClientSamples]
+    test: list[ClientSamples]  # of the same clients
     names: tuple[str, ...]  # of the clients
     classes: tuple[str, ...]  # what labels 0, 1, ... stand for; () if y are numbers
     features: tuple[str, ...] = ()  # names of the columns of x, where they have some
 
     @property
-    def tests(self) -> Own:
-        """All clients' samples for tests, in one set."""
-        return {k: np.concatenate([own[k] for own in self.test]) for k in self.test[0]}
+    def tests(self) -> ClientSamples:
+        """The test samples of all clients, in one set."""
+        return {k: np.concatenate([samples[k] for samples in self.test]) for k in self.test[0]}
 
 
 def federation(
@@ -38,22 +37,30 @@ def federation(
     advice: str = "Fetch the data again.",
     features: Sequence[str] = (),
 ) -> Federation:
-    """Give clients, numbered in `samples.client`, what is theirs; `held` is for tests.
+    """Make a federation of samples, which say their clients by number.
+
+    Args:
+        samples: of all clients.
+        held: true for samples for tests.
+        names: of the clients, by number.
+        classes: what labels stand for; empty if y are numbers.
+        advice: what a message says to do about a client without samples.
+        features: names of the columns of x, where they have some.
 
     Raises:
         ValueError: If a client has no samples for training, or none for tests.
     """
-    train: list[Own] = []
-    test: list[Own] = []
+    train: list[ClientSamples] = []
+    test: list[ClientSamples] = []
     for i, name in enumerate(names):
-        own = samples.client == i
-        for sets, mine in ((train, own & ~held), (test, own & held)):
-            sets.append({"x": samples.x[mine], "y": samples.y[mine]})
-        many = len(train[-1]["y"]), len(test[-1]["y"])
-        if 0 in many:
+        of_client = samples.client == i
+        for sets, chosen in ((train, of_client & ~held), (test, of_client & held)):
+            sets.append({"x": samples.x[chosen], "y": samples.y[chosen]})
+        sizes = len(train[-1]["y"]), len(test[-1]["y"])
+        if 0 in sizes:
             raise ValueError(
                 f"every client must have samples for training and for tests; client "
-                f"{shown(name)} has {many[0]} and {many[1]}. {advice}"
+                f"{shown(name)} has {sizes[0]} and {sizes[1]}. {advice}"
             )
     return Federation(train, test, tuple(names), tuple(classes), tuple(features))
 
@@ -68,19 +75,18 @@ def from_datasets(
     least: int = 1,
     seed: int = 0,
 ) -> Federation:
-    """Make one client of each value in a column, such as who wrote a text.
+    """Make a client of each value in a column of a table, such as the author of a text.
 
-    Of anything whose columns have names: a `datasets.Dataset`, as Hugging Face and
-    flwr-datasets give them, a pandas table, or a dict of arrays. None of these packages
-    is needed here.
+    The table may be anything whose columns have names: a `datasets.Dataset` of Hugging Face
+    or flwr-datasets, a pandas table, or a dict of arrays. None of these packages is required.
 
     Args:
         dataset: one split, such as "train".
-        by: the column that says whose a sample is, by numbers or words.
+        by: the column with the client of each sample, numbers or words.
         x: the column of features: numbers, of one shape for all samples.
         y: the column of labels: whole numbers from 0, or words.
-        tests: the share of every client's samples that is for tests, at random; or
-            another split, with the same columns and clients.
+        tests: the share of each client's samples that is for tests, drawn at random; or
+            another split with the same columns and clients.
         least: leave out clients with fewer samples in `dataset`.
         seed: of which samples are for tests.
 
@@ -115,7 +121,7 @@ def from_datasets(
 
 
 def _columns(what: str, given: Any, columns: dict[str, str]) -> Raw:
-    """Three columns of a table, as arrays by our names for them."""
+    """Read columns of a table as arrays, by the keys of `columns`."""
     known = getattr(given, "column_names", None)  # of `datasets`
     if known is None:
         known = getattr(given, "columns", None)  # of pandas
@@ -129,7 +135,7 @@ def _columns(what: str, given: Any, columns: dict[str, str]) -> Raw:
     for name in columns.values():
         if name not in list(known):
             raise ValueError(unknown(f"column of {what}", name, [*map(str, known)]))
-    found = {ours: _array(given, name) for ours, name in columns.items()}
+    found = {key: _array(given, name) for key, name in columns.items()}
     if len({len(array) for array in found.values()}) > 1:
         got = ", ".join(f"{len(found[k])} in {columns[k]!r}" for k in found)
         raise ValueError(f"columns of {what} must have equally many rows; got {got}.")
@@ -145,7 +151,7 @@ def _columns(what: str, given: Any, columns: dict[str, str]) -> Raw:
 
 
 def _array(given: Any, name: str) -> np.ndarray:
-    """A column; of objects, where it is neither all numbers nor all words."""
+    """Read a column; one that is neither all numbers nor all words becomes empty objects."""
     if hasattr(given, "with_format"):
         column = given.with_format("numpy", columns=[name])[:][name]
     else:
@@ -155,7 +161,7 @@ def _array(given: Any, name: str) -> np.ndarray:
     values = list(column)
     words = [isinstance(value, str) for value in values]
     try:
-        if all(words) or not any(words):  # else numpy would make words of holes
+        if all(words) or not any(words):  # else NumPy would turn missing values into words
             return np.asarray(values)
     except ValueError:  # of differing lengths
         pass
@@ -163,7 +169,7 @@ def _array(given: Any, name: str) -> np.ndarray:
 
 
 def _beside(found: Raw, other: Raw) -> Bool[np.ndarray, " samples"]:
-    """Which samples are for tests, of one table and then another like it."""
+    """Mark the samples of a second table as for tests, behind those of a first one like it."""
     shape, got = found["x"].shape[1:], other["x"].shape[1:]
     if shape != got:
         raise ValueError(
@@ -179,7 +185,7 @@ def _beside(found: Raw, other: Raw) -> Bool[np.ndarray, " samples"]:
 
 
 def _labels(dataset: Any, name: str, y: np.ndarray) -> tuple[Any, list[str]]:
-    """Labels as whole numbers from 0, and what they stand for."""
+    """Return labels as whole numbers from 0, and what they stand for."""
     if y.dtype.kind in "US":
         words, labels = np.unique(y, return_inverse=True)
         return labels, words.tolist()

@@ -1,8 +1,8 @@
-"""Fetch the files of data sets, and check them.
+"""Download the files of data sets, and check them.
 
-A download goes into a file that ends in .part. When the connection breaks, it is taken
-up again where it ended, at once or the next time. Its checksum is compared before it
-gets its name, and of two processes that want the same file one waits for the other.
+A download goes into a file that ends in .part. After a broken connection it resumes where it
+ended, at once or the next time. Its checksum is compared before it gets its name, and of two
+processes that download the same file one waits for the other.
 
 The environment variable FOCUSFL_OFFLINE=1 forbids downloads. FOCUSFL_MIRROR is the
 address of a mirror: https://host/path is fetched from MIRROR/host/path.
@@ -28,15 +28,15 @@ LARGE = 50_000_000  # bytes; a download above this is announced
 
 
 def fetch(name: str) -> list[Path]:
-    """Fetch the files of a data set into the cache folder; give their paths.
+    """Download the files of a data set into the cache folder; return their paths.
 
-    A file that is there and has the right checksum is kept. Of a set that a pip package
-    holds there is nothing to fetch: gives the folder of the package.
+    A file that is there with the right checksum is not downloaded again. For a data set in a
+    pip package, the result is the folder of the package.
 
     Raises:
-        ValueError: If there is no such data set, or a file cannot be had: there is no
-            network, its checksum is wrong, or the cache folder cannot be written to; or
-            if the package is not installed.
+        ValueError: If there is no such data set, or a file cannot be downloaded: there is no
+            network, its checksum is wrong, or the cache folder cannot be written to; or if
+            the package is not installed.
     """
     wanted = entry(name)
     if wanted.package:
@@ -50,7 +50,7 @@ def offline() -> bool:
 
 
 def address(file: File) -> str:
-    """Say where a file is fetched from: its own address, or $FOCUSFL_MIRROR."""
+    """Return the address of a file: its publisher's, or the one below $FOCUSFL_MIRROR."""
     mirror = os.environ.get("FOCUSFL_MIRROR")
     if not mirror:
         return file.url
@@ -58,11 +58,12 @@ def address(file: File) -> str:
 
 
 def verify(name: str) -> dict[Path, str]:
-    """Compare the files of a data set that are there with their checksums.
+    """Compare the files of a data set that are present with their checksums.
 
-    By path: "good", "damaged: …", or "repacked" for a file that is not the publisher's
-    and has no checksum, or "in a package", which pip has checked. Nothing, if the data
-    set is not there.
+    Returns:
+        For each path "good", "damaged: …", "repacked" for a file that is not the publisher's
+        and has no checksum, or "in a package", which pip has checked. Empty if the data set
+        is not there.
     """
     wanted = entry(name)
     found = places.present(wanted, None) or []
@@ -77,7 +78,7 @@ def verify(name: str) -> dict[Path, str]:
 
 
 def mismatch(path: Path, checksum: str) -> str | None:
-    """Say how a file differs from its checksum; None if it does not."""
+    """Say how a file's checksum differs from the given one; None if it does not."""
     kind, _, wanted = checksum.partition(":")
     if kind == "git-tree":
         folder, _, wanted = wanted.partition(":")
@@ -99,7 +100,7 @@ def mismatch(path: Path, checksum: str) -> str | None:
 
 
 def _tree(path: Path, folder: str) -> str:
-    """What git calls a folder of plain files, in a zip archive of its repository."""
+    """Compute the name that git gives to a folder of files in a zip archive of a repository."""
     listing = {}
     with zipfile.ZipFile(path) as archive:
         for about in archive.infolist():
@@ -161,11 +162,11 @@ def _fetch(wanted: Entry, file: File) -> Path:
 
 
 class _Wrong(Exception):
-    """A download that has another checksum."""
+    """A download has another checksum."""
 
 
 class _Download:
-    """What pooch calls to download a file: takes up again what was broken off."""
+    """A downloader for pooch that resumes after broken connections."""
 
     def __init__(self, wanted: Entry, file: File) -> None:
         self.wanted, self.file = wanted, file
@@ -187,7 +188,7 @@ class _Download:
         os.replace(part, output)
 
     def _more(self, url: str, part: Path) -> None:
-        """Download what is missing at the end of a part."""
+        """Download the rest of a part."""
         import requests
 
         done = part.stat().st_size if part.exists() else 0
@@ -220,7 +221,7 @@ class _Download:
 
 @contextmanager
 def _bar(part: Path, total: int | None) -> Iterator[Any]:
-    """Show a progress bar, on a terminal; give what to call with bytes that came."""
+    """Show a progress bar on a terminal; yield a function to call with numbers of bytes."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
@@ -238,7 +239,7 @@ def _bar(part: Path, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes that fetch out of a folder; wait for one that is in."""
+    """Lock a folder against other processes that download; wait for one that has the lock."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         take_lock(handle, wait=True)
@@ -248,7 +249,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in few words: requests' own go on for lines."""
+    """Say what went wrong in a few words, where requests takes several lines."""
     answer = getattr(error, "response", None)
     if answer is not None:
         return f"the server answered {answer.status_code} {answer.reason}"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int8
 
-from focusfl.data.archives import unpacked
 from focusfl.data.places import Place, find
+from focusfl.data.samples import unpacked
 
 START, END, STEP = "2020-01-29", "2020-02-03", 30  # of the table; minutes
 KNOWN = 0.5  # the least share of times at which a phone's state is known

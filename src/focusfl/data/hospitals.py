@@ -25,7 +25,7 @@ Features = Float[np.ndarray, "_ features"]
 
 
 class Hospitals(NamedTuple):
-    """Who has heart disease?"""
+    """Patients of hospitals, and whether they have heart disease."""
 
     x: Float[np.ndarray, "patients features"]
     y: Float[np.ndarray, " patients"]  # 1 diseased, 0 not
@@ -35,12 +35,12 @@ class Hospitals(NamedTuple):
 
 
 class Survival(NamedTuple):
-    """Who lived how long?"""
+    """Patients, and how long they lived."""
 
     x: Float[np.ndarray, "patients features"]
-    time: Float[np.ndarray, " patients"]  # to death, or to when last seen alive
-    event: Bool[np.ndarray, " patients"]  # whether it was death
-    region: Int[np.ndarray, " patients"]  # whose patient: place in `names`
+    time: Float[np.ndarray, " patients"]  # until death, or until last seen alive
+    event: Bool[np.ndarray, " patients"]  # whether the patient died
+    region: Int[np.ndarray, " patients"]  # the client: place in `names`
     train: Bool[np.ndarray, " patients"]  # for training; the rest is for tests
     names: tuple[str, ...]  # of the regions or centres
     features: tuple[str, ...]
@@ -49,12 +49,17 @@ class Survival(NamedTuple):
 def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
     """Load UCI Heart Disease: four hospitals, 13 features, disease or not.
 
-    As in FLamby: slope, ca and thal, mostly missing, are left out; cp and restecg
-    become indicators of all categories but the first. `missing` is what to make of
-    the holes that remain: "drop" those patients as FLamby does (740 remain, 303, 261,
-    46 and 130), or keep all 920 and fill in the "mean" of the same hospital.
+    As in FLamby, slope, ca and thal, mostly missing, are left out, and cp and restecg become
+    indicators of all categories but the first. Switzerland recorded a cholesterol of 0 for
+    every patient; it is left as it is.
 
-    Switzerland recorded a cholesterol of 0 for everybody; it is left as it is.
+    Args:
+        data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+        missing: "drop" patients with missing values as FLamby does (740 remain: 303, 261, 46
+            and 130), or keep all 920 and use the "mean" of their hospital.
+
+    Raises:
+        ValueError: If data are missing or damaged, or `missing` is another word.
     """
     check_one_of("missing", missing, MISSING)
     tables = [_read_patients(path) for path in find("heart_disease", data_dir)]
@@ -75,8 +80,11 @@ def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
 def tcga_brca(data_dir: Place = None) -> Survival:
     """Load Fed-TCGA-BRCA: survival of 1088 patients, 39 features, six regions.
 
-    The patients of brca.csv that FLamby's split names, in the order of that file, with
-    that split; time is in days.
+    These are the patients of brca.csv that FLamby's split names, in the order of that file,
+    with that split; time is in days.
+
+    Raises:
+        ValueError: If data are missing or damaged.
     """
     table, split = find("tcga_brca", data_dir)
     folds = _read_folds(split)
@@ -102,9 +110,16 @@ def tcga_brca(data_dir: Place = None) -> Survival:
 
 
 def standardise(x: Features, by: Features | None = None) -> Features:
-    """Give every feature mean 0 and deviation 1, over these rows or those of `by`.
+    """Give every feature mean 0 and standard deviation 1.
 
-    Over all clients: sums that hospitals can share without showing patients.
+    Hospitals can compute both from sums, without showing patients.
+
+    Args:
+        x: features, (rows, columns).
+        by: the rows whose mean and deviation are used; None: x.
+
+    Raises:
+        ValueError: If an array has another shape, or is not finite.
     """
     x = reals("x", x, ("row", "column"))
     known = x if by is None else reals("by", by, ("row", "column"))
@@ -131,7 +146,7 @@ def _numbers(cells: list[str], count: int, where: str) -> list[float]:
 
 
 def _read_folds(path: Path) -> dict[str, tuple[str, int]]:
-    """Read who is for training or tests, and where."""
+    """Read the part, "train" or "test", and the region of each patient."""
     folds = {}
     with open(path, newline="") as file:
         for number, row in enumerate(csv.DictReader(file), 2):

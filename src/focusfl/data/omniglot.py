@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import UInt8
 
 from focusfl.core.validation import check_count, check_one_of, check_share
-from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.partition import hold_out
 from focusfl.data.places import Place, find
+from focusfl.data.samples import Samples
 
 TASKS = ("alphabet", "character")
 SIZE, SHRINK = 105, 4  # pixels of a drawing, either way; how many become one
@@ -41,14 +41,14 @@ def omniglot(
     Drawings, ink on paper, are (28, 28, 1) bytes: the share of ink, up to 255.
 
     Args:
-        task: tell the "alphabet" of a drawing, or the "character", of which a drawer
-            has one each: what is in its tests it has not trained on, but others have.
-        test_share: of every drawer's characters, for tests.
+        task: what to predict: the "alphabet" of a drawing, or the "character". A drawer has
+            drawn each character once: those in its tests only others train on.
+        test_share: share of every drawer's characters that is for tests.
         seed: of which characters those are.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
 
     Raises:
-        ValueError: If the data are not there or damaged, or a word is not known.
+        ValueError: If data are missing or damaged, or an argument is out of its range.
     """
     check_one_of("task", task, TASKS)
     check_share("test_share", test_share, whole=False)
@@ -70,7 +70,7 @@ def omniglot(
 
 
 def _read(path: Path) -> Named:
-    """The drawings of an archive."""
+    """Read the drawings of an archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = {
@@ -90,7 +90,7 @@ def _read(path: Path) -> Named:
 
 
 def read_png(content: bytes, where: str) -> Drawing:
-    """Read a PNG as Omniglot has them: 105 x 105 pixels of one bit; 1 is ink.
+    """Read a PNG of Omniglot, 105 x 105 pixels of one bit, as an array in which 1 is ink.
 
     Raises:
         ValueError: If it is damaged, or another kind of PNG.
@@ -119,7 +119,7 @@ def read_png(content: bytes, where: str) -> Drawing:
 
 
 def _small(drawings: np.ndarray) -> np.ndarray:
-    """A pixel for 4 x 4: the share of ink, in bytes."""
+    """Shrink 4 x 4 pixels to one: the share of ink, from 0 to 255."""
     paper = np.pad(drawings, ((0, 0), (0, MARGIN), (0, MARGIN)))
     side = paper.shape[1] // SHRINK
     blocks = paper.reshape(-1, side, SHRINK, side, SHRINK)

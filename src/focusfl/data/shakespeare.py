@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from focusfl.core.validation import check_count, check_share
-from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.places import Place, find
+from focusfl.data.samples import Samples
 
 NAME = re.compile(r"([^\n:]+):(?:\n|$)")  # before a turn
 
@@ -20,21 +20,20 @@ def shakespeare(
     test_share: float | int = 0.2,
     data_dir: Place = None,
 ) -> Federation:
-    """Load what the speakers with the longest parts say, one client each.
+    """Load the parts of Shakespeare's speakers with the longest ones, one client each.
 
-    What somebody says, turn after turn, is cut into pieces: x is `length` characters in
-    a row and y, for each of them, the next one. The last pieces are for tests. The file
-    does not say where a play ends, so that all who are called First Citizen are one.
+    A part, turn after turn, is cut into pieces: x is `length` characters in a row, and y the
+    character after each of them. The last pieces are for tests. The file does not say where
+    a play ends, so that all who are called First Citizen are one client.
 
     Args:
-        num_clients: how many speakers, those with most characters first.
-        length: characters of a piece.
-        test_share: of every speaker's pieces, for tests.
+        num_clients: number of speakers: those with the most characters.
+        length: number of characters of a piece.
+        test_share: share of every speaker's pieces that is for tests.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
 
     Raises:
-        ValueError: If the data are not there, or there are not so many speakers with
-            two pieces or more.
+        ValueError: If data are missing, or too few speakers have two pieces or more.
     """
     check_count("num_clients", num_clients)
     check_count("length", length)

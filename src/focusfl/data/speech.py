@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from focusfl.data.archives import unpacked
-from focusfl.data.digits import Samples
 from focusfl.data.federations import Federation, federation
 from focusfl.data.places import Place, find
+from focusfl.data.samples import Samples, unpacked
 
 NAME = re.compile(r"recordings/(\d)_([^/_]+)_(\d+)\.wav$")  # digit, speaker, take
 RATE = 8000  # samples of sound in a second
@@ -38,7 +37,7 @@ def spoken_digits(data_dir: Place = None) -> Federation:
     five takes of each digit are for tests, as usual: 50 for each speaker, beside 450.
 
     Raises:
-        ValueError: If the data are not there or damaged.
+        ValueError: If data are missing or damaged.
     """
     (path,) = find("spoken_digits", data_dir)
     if path.suffix == ".zip":
@@ -51,7 +50,7 @@ def spoken_digits(data_dir: Place = None) -> Federation:
 
 
 def _read(path: Path) -> Recordings:
-    """The recordings in an archive of the repository, in the order of their names."""
+    """Read the recordings of an archive of the repository, in the order of their names."""
     sounds, labels = [], []
     try:
         with zipfile.ZipFile(path) as archive:
@@ -78,7 +77,7 @@ def _read(path: Path) -> Recordings:
 
 
 def _unpack(path: Path) -> Recordings:
-    """The recordings in an .npz file that has them all in one array."""
+    """Read the recordings of an .npz file that has all of them in one array."""
     parts = unpacked(path, ("audio", "offsets", "digit", "speaker", "take"))
     audio, offsets, digit, speaker, take = parts
     ends = offsets[1:]
@@ -98,7 +97,7 @@ def _unpack(path: Path) -> Recordings:
 
 
 def log_mel(sounds: list[Sound]) -> Float[np.ndarray, "sounds frames bands 1"]:
-    """Log-mel pictures of sounds of 16 bits: how loud each pitch is, frame by frame."""
+    """Compute log-mel pictures of sounds of 16 bits: log power by frame and band."""
     length = (FRAMES - 1) * HOP + WINDOW
     padded = np.zeros((len(sounds), length), np.float32)
     for row, sound in zip(padded, sounds, strict=True):
@@ -113,7 +112,7 @@ def log_mel(sounds: list[Sound]) -> Float[np.ndarray, "sounds frames bands 1"]:
 
 
 def mel_bands() -> Float[np.ndarray, "bands pitches"]:
-    """How much each pitch of a spectrum counts in each band: triangles, even in mel."""
+    """Return the weight of each frequency in each band: triangles, evenly spaced in mel."""
     top = 2595 * np.log10(1 + RATE / 2 / 700)
     corners = 700 * (10 ** (np.linspace(0, top, BANDS + 2) / 2595) - 1)
     pitches = np.fft.rfftfreq(WINDOW, 1 / RATE)

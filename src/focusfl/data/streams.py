@@ -1,8 +1,8 @@
-"""Which of its samples a client takes for its next batch.
+"""Streams: which samples a client takes for its next batch.
 
-Each stream is a function of the step, counted over all rounds the client took part in,
-so that the cursor outlives a round and there is no state to keep. All take the same
-arguments and give positions in the client's own data.
+A stream is a function of the step, counted over all rounds that the client took part in, so
+that no state has to be stored between rounds. All streams take the same arguments and return
+positions in the client's data.
 """
 
 from collections.abc import Callable
@@ -17,21 +17,21 @@ Positions = Int[np.ndarray, "_"]
 
 
 def per_epoch(length: int, batch: int) -> int:
-    """Count the batches of one epoch; the last may be short."""
+    """Count the batches of an epoch; the last one may be short."""
     check_count("length", length)
     check_count("batch", batch)
     return -(-length // batch)
 
 
 def epochs(step: int, length: int, batch: int, seed: int, client: int) -> Positions:
-    """Walk the data without replacement, in a new order each epoch.
+    """Take samples without replacement, in a new order in every epoch.
 
     Args:
-        step: gradients that the client has computed before.
-        length: samples of the client.
-        batch: samples of a batch.
+        step: number of gradients that the client has computed before.
+        length: number of samples of the client.
+        batch: number of samples of a batch.
         seed: of the run.
-        client: its number.
+        client: number of the client.
     """
     check_count("client", client, least=0)
     epoch, turn = divmod(_check_step(step), per_epoch(length, batch))
@@ -40,14 +40,14 @@ def epochs(step: int, length: int, batch: int, seed: int, client: int) -> Positi
 
 
 def fixed_order(step: int, length: int, batch: int, seed: int = 0, client: int = 0) -> Positions:
-    """Walk the data as it lies, epoch after epoch.
+    """Take samples in their order, epoch after epoch.
 
     Args:
-        step: gradients that the client has computed before.
-        length: samples of the client.
-        batch: samples of a batch.
+        step: number of gradients that the client has computed before.
+        length: number of samples of the client.
+        batch: number of samples of a batch.
         seed: of the run.
-        client: its number.
+        client: number of the client.
     """
     del seed, client  # deterministic
     turn = _check_step(step) % per_epoch(length, batch)
@@ -55,14 +55,14 @@ def fixed_order(step: int, length: int, batch: int, seed: int = 0, client: int =
 
 
 def with_replacement(step: int, length: int, batch: int, seed: int, client: int) -> Positions:
-    """Draw a full batch anew each step; what theory assumes.
+    """Draw a full batch with replacement in every step, as theory assumes.
 
     Args:
-        step: gradients that the client has computed before.
-        length: samples of the client.
-        batch: samples of a batch.
+        step: number of gradients that the client has computed before.
+        length: number of samples of the client.
+        batch: number of samples of a batch.
         seed: of the run.
-        client: its number.
+        client: number of the client.
     """
     per_epoch(length, batch)  # checks
     check_count("client", client, least=0)

@@ -1,8 +1,8 @@
-"""A site's privacy account: what it gives away is on its disk before it leaves.
+"""A site's privacy account: the gradients that it has computed, counted on its disk.
 
-The account is the one thing that a site must not lose, and it trusts nobody with it, its
-server least of all: the noise comes from the operating system, is new in every reply, and
-is forgotten.
+The account is the one file that a site must not lose, and it trusts nobody else with it, not
+even its server. The noise comes from the operating system, is new in every reply, and is not
+stored.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class BudgetExceeded(Exception):
-    """The site may give nothing away any more."""
+    """A site's privacy budget does not allow another gradient."""
 
 
 class Terms(NamedTuple):
@@ -46,35 +46,35 @@ class Terms(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What the account of one site says on disk."""
+    """The content of a site's account on disk."""
 
     gradients: int  # computed, or about to be
     within: int | None  # as many as the budget allows; None: there is no budget
-    known: dict[str, float]  # epsilon by the number of gradients, as far as computed
-    lost: bool  # the site was here before and does not know how often
+    known: dict[str, float]  # number of gradients -> epsilon, as far as computed
+    lost: bool  # whether gradients were computed that the account does not have
 
 
 @dataclass(frozen=True)
 class Account:
-    """What one site has given away in one job: a file that must last.
+    """The account of one site in one job, a file that must not be lost.
 
-    Gradients are counted before they are computed: a crash can only make a site give away
-    less than it has written down.
+    Gradients are counted before they are computed, so that after a crash a site has given
+    away no more than the account says.
     """
 
     path: Path
     terms: Terms
 
     def spend(self, count: int, seen: int) -> None:
-        """Write down that `count` more gradients are computed; all of them or none.
+        """Record that `count` more gradients are going to be computed; all of them or none.
 
         Args:
-            count: how many.
-            seen: how many the server knows of. If that is more than the account says, the
-                account was lost, or is an old backup.
+            count: number of gradients.
+            seen: number of gradients that the server has seen. If it is larger than that of
+                the account, the account was lost or is an old backup.
 
         Raises:
-            BudgetExceeded: If that is more than the budget allows, or nobody knows.
+            BudgetExceeded: If the budget does not allow them, or the account was lost.
         """
         make_folder(self.path.parent, private=True)
         with open(f"{self.path}.lock", "wb") as lock:
@@ -103,7 +103,7 @@ class Account:
 
     @property
     def summary(self) -> dict[str, float]:
-        """What others may know: the number of gradients, and epsilon if it is finite."""
+        """What the site tells others: the number of gradients, and epsilon if it is finite."""
         balance = self._read()
         if balance is None or balance.lost:
             return {}

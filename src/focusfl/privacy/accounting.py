@@ -1,8 +1,8 @@
-"""What gradients with Gaussian noise give away: epsilon, computed by `dp-accounting`.
+"""The epsilon of gradients with Gaussian noise, computed by `dp-accounting`.
 
-A gradient whose sum one unit, a record or a client, changes by at most s, and which carries
-noise of standard deviation `noise` * s in every entry, is one Gaussian mechanism. A client's
-gradients compose adaptively; what is computed from them afterwards costs nothing more. No
+A gradient that one unit (a record or a client) changes by at most s in norm, plus noise of
+standard deviation `noise` * s on every entry, is one Gaussian mechanism. The gradients of a
+client compose adaptively; what is computed from them afterwards costs nothing more. No
 amplification by sampling is claimed.
 """
 
@@ -31,12 +31,12 @@ MAX_POINTS = 64  # numbers of gradients for which `epsilons` asks the accountant
 
 
 def epsilon(noise: float, gradients: int, delta: float = 1e-5, accountant: str = "pld") -> float:
-    """Give the epsilon of this many gradients.
+    """Compute the epsilon of a number of gradients.
 
     Args:
-        noise: standard deviation of the noise over the most that a unit can change.
-        gradients: how many were computed; 0 give nothing away.
-        delta: the probability that epsilon does not bound.
+        noise: standard deviation of the noise, divided by the sensitivity to a unit.
+        gradients: how many were computed; 0 cost nothing.
+        delta: the probability with which epsilon may fail to bound the loss of privacy.
         accountant: "pld", tight, or "rdp", faster and some 8 % larger.
 
     Raises:
@@ -59,10 +59,10 @@ def epsilons(
     delta: float = 1e-5,
     accountant: str = "pld",
 ) -> Float[np.ndarray, "*any"]:
-    """Give the epsilon of each of many numbers of gradients.
+    """Compute the epsilon of each of many numbers of gradients; arguments as for `epsilon`.
 
-    Of more than 64 different numbers, all but the largest are rounded up to one of 64:
-    their epsilon is then a bound that is a little too large, never too small.
+    More than 64 different numbers are rounded up to one of 64: the result is then a bound
+    that may be a little too large, but never too small.
     """
     values = np.unique(gradients)
     if len(values) > MAX_POINTS:
@@ -78,8 +78,8 @@ def gradients_within(
 
     Args:
         budget: the largest epsilon.
-        noise: standard deviation of the noise over the most that a unit can change.
-        delta: the probability that epsilon does not bound.
+        noise: standard deviation of the noise, divided by the sensitivity to a unit.
+        delta: the probability with which epsilon may fail to bound the loss of privacy.
         accountant: "pld" or "rdp".
 
     Raises:
@@ -99,12 +99,12 @@ def gradients_within(
 def noise_for(
     epsilon: float, gradients: int, delta: float = 1e-5, accountant: str = "pld"
 ) -> float:
-    """Give the least noise, to a thousandth, with which this many gradients cost epsilon.
+    """Find the smallest noise, to a thousandth, with which gradients cost at most epsilon.
 
     Args:
-        epsilon: what they may give away in all.
+        epsilon: of all the gradients together.
         gradients: how many a client computes in all.
-        delta: the probability that epsilon does not bound.
+        delta: the probability with which epsilon may fail to bound the loss of privacy.
         accountant: "pld" or "rdp".
 
     Raises:

@@ -1,16 +1,12 @@
 """Clip gradients, so that no record, or no client, changes them by more than a bound."""
 
-from collections.abc import Callable
-from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
-
-from focusfl.core import Batch, tree
 from focusfl.core import random as keys
+from focusfl.core import tree
 from focusfl.core.tree import Tree
 from focusfl.problems.logistic import LogisticLoss
-from focusfl.problems.loss import MeanLoss
+from focusfl.problems.loss import MeanLoss, in_library_of
 from focusfl.problems.problem import Objective
 
 LEVELS = "record", "client"
@@ -19,11 +15,19 @@ LEVELS = "record", "client"
 def clipped_gradient(
     objective: Objective, level: str, clip: float, x: Tree, data: Tree, batch: Any
 ) -> tuple[Tree, Any]:
-    """Clip a client's gradient; give it and its sensitivity.
+    """Compute a client's gradient, clipped, and its sensitivity.
 
-    The sensitivity is the largest norm by which one unit can change the result. At level
-    "client" the gradient is scaled down to a norm of at most `clip`; at level "record"
-    each record's part is, before the mean over records is taken.
+    The sensitivity is the largest norm by which one unit can change the gradient. At level
+    "client" the gradient is scaled down to a norm of at most `clip`; at level "record" the
+    gradient of each record is, before the mean over records.
+
+    Args:
+        objective: without noise; `check_level` has accepted it.
+        level: "record" or "client".
+        clip: the largest norm of a unit's gradient.
+        x: the model.
+        data: of one client.
+        batch: a `Batch`, or None if the objective is not stochastic.
     """
     if level == "client":
         return clip_norm(objective.grad(x, data, batch), clip), clip
@@ -31,13 +35,7 @@ def clipped_gradient(
         return _clip_rows(objective, clip, x, data)
     if not isinstance(objective, MeanLoss):
         raise TypeError(objective)  # `check_level` has refused it
-    import jax
-
-    first = jax.tree.leaves(x)[0]
-    with jax.enable_x64(first.dtype == "float64"):
-        if isinstance(first, np.ndarray | np.generic):
-            return jax.tree.map(np.asarray, _compiled(objective, clip)(x, data, batch))
-        return _clip_samples(objective, clip, x, data, batch)
+    return in_library_of(x, _clip_samples, (objective, clip), data, batch)
 
 
 def check_level(objective: Objective, level: str) -> None:
@@ -60,8 +58,8 @@ def check_level(objective: Objective, level: str) -> None:
 def clip_norm(grad: Tree, clip: float) -> Tree:
     """Scale a tree down to a norm of at most `clip`.
 
-    A tree that is not finite becomes 0: a unit that could make the sum infinite would be
-    seen by everybody.
+    A tree that is not finite becomes 0, as a unit that makes the sum infinite would be
+    visible to everybody.
     """
     square = tree.dot(grad, grad)
     xp = square.__array_namespace__()
@@ -71,11 +69,11 @@ def clip_norm(grad: Tree, clip: float) -> Tree:
 
 
 def _clip_rows(objective: LogisticLoss, clip: float, x: Tree, data: Tree) -> tuple[Tree, Any]:
-    """Clip each row's part, a multiple of the row: its norm needs no gradient of its own.
+    """Clip the gradient of each row, which is a multiple of the row.
 
-    The penalty depends on no row, and is not clipped.
+    The penalty does not depend on rows, and is not clipped.
     """
-    slopes, A = objective._slopes(x, data), data["A"]
+    slopes, A = objective.slopes(x, data), data["A"]
     xp = slopes.__array_namespace__()
     weight, norms = abs(data["wb"]), (A * A).sum(-1) ** 0.5
     # A padded row has weight 0, and with it a bound of 0.
@@ -87,7 +85,7 @@ def _clip_rows(objective: LogisticLoss, clip: float, x: Tree, data: Tree) -> tup
 def _clip_samples(
     objective: MeanLoss, clip: float, x: Tree, data: Tree, batch: Any
 ) -> tuple[Tree, Any]:
-    """Clip each sample's gradient; each is a batch of its own and touches no other's part."""
+    """Clip the gradient of each sample, computed as a batch of that sample alone."""
     import jax
     import jax.numpy as jnp
 
@@ -96,14 +94,14 @@ def _clip_samples(
 
     def clipped_part(place: Any, weight: Any, sample: Tree) -> Tree:
         alone = jax.tree.map(lambda a: a[None], sample)
-        own = Batch(keys.fold(batch.key, place), batch.number)
+        key, number = keys.fold(batch.key, place), batch.number
         if objective.augment is not None:
-            alone = objective.augment(keys.fold(own.key, own.number, 1), alone)
+            alone = objective.augment(keys.fold(key, number, 1), alone)
 
         def loss(x: Tree) -> Any:
-            key = {"key": keys.fold(own.key, own.number, 2)} if objective.draws else {}
-            model = objective._lower(x)
-            return objective._fast(objective.loss_fn)(model, alone, **key)[0]
+            draws = {"key": keys.fold(key, number, 2)} if objective.draws else {}
+            model = objective.lower(x)
+            return objective.fast(objective.loss_fn)(model, alone, **draws)[0]
 
         return tree.scale(weight, clip_norm(jax.grad(loss)(x), clip))
 
@@ -111,10 +109,3 @@ def _clip_samples(
     size, length = objective.batch_size, data["length"]
     sensitivity = clip * -(-length // size) / (1.0 * length)
     return jax.tree.map(lambda a: a.sum(0), parts), jnp.asarray(sensitivity)
-
-
-@lru_cache(maxsize=16)
-def _compiled(objective: MeanLoss, clip: float) -> Callable:
-    import jax
-
-    return jax.jit(partial(_clip_samples, objective, clip))

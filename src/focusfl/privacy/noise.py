@@ -21,7 +21,7 @@ NOISE_STREAM = 0x6470  # keeps noise apart from the batches drawn with the same 
 
 @dataclass(frozen=True)
 class PrivateObjective(ObjectiveWithNoise):
-    """Another objective, whose gradients are clipped and carry new noise in every step."""
+    """An objective that clips the gradients of another one and adds new noise in every step."""
 
     level: str
     clip: float
@@ -41,16 +41,20 @@ class PrivateObjective(ObjectiveWithNoise):
 class Private(ProblemWithNoise):
     """A problem whose clients clip their gradients and add Gaussian noise to them.
 
-    Every gradient is one Gaussian mechanism. A run composes those of each client and gives
-    the largest and the median epsilon as `metrics["epsilon"]` and
-    `metrics["epsilon/median"]`, every client's as `clients_metrics["epsilon"]`.
+    Every gradient is one Gaussian mechanism. The metrics of a run have the largest and the
+    median epsilon of clients, `metrics["epsilon"]` and `metrics["epsilon/median"]`, and that
+    of each client, `clients_metrics["epsilon"]`.
 
-    With a budget, a client takes part only while its epsilon stays within it;
-    `clients_metrics["visits_left"]` is how many more rounds it could take. Without noise
-    nothing is protected, and no epsilon is given.
+    With a budget, a client takes part only while its epsilon stays within it, and
+    `clients_metrics["visits_left"]` is how many more rounds it could take part in. Without
+    noise nothing is protected, and there is no epsilon.
 
-    The noise of a simulation follows from its seed: it shows what privacy costs, and
-    protects nobody from a reader who knows the seed. Metrics are of the exact problem.
+    The noise of a simulation follows from its seed: it shows what privacy costs, but protects
+    nobody from a reader who knows the seed. Metrics are those of the exact problem.
+
+    Raises:
+        ValueError: If clip is missing, a number is out of its range, or gradients of the
+            problem cannot be clipped at this level.
     """
 
     clip: float | None = None  # the largest norm of a unit's gradient; must be given
@@ -104,7 +108,7 @@ class Private(ProblemWithNoise):
         return (within - warm_start) // local_steps
 
     def epsilons(self, gradients):
-        """Give the epsilon of clients by how many gradients each has computed."""
+        """Compute the epsilon of clients from the number of gradients that each has computed."""
         return accounting.epsilons(self.noise, gradients, self.delta, self.accountant)
 
     @property

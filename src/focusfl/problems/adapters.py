@@ -1,8 +1,8 @@
-"""Models of Flax and Equinox as problems. Inside they are plain nested dicts.
+"""Problems of Flax and Equinox models, whose parameters become nested dicts.
 
 The user's `loss_fn(model, samples)` and `metrics_fn(model, samples)` call the model as
-they would anywhere else. Only parameters are trained: a model that changes other state
-while it is called, as batch normalisation does, is refused where that can be seen.
+anywhere else. Only parameters are trained: a model that changes other state when it is
+called, as batch normalisation does, is refused where that can be seen.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from focusfl.problems.loss import LossFn, LossProblem, MetricsFn, from_loss
 
 @dataclass(frozen=True)
 class Calls:
-    """A function of a model, as one of the dicts that its parameters are kept in."""
+    """A function of a model, called with the nested dicts of its parameters instead."""
 
     function: Callable[[Any, Tree], Any]
     rebuild: Callable[[Tree], Any]
@@ -28,7 +28,7 @@ class Calls:
 
     @property
     def each(self) -> "Calls | None":
-        """The same of each sample, where the function is a `PerSample`."""
+        """The same for each sample, if the function is a `PerSample`; else None."""
         each = getattr(self.function, "each", None)
         return each and Calls(each, self.rebuild)
 
@@ -42,18 +42,19 @@ def from_flax(
     metrics_fn: MetricsFn | None = None,
     **options: Any,
 ) -> LossProblem:
-    """Make a problem of an nnx module, or of a linen module and its `params`.
+    """Make a problem of a Flax model: an nnx module, or a linen module and its `params`.
 
     Args:
-        module: an nnx module, or a linen module.
-        loss_fn: (module, samples) -> the loss of each sample; linen: its apply.
-        client_data: one tree of arrays per client, samples along the first axis.
-        params: of a linen module, what module.init(...)["params"] gave.
-        metrics_fn: (module, samples) -> scalars, for evaluation.
-        options: of `from_loss`; batch_size and eval_data must be given.
+        module: a flax.nnx.Module or a flax.linen.Module.
+        loss_fn: (module, samples) -> the loss of each sample, (samples,); for linen, the
+            first argument is a function that applies the module.
+        client_data: for each client a tree of arrays with samples along the first axis.
+        params: for linen, what module.init(...)["params"] returned.
+        metrics_fn: (module, samples) -> a dict of scalars; None: the mean loss.
+        options: of `from_loss`; batch_size and eval_data are required.
 
     Raises:
-        ValueError: If the module has running statistics, or is none of Flax.
+        ValueError: If the module has running statistics, or is not of Flax.
     """
     nnx, linen = import_package("flax.nnx"), import_package("flax.linen")
     if isinstance(module, nnx.Module):
@@ -92,19 +93,19 @@ def from_equinox(
     metrics_fn: MetricsFn | None = None,
     **options: Any,
 ) -> LossProblem:
-    """Make a problem of an Equinox model; options are those of `from_loss`.
+    """Make a problem of an Equinox model.
 
-    Its arrays of floating-point numbers are trained; all else stays as it is.
+    Its arrays of floating-point numbers are trained; everything else stays as it is.
 
     Args:
         model: an equinox.Module.
-        loss_fn: (model, samples) -> the loss of each sample.
-        client_data: one tree of arrays per client, samples along the first axis.
-        metrics_fn: (model, samples) -> scalars, for evaluation.
-        options: of `from_loss`; batch_size and eval_data must be given.
+        loss_fn: (model, samples) -> the loss of each sample, (samples,).
+        client_data: for each client a tree of arrays with samples along the first axis.
+        metrics_fn: (model, samples) -> a dict of scalars; None: the mean loss.
+        options: of `from_loss`; batch_size and eval_data are required.
 
     Raises:
-        ValueError: If the model is none of Equinox.
+        ValueError: If the model is not an equinox.Module.
     """
     eqx = import_package("equinox")
     if not isinstance(model, eqx.Module):
@@ -119,7 +120,18 @@ def from_equinox(
 
 
 def rebuilt(problem: LossProblem, x: Tree) -> Any:
-    """Give the user's model with the parameters of a result; for linen, its apply."""
+    """Build the user's model with the parameters of a result.
+
+    Args:
+        problem: of `from_flax` or `from_equinox`.
+        x: parameters, such as `Result.x`.
+
+    Returns:
+        A model like the user's; for linen, a function that applies the module.
+
+    Raises:
+        ValueError: If the problem comes from elsewhere.
+    """
     calls = problem.mean_loss.loss_fn
     if not isinstance(calls, Calls):
         raise ValueError("problem must come from from_flax or from_equinox.")
@@ -133,7 +145,7 @@ def _problem(rebuild, params, loss_fn, client_data, metrics_fn, options) -> Loss
 
 
 def _dicts(tree: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:
-    """Write any tree of jax as nested dicts with text for keys; and the way back."""
+    """Return a tree of jax as nested dicts with text for keys, and a function that undoes it."""
     import jax
 
     found, structure = jax.tree.flatten_with_path(tree)

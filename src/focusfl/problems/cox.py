@@ -1,8 +1,8 @@
-"""Cox's model of survival, stratified: every client compares its own patients only.
+"""Cox's model of survival, stratified by client: patients are compared within a client only.
 
-Cox 1972; ties after Breslow 1974. Risk sets across clients would need all patients in
-one place. With a baseline hazard for each client, the strata of the textbooks, the
-partial likelihood is a sum over clients, and nothing is approximated.
+Cox 1972; ties after Breslow 1974. Risk sets across clients would need all patients in one
+place. With a baseline hazard for each client (a stratum), the partial likelihood is a sum
+over clients, and nothing is approximated.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,25 @@ from jaxtyping import Bool, Float
 
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_positive
-from focusfl.problems.newton import newton
-from focusfl.problems.problem import Objective, Problem, mask_of, rows_of
-from focusfl.problems.weights import Weights, mean_of, shares_of, weights_of
+from focusfl.problems.convex import PenalizedRows, metrics_of
+from focusfl.problems.problem import (
+    Objective,
+    Weights,
+    mask_of,
+    mean_of,
+    rows_of,
+    set_fields,
+    shares_of,
+    weights_of,
+)
 
 
 @dataclass(frozen=True)
 class PartialLikelihood(Objective):
-    """f(x) = sum over deaths of w log(sum over those at risk of exp(a·x)) - died·x
-    + penalty |x|^2 / 2.
+    """f(x) = sum over deaths of w log(sum over patients at risk of exp(a·x)) - died·x
+    + penalty |x|^2 / 2, with died the weighted sum of the a of those who died.
 
-    Data may be one client's, or everybody's with clients along the first axis.
+    Data may be those of one client, or of all with clients along the first axis.
     """
 
     penalty: float
@@ -31,11 +39,11 @@ class PartialLikelihood(Objective):
     def grad(self, x, data, batch):
         del batch  # all data, every time
         hazard, total, _ = self.at_risk(x, data)
-        pull = hazard * _product(data["w"] / total, data["risk"])
-        return _product(pull, data["A"]) - data["died"] + self.penalty * x
+        slope = hazard * _product(data["w"] / total, data["risk"])
+        return _product(slope, data["A"]) - data["died"] + self.penalty * x
 
     def loss(self, x, data):
-        """f without its penalty."""
+        """Compute f without its penalty."""
         _, total, top = self.at_risk(x, data)
         logs = top + total.__array_namespace__().log(total)
         return (data["w"] * logs).sum(-1) - data["died"] @ x
@@ -46,18 +54,17 @@ class PartialLikelihood(Objective):
             grad, loss = eval_data["share"] @ grad, eval_data["share"] @ loss
         else:
             grad, loss = grad.mean(0), loss.mean()
-        error = x - eval_data["optimum"]
-        return {
-            "distance": (error @ error) ** 0.5 / eval_data["unit"],
-            "loss": loss + self.penalty * (x @ x) / 2,
-            "grad_norm": (grad @ grad) ** 0.5,
-        }
+        loss = loss + self.penalty * (x @ x) / 2
+        return metrics_of(loss, grad, x - eval_data["optimum"], eval_data["unit"])
 
     def evaluate_clients(self, x, client_eval_data):
         return {"loss": self.loss(x, client_eval_data) + self.penalty * (x @ x) / 2}
 
     def at_risk(self, x, data):
-        """Everybody's hazard, and its sum for every death, both over exp(top)."""
+        """Compute each patient's hazard, its sum over those at risk at each death, and top.
+
+        The first two are divided by exp(top), so that they cannot overflow.
+        """
         scores = data["A"] @ x
         top = scores.max(-1)[..., None]
         hazard = scores.__array_namespace__().exp(scores - top)
@@ -65,27 +72,30 @@ class PartialLikelihood(Objective):
 
 
 def _product(a, b):
-    """Vector times matrix, or one of each per client."""
+    """Multiply a vector by a matrix, or one of each for every client."""
     return (a[..., None, :] @ b)[..., 0, :]
 
 
 @PROBLEMS.register("cox")
 @dataclass(frozen=True, eq=False)
-class Cox(Problem):
-    """F is the negative log partial likelihood, per death, plus penalty |x|^2 / 2.
+class Cox(PenalizedRows):
+    """F is the negative log partial likelihood per death, plus penalty |x|^2 / 2.
 
-    A client counts by its deaths: f_i is its own part times clients / all deaths.
-    `weights` are on top of that.
-    Clients may have rows to spare: `mask` says where there is one, by default
-    everywhere, and time is kept as -1 where there is none. `focusfl.data.stack` pads
-    and makes the mask.
+    A client counts by its deaths: f_i is its part of the likelihood times clients / all
+    deaths; `weights` multiply that. Clients with fewer rows than others are padded: `mask`
+    is true where there is a row, and time is stored as -1 where there is none.
+    `focusfl.data.stack` pads and returns the mask.
+
+    Raises:
+        ValueError: If shapes do not fit, a time is negative, nobody dies, penalty is not
+            positive, or a client has no rows.
     """
 
-    A: Float[np.ndarray, "clients rows dim"]
-    time: Float[np.ndarray, "clients rows"]  # to death, or to when last seen alive
-    event: Bool[np.ndarray, "clients rows"]  # whether it was death
+    A: Float[np.ndarray, "clients rows dim"]  # features of patients
+    time: Float[np.ndarray, "clients rows"]  # until death, or until last seen alive
+    event: Bool[np.ndarray, "clients rows"]  # whether the patient died
     penalty: float = 0.01  # factor of |x|^2 / 2
-    mask: Bool[np.ndarray, "clients rows"] | None = None  # where there is a row
+    mask: Bool[np.ndarray, "clients rows"] | None = None  # true for rows; None: all are
     weights: Weights = None  # of clients: "equal", or numbers
 
     def __post_init__(self):
@@ -112,14 +122,7 @@ class Cox(Problem):
                 "and clients of Cox count by their deaths already."
             )
         weights = weights_of(self.weights, len(A))
-        checked = {"A": A, "time": time, "event": event, "mask": mask}
-        checked["weights"] = weights
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def num_clients(self):
-        return len(self.A)
+        set_fields(self, A=A, time=time, event=event, mask=mask, weights=weights)
 
     @property
     def objective(self):
@@ -145,42 +148,31 @@ class Cox(Problem):
     def client_eval_data(self):
         return self.data
 
-    def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
+    def mean_grad(self, x):
+        return mean_of(self.weights, self.objective.grad(x, self.data, None))
+
+    def mean_hessian(self, x):
         hazard, total, _ = self.objective.at_risk(x, self.data)
         A, risk, w = (self.data[name] for name in ("A", "risk", "w"))
-        pull = hazard * _product(w / total, risk)
+        slope = hazard * _product(w / total, risk)
         if self.weights is not None:
-            times = self.num_clients * shares_of(self.weights)[:, None]
-            pull, w = times * pull, times * w
-        centre = (risk * hazard[:, None, :] / total[..., None]) @ A  # one per death
-        spread = np.einsum("cr,crd,cre->de", pull, A, A)
+            factor = self.num_clients * shares_of(self.weights)[:, None]
+            slope, w = factor * slope, factor * w
+        centre = (risk * hazard[:, None, :] / total[..., None]) @ A  # of those at risk, by death
+        spread = np.einsum("cr,crd,cre->de", slope, A, A)
         spread -= np.einsum("cr,crd,cre->de", w, centre, centre)
         return spread / self.num_clients + self.penalty * np.eye(len(x))
 
     @cached_property
-    def optimum(self) -> Float[np.ndarray, " dim"]:
-        """x*, by Newton's method until rounding stops it."""
-
-        def grad(x):
-            return mean_of(self.weights, self.objective.grad(x, self.data, None))
-
-        return newton(grad, self._hessian, self.x0)
-
-    @cached_property
     def eval_data(self):
-        unit = np.float64(np.linalg.norm(self.optimum) or 1.0)
-        found = {**self.data, "optimum": self.optimum, "unit": unit}
+        parts = {**self.data, "optimum": self.optimum, "unit": self.unit}
         if self.weights is not None:
-            found["share"] = shares_of(self.weights)
-        return found
-
-    @property
-    def x0(self):
-        return np.zeros(self.A.shape[2])
+            parts["share"] = shares_of(self.weights)
+        return parts
 
     @cached_property
     def _bounds(self) -> Float[np.ndarray, " clients"]:
-        """A smoothness of every f_i: no variance exceeds a squared radius."""
+        """A smoothness constant of every f_i: no variance exceeds a squared radius."""
         A, real = self.data["A"], (self.time >= 0)[..., None]
         middle = A.sum(1, keepdims=True) / real.sum(1, keepdims=True)
         radius = np.max(real[..., 0] * ((A - middle) ** 2).sum(2), axis=1)
@@ -188,24 +180,10 @@ class Cox(Problem):
 
     @property
     def L(self) -> float:
-        """A smoothness that every f_i has; far from the best where d is large."""
+        """A smoothness constant that every f_i has; far above the smallest where d is large."""
         return float(self._bounds.max())
 
     @property
     def L_F(self) -> float:
-        """A smoothness of F, likewise."""
+        """A smoothness constant of F, likewise."""
         return float(mean_of(self.weights, self._bounds))
-
-    @property
-    def mu(self) -> float:
-        """The strong convexity that every f_i has, from the penalty alone."""
-        return self.penalty
-
-    @cached_property
-    def mu_F(self) -> float:
-        """The curvature of F at x*: its strong convexity where it matters."""
-        return float(np.linalg.eigvalsh(self._hessian(self.optimum))[0])
-
-    @cached_property
-    def disagreement(self):
-        return np.linalg.norm(self.objective.grad(self.optimum, self.data, None), axis=1)

@@ -1,9 +1,9 @@
-"""What each client is evaluated on: sets of samples, of any lengths.
+"""Per-client metrics: evaluation of a model on a set of samples of each client.
 
-Metrics are functions of a whole set, which may be anything: they know of no padding, so
-there is none. Sets of one length are evaluated side by side, some at a time; every
-length costs a compilation. Metrics that are known to be means over samples are found of
-all clients' samples in a row, at one compilation.
+Metrics may be any function of a whole set, so sets are not padded: sets of one length are
+evaluated side by side, some at a time, and every length costs a compilation. Metrics that are
+means over samples are computed on the samples of all clients in one row, with a single
+compilation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,43 +16,49 @@ from jaxtyping import Int
 
 from focusfl.core.tree import Tree
 
-SAMPLES_AT_ONCE = 1000  # samples evaluated together, if no single set has more
+SAMPLES_AT_ONCE = 1000  # samples evaluated together, unless a single set has more
 
 Evaluate = Callable[[Tree, Tree], dict[str, Any]]  # (model, samples) -> metrics
 
 
 @dataclass(frozen=True)
 class PerSample:
-    """A `metrics_fn` that takes means over samples: made of what each of them gives.
+    """A `metrics_fn` whose metrics are means over samples.
 
-    As good as any other; and per_client=True compiles it once, not for every
-    number of samples that a client has.
+    It serves as any other, and per_client=True compiles it once instead of once for every
+    number of samples that clients have.
+
+    Args:
+        each: (model, samples) -> a dict of arrays of shape (samples,).
+
+    Raises:
+        ValueError: When it is called, if `each` gives something else.
     """
 
-    each: Evaluate  # (model, samples) -> arrays of shape (samples,) by name
+    each: Evaluate
 
     def __call__(self, x: Tree, samples: Tree) -> dict[str, Any]:
-        found, count = self.each(x, samples), length(samples)
-        if not isinstance(found, Mapping):
-            raise ValueError(f"each must give a dict of arrays; got {found!r:.60}.")
-        for name, values in found.items():
+        metrics, count = self.each(x, samples), length(samples)
+        if not isinstance(metrics, Mapping):
+            raise ValueError(f"each must give a dict of arrays; got {metrics!r:.60}.")
+        for name, values in metrics.items():
             if np.shape(values) != (count,):
                 raise ValueError(
                     f"each must give a number for every sample; {name!r} has shape "
                     f"{np.shape(values)} for {count}."
                 )
-        return {name: values.mean() for name, values in found.items()}
+        return {name: values.mean() for name, values in metrics.items()}
 
 
 def length(samples: Tree) -> int:
-    """How many samples there are."""
+    """Count samples, which lie along the first axis of every leaf."""
     import jax
 
     return len(jax.tree.leaves(samples)[0])
 
 
 def unstacked(samples: Tree, lengths: Int[np.ndarray, " clients"]) -> list[Tree]:
-    """Each client's samples, of leaves (clients, most, ...), without their padding."""
+    """Split leaves (clients, largest length, ...) into each client's samples without padding."""
     import jax
 
     return [
@@ -60,14 +66,14 @@ def unstacked(samples: Tree, lengths: Int[np.ndarray, " clients"]) -> list[Tree]
     ]
 
 
-def check(one: Callable[[Tree, Tree, str], None], x: Tree, clients: Sequence[Tree]) -> None:
-    """Raise unless a model can be evaluated on sets of all these lengths."""
+def check(check_set: Callable[[Tree, Tree, str], None], x: Tree, clients: Sequence[Tree]) -> None:
+    """Call a check with a model and a set of every length, and the words for that set."""
     for count, samples in {length(samples): samples for samples in clients}.items():
-        one(x, samples, f"a client's {count} samples")
+        check_set(x, samples, f"a client's {count} samples")
 
 
 def laid_out(clients: Sequence[Tree], by_sample: bool) -> Tree:
-    """Lay clients' sets out for `evaluate_samples`, or for `evaluate_sets`."""
+    """Lay out the sets of clients for `evaluate_samples` (by_sample) or `evaluate_sets`."""
     import jax
 
     lengths = np.array([length(samples) for samples in clients])
@@ -81,16 +87,16 @@ def laid_out(clients: Sequence[Tree], by_sample: bool) -> Tree:
         return {"samples": samples, "owner": owner.astype(np.int32), "counts": counts}
     stacked, order = {}, []
     for count in np.unique(lengths).tolist():
-        own = np.flatnonzero(lengths == count)
-        leaves = [clients[i] for i in own.tolist()]
-        stacked[str(count)] = jax.tree.map(lambda *a: np.stack(a), *leaves)
-        order.append(own)
+        members = np.flatnonzero(lengths == count)
+        sets = [clients[i] for i in members.tolist()]
+        stacked[str(count)] = jax.tree.map(lambda *a: np.stack(a), *sets)
+        order.append(members)
     place = np.argsort(np.concatenate(order)).astype(np.int32)
     return {"sets": stacked, "place": place}
 
 
 def evaluate_samples(each: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
-    """Means over every client's samples: arrays of shape (clients,)."""
+    """Compute means over the samples of each client: arrays of shape (clients,)."""
     import jax
     import jax.numpy as jnp
 
@@ -99,41 +105,41 @@ def evaluate_samples(each: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
     def mean(values: Any) -> Any:
         real = jnp.promote_types(jnp.result_type(values.dtype, float), "float32")
         values = values.astype(real).ravel()
-        many = len(counts) + 1  # the last is nobody, who has the padding
-        return jax.ops.segment_sum(values, owner, many)[:-1] / counts
+        segments = len(counts) + 1  # the last one is the padding
+        return jax.ops.segment_sum(values, owner, segments)[:-1] / counts
 
     return jax.tree.map(mean, jax.lax.map(partial(each, x), laid["samples"]))
 
 
 def evaluate_sets(evaluate: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
-    """Metrics of every client's set: arrays of shape (clients,)."""
+    """Compute metrics of each client's set: arrays of shape (clients,)."""
     import jax
     import jax.numpy as jnp
 
-    found = []
-    for count, own in _by_length(laid):
-        one, some = partial(evaluate, x), max(1, SAMPLES_AT_ONCE // count)
-        if some >= length(own):  # without a loop, which takes long to compile
-            found.append(jax.vmap(one)(own))
+    metrics = []
+    for count, sets in _by_length(laid):
+        evaluate_set, some = partial(evaluate, x), max(1, SAMPLES_AT_ONCE // count)
+        if some >= length(sets):  # without a loop, which takes long to compile
+            metrics.append(jax.vmap(evaluate_set)(sets))
         else:
-            found.append(jax.lax.map(one, own, batch_size=some))
-    whole = jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
+            metrics.append(jax.lax.map(evaluate_set, sets, batch_size=some))
+    whole = jax.tree.map(lambda *parts: jnp.concatenate(parts), *metrics)
     return {name: values[laid["place"]] for name, values in whole.items()}
 
 
 def evaluate_one_by_one(evaluate: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
-    """The same of functions that jax cannot look into."""
+    """Compute the same as `evaluate_sets` by a function that jax cannot trace."""
     import jax
 
-    found = [
-        evaluate(x, jax.tree.map(lambda a, i=i: a[i], own))
-        for _, own in _by_length(laid)
-        for i in range(length(own))
+    metrics = [
+        evaluate(x, jax.tree.map(lambda a, i=i: a[i], sets))
+        for _, sets in _by_length(laid)
+        for i in range(length(sets))
     ]
-    whole = {name: np.array([one[name] for one in found]) for name in found[0]}
+    whole = {name: np.array([values[name] for values in metrics]) for name in metrics[0]}
     return {name: values[np.asarray(laid["place"])] for name, values in whole.items()}
 
 
 def _by_length(laid: Tree) -> list[tuple[int, Tree]]:
-    """In the order in which they were laid out, which jax does not keep."""
-    return sorted((int(count), own) for count, own in laid["sets"].items())
+    """List stacked sets in the order in which they were laid out, which jax does not keep."""
+    return sorted((int(count), sets) for count, sets in laid["sets"].items())

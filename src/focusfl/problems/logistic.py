@@ -8,48 +8,51 @@ from jaxtyping import Bool, Float, Shaped
 
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_positive
-from focusfl.problems.newton import newton
-from focusfl.problems.problem import Objective, Problem, aligned, mask_of, rows_of
-from focusfl.problems.weights import Weights, shares_of, weights_of
+from focusfl.problems.convex import PenalizedRows, metrics_of
+from focusfl.problems.problem import (
+    Objective,
+    Weights,
+    mask_of,
+    rows_of,
+    set_fields,
+    shares_of,
+    weights_of,
+)
 
-AT_ONCE = 1 << 16  # rows weighted together: all at once would be a copy of the data
+MAX_ROWS = 1 << 16  # that are weighted together: all at once would copy the data
 
 
 @dataclass(frozen=True)
 class LogisticLoss(Objective):
     """f(x) = sum over rows of w log(1 + exp(-b a·x)) + penalty |x|^2 / 2.
 
-    Data has w b, from which both can be told: two arrays would be fetched one by one.
+    Data holds the product `wb` of weight and label, whose absolute value and sign are the
+    two: a compiled round would read two arrays one after the other.
     """
 
     penalty: float
 
     def grad(self, x, data, batch):
         del batch  # all data, every time
-        return self._slopes(x, data) @ data["A"] + self.penalty * x
+        return self.slopes(x, data) @ data["A"] + self.penalty * x
 
     def evaluate(self, x, eval_data):
         grad = self.grad(x, eval_data, None)
-        loss = self._losses(x, eval_data).sum()
-        error = x - eval_data["optimum"]
-        return {
-            "distance": (error @ error) ** 0.5 / eval_data["unit"],
-            "loss": loss + self.penalty * (x @ x) / 2,
-            "grad_norm": (grad @ grad) ** 0.5,
-        }
+        loss = self._losses(x, eval_data).sum() + self.penalty * (x @ x) / 2
+        return metrics_of(loss, grad, x - eval_data["optimum"], eval_data["unit"])
 
     def evaluate_clients(self, x, client_eval_data):
         losses = self._losses(x, client_eval_data).sum(-1)
         return {"loss": losses + self.penalty * (x @ x) / 2}
 
     def _losses(self, x, data):
-        """Every row's loss, with its weight."""
+        """Compute the weighted loss of every row."""
         margin = self._margins(x, data)
         xp = margin.__array_namespace__()
         return abs(data["wb"]) * xp.logaddexp(0 * margin, -margin)
 
-    def _slopes(self, x, data):
-        """The derivative of every row's loss by its a·x."""
+    def slopes(self, x, data):
+        """Compute the derivative of every row's weighted loss by its a·x."""
         margin = self._margins(x, data)
         # 1 / (1 + exp(margin)) without overflow on either side
         miss = (1 - margin.__array_namespace__().tanh(margin / 2)) / 2
@@ -62,18 +65,22 @@ class LogisticLoss(Objective):
 
 @PROBLEMS.register("logistic")
 @dataclass(frozen=True, eq=False)
-class Logistic(Problem):
+class Logistic(PenalizedRows):
     """f_i is the mean logistic loss over client i's rows, plus penalty |x|^2 / 2.
 
-    Labels are -1 and +1, or 0 and 1 (false and true), of which 0 becomes -1. Clients
-    may have rows to spare: `mask` says where there is a row, by default everywhere, and
-    b is kept as 0 where there is none. `focusfl.data.stack` pads and makes the mask.
+    Labels are -1 and +1, or 0 and 1 (false and true), of which 0 becomes -1. Clients with
+    fewer rows than others are padded: `mask` is true where there is a row, and b is stored
+    as 0 where there is none. `focusfl.data.stack` pads and returns the mask.
+
+    Raises:
+        ValueError: If shapes do not fit, a label is another, penalty is not positive, or a
+            client has no rows.
     """
 
     A: Float[np.ndarray, "clients rows dim"]  # features
     b: Shaped[np.ndarray, "clients rows"]  # labels
     penalty: float = 0.01  # factor of |x|^2 / 2
-    mask: Bool[np.ndarray, "clients rows"] | None = None  # where there is a row
+    mask: Bool[np.ndarray, "clients rows"] | None = None  # true for rows; None: all are
     weights: Weights = None  # of clients: "samples", "equal" or numbers
 
     def __post_init__(self):
@@ -83,13 +90,7 @@ class Logistic(Problem):
         check_positive("penalty", self.penalty)
         b = np.where(mask, signs("b", b, mask), 0.0)
         weights = weights_of(self.weights, len(b), mask.sum(1))
-        checked = {"A": aligned(A), "b": b, "mask": mask, "weights": weights}
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def num_clients(self):
-        return len(self.b)
+        set_fields(self, A=aligned(A), b=b, mask=mask, weights=weights)
 
     @property
     def objective(self):
@@ -106,7 +107,7 @@ class Logistic(Problem):
 
     @cached_property
     def _pooled(self):
-        """Everybody's rows as one client's; its f is F."""
+        """The rows of all clients as if they were one client's, whose f is F."""
         dim = self.A.shape[2]
         wb = self.data["wb"]
         if self.weights is None:
@@ -115,29 +116,17 @@ class Logistic(Problem):
             wb = shares_of(self.weights)[:, None] * wb
         return {"A": self.A.reshape(-1, dim), "wb": wb.ravel()}
 
-    def _hessian(self, x) -> Float[np.ndarray, "dim dim"]:
+    def mean_grad(self, x):
+        return self.objective.grad(x, self._pooled, None)
+
+    def mean_hessian(self, x):
         A, wb = self._pooled["A"], self._pooled["wb"]
-        bend = abs(wb) / (4 * np.cosh(A @ x / 2) ** 2)
-        return _gram(A, bend) + self.penalty * np.eye(A.shape[1])
-
-    @cached_property
-    def optimum(self) -> Float[np.ndarray, " dim"]:
-        """x*, by Newton's method until rounding stops it."""
-
-        def grad(x):
-            return self.objective.grad(x, self._pooled, None)
-
-        return newton(grad, self._hessian, self.x0)
+        curvature = abs(wb) / (4 * np.cosh(A @ x / 2) ** 2)
+        return _gram(A, curvature) + self.penalty * np.eye(A.shape[1])
 
     @cached_property
     def eval_data(self):
-        norm = np.linalg.norm(self.optimum)
-        unit = np.float64(norm if norm > 0 else 1.0)
-        return {**self._pooled, "optimum": self.optimum, "unit": unit}
-
-    @property
-    def x0(self):
-        return np.zeros(self.A.shape[2])
+        return {**self._pooled, "optimum": self.optimum, "unit": self.unit}
 
     @cached_property
     def L(self) -> float:
@@ -154,43 +143,43 @@ class Logistic(Problem):
         A, wb = self._pooled["A"], self._pooled["wb"]
         return float(np.linalg.eigvalsh(_gram(A, abs(wb)))[-1] / 4 + self.penalty)
 
-    @property
-    def mu(self) -> float:
-        """The strong convexity that every f_i has, from the penalty alone."""
-        return self.penalty
-
-    @cached_property
-    def mu_F(self) -> float:
-        """The curvature of F at x*: its strong convexity where it matters."""
-        return float(np.linalg.eigvalsh(self._hessian(self.optimum))[0])
-
-    @cached_property
-    def disagreement(self):
-        grads = [
-            self.objective.grad(self.optimum, {"A": A, "wb": wb}, None)
-            for A, wb in zip(self.A, self.data["wb"], strict=True)
-        ]
-        return np.linalg.norm(grads, axis=1)
-
 
 def signs(name: str, labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Write labels 0 and 1 as -1 and +1; leave those as they are; refuse all others."""
-    kinds = np.unique(labels[mask])
-    if np.isin(kinds, (-1, 1)).all():
+    """Return labels as -1 and +1, from -1 and +1 or from 0 and 1.
+
+    Raises:
+        ValueError: If a label where mask is true is neither.
+    """
+    values = np.unique(labels[mask])
+    if np.isin(values, (-1, 1)).all():
         return labels
-    if np.isin(kinds, (0, 1)).all():
+    if np.isin(values, (0, 1)).all():
         return 2 * labels - 1
     raise ValueError(
         f"{name} must hold labels -1 and +1, or 0 and 1; got "
-        f"{', '.join(f'{kind:g}' for kind in kinds[:5])}{', ...' * (len(kinds) > 5)}. "
+        f"{', '.join(f'{value:g}' for value in values[:5])}{', ...' * (len(values) > 5)}. "
         "Mark rows that are padding by mask."
     )
 
 
+def aligned(a: np.ndarray) -> np.ndarray:
+    """Return an array that a compiled program on a CPU reads without copying it.
+
+    Such an array begins at a multiple of 64 bytes; another would be copied by every run.
+    """
+    if a.ctypes.data % 64 == 0 and a.flags.c_contiguous:
+        return a
+    buffer = np.empty(a.nbytes + 64, np.uint8)
+    start = -buffer.ctypes.data % 64
+    out = buffer[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
+    out[...] = a
+    return out
+
+
 def _gram(A: Float[np.ndarray, "rows dim"], w: Float[np.ndarray, " rows"]):
-    """The sum over rows of w a a^T."""
+    """Sum w a a^T over rows."""
     first, *more = (
-        (A[i : i + AT_ONCE].T * w[i : i + AT_ONCE]) @ A[i : i + AT_ONCE]
-        for i in range(0, len(A), AT_ONCE)
+        (A[i : i + MAX_ROWS].T * w[i : i + MAX_ROWS]) @ A[i : i + MAX_ROWS]
+        for i in range(0, len(A), MAX_ROWS)
     )
     return sum(more, first)

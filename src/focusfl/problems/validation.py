@@ -1,4 +1,4 @@
-"""Models, samples and functions as a user gives them: checked before anything runs."""
+"""Checks of models, samples and functions that a user gives, before anything runs."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,8 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def check_dtype(name: str, dtype: Any) -> None:
-    """Raise unless a model can be kept in this type, by its name."""
-    got = getattr(dtype, "__name__", dtype)  # np.float32 is as good as its name
+    """Raise ValueError unless this is a floating-point type, or the name of one."""
+    got = getattr(dtype, "__name__", dtype)  # np.float32 will do as well as its name
     if not isinstance(got, str) or got not in FLOATS:
         raise ValueError(f"{name} must be one of {', '.join(FLOATS)}; got {got!r}.")
 
@@ -29,7 +29,7 @@ def check_dtype(name: str, dtype: Any) -> None:
 def check_options(
     batch_size: int | None, stream: str, dtype: str, compute_dtype: str | None
 ) -> None:
-    """Raise unless these say how a model is kept and how clients walk their data."""
+    """Raise ValueError unless these options of `from_loss` are in their ranges."""
     if batch_size is not None:
         check_count("batch_size", batch_size)
     check_one_of("stream", stream, STREAMS)
@@ -39,14 +39,14 @@ def check_options(
 
 
 def check_function(name: str, value: Any) -> None:
-    """Raise unless value can be called from jax."""
+    """Raise ValueError unless value is a function that jax can trace."""
     check_called(name, value)
     if _of_torch(value) or not callable(value):
         raise ValueError(f"{name} must be a function{_instead(value)}.")
 
 
 def check_called(name: str, value: Any) -> None:
-    """Raise if value is a class where one of its objects is meant."""
+    """Raise ValueError if value is a class where one of its objects is meant."""
     if isinstance(value, type):
         kind = value.__name__
         raise ValueError(
@@ -55,7 +55,7 @@ def check_called(name: str, value: Any) -> None:
 
 
 def check_no_loader(name: str, value: Any) -> None:
-    """Raise if value is a DataLoader, saying how to make tensors of one."""
+    """Raise ValueError if value is a DataLoader, and say how to make tensors of it."""
     if any(kind.__name__ == "DataLoader" for kind in type(value).__mro__):
         raise ValueError(
             f"{name} must be arrays or tensors; got a DataLoader, whose batches are "
@@ -65,15 +65,19 @@ def check_no_loader(name: str, value: Any) -> None:
 
 
 def takes_key(loss_fn: Callable) -> bool:
-    """Whether a loss takes a key."""
+    """Whether a loss has an argument `key`."""
     try:
         return "key" in inspect.signature(loss_fn).parameters
-    except (TypeError, ValueError):  # written in C: nobody knows
+    except (TypeError, ValueError):  # written in C: its signature is unknown
         return False
 
 
 def arrays(name: str, given: Tree) -> Tree:
-    """Make numpy arrays of a tree's leaves; finite numbers, and at least one leaf."""
+    """Return a tree with its leaves as NumPy arrays.
+
+    Raises:
+        ValueError: Unless there are leaves, and all of them finite numbers.
+    """
     import jax
 
     check_no_loader(name, given)
@@ -92,12 +96,12 @@ def arrays(name: str, given: Tree) -> Tree:
 
 
 def everybody(client_data: Any) -> list[Tree]:
-    """Check the samples of all clients: the same names, the same shape of a sample."""
+    """Return the samples of all clients as arrays, checked to be alike in names and shapes."""
     return _sets("client_data", client_data)
 
 
 def eval_sets(client_eval_data: Any, client_data: list[Tree]) -> list[Tree]:
-    """Check what each client is evaluated on: one set for each, like its own data."""
+    """Return a set of samples for each client, checked to be like those of `client_data`."""
     name = "client_eval_data"
     if len(_listed(name, client_eval_data)) != len(client_data):
         raise ValueError(
@@ -108,7 +112,7 @@ def eval_sets(client_eval_data: Any, client_data: list[Tree]) -> list[Tree]:
 
 
 def _listed(name: str, given: Any) -> Any:
-    """Raise unless this is a list with something for each client."""
+    """Return a list with an entry for each client; raise ValueError if it is something else."""
     check_no_loader(name, given)
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
         raise ValueError(
@@ -120,11 +124,12 @@ def _listed(name: str, given: Any) -> Any:
 
 
 def _sets(name: str, given: Any, like: Tree = None) -> list[Tree]:
-    """Check a list of clients' samples against each other, or against others."""
+    """Return the samples of a list of clients, checked against each other or `like`."""
     import jax
 
     of = "" if like is None else f" of {name}"
-    checked = [_samples(f"client {i}{of}", one) for i, one in enumerate(_listed(name, given))]
+    listed = _listed(name, given)
+    checked = [_samples(f"client {i}{of}", samples) for i, samples in enumerate(listed)]
     model, whose = (checked[0], "client 0") if like is None else (like, "client_data")
     first: Any = jax.tree.structure(model)
     for i, samples in enumerate(checked):
@@ -133,14 +138,14 @@ def _sets(name: str, given: Any, like: Tree = None) -> list[Tree]:
                 f"client {i}{of} must have the same arrays as {whose}, "
                 f"{_names(model)}; got {_names(samples)}."
             )
-        for (path, one), other in zip(
+        for (path, leaf), other in zip(
             jax.tree.leaves_with_path(samples), jax.tree.leaves(model), strict=True
         ):
-            if (one.shape[1:], one.dtype.kind) != (other.shape[1:], other.dtype.kind):
+            if (leaf.shape[1:], leaf.dtype.kind) != (other.shape[1:], other.dtype.kind):
                 raise ValueError(
                     f"client {i}{of}, data{jax.tree_util.keystr(path)}: a sample must "
                     f"be of shape {other.shape[1:]} and like {other.dtype}, as "
-                    f"{whose}'s; got {one.shape[1:]} of {one.dtype}."
+                    f"{whose}'s; got {leaf.shape[1:]} of {leaf.dtype}."
                 )
     return checked
 
@@ -168,7 +173,7 @@ def _samples(who: str, given: Tree) -> Tree:
 
 
 def check_loss(loss_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
-    """Raise unless a loss has one value per sample; nothing is computed."""
+    """Raise ValueError unless a loss gives a value for each sample; nothing is computed."""
     import jax
 
     count = len(jax.tree.leaves(samples)[0])
@@ -183,7 +188,7 @@ def check_loss(loss_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
 
 
 def check_metrics(metrics_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
-    """Raise unless metrics are single numbers by name; nothing is computed."""
+    """Raise ValueError unless metrics are scalars by name; nothing is computed."""
     found = _shapes("metrics_fn", what, metrics_fn, x, samples)
     if not isinstance(found, Mapping) or not found:
         raise ValueError(f"metrics_fn must give a dict of numbers by name; got {_form(found)}.")
@@ -198,9 +203,9 @@ def check_metrics(metrics_fn: Callable, x: Tree, samples: Tree, what: str) -> No
 def check_losses(
     each: Callable[[Tree], np.ndarray], pooled: Tree, lengths: list[int], size: int
 ) -> None:
-    """Raise if a sample with the smallest or largest of whole numbers has no loss.
+    """Raise ValueError if a sample with the smallest or the largest whole number has no loss.
 
-    They are labels outside of the classes, if any is. All samples would take long.
+    If any label lies outside the classes, one of these does. All samples would take long.
     """
     import jax
 
@@ -225,7 +230,7 @@ def check_losses(
 
 
 def check_augment(augment: Callable, samples: Tree) -> None:
-    """Raise unless a batch keeps its names and shapes; nothing is computed."""
+    """Raise ValueError unless augmentation keeps names and shapes; nothing is computed."""
     import jax
 
     found = _shapes("augment", "a batch", augment, jax.random.key(0), samples)
@@ -237,7 +242,7 @@ def check_augment(augment: Callable, samples: Tree) -> None:
 
 
 def shapes(samples: Tree, count: int | None = None) -> Tree:
-    """Give what a compiled function would see of samples, or of so many of them."""
+    """Return the shapes and types that a compiled function sees of samples, or of `count`."""
     import jax
 
     def shape(leaf):

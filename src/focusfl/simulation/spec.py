@@ -23,7 +23,7 @@ from focusfl.core.validation import (
 from focusfl.participation import Participation
 from focusfl.privacy.budgets import within_budget
 from focusfl.problems import Objective, Problem
-from focusfl.problems.weights import check_weights
+from focusfl.problems.problem import check_weights
 from focusfl.simulation.callbacks import Progress as Progress
 from focusfl.simulation.callbacks import Stop
 from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, tabled

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.core import random as keys
-from focusfl.data.digits import digits
+from focusfl.data.samples import digits
 from focusfl.problems import (
     Logistic,
     Noisy,

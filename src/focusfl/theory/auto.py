@@ -23,8 +23,8 @@ from focusfl.core.validation import check_count, check_is
 from focusfl.participation import Participation, Replay
 from focusfl.problems import LeastSquares, LossProblem, Problem, Quadratic
 from focusfl.problems.loss import MeanLoss
+from focusfl.problems.problem import mean_of
 from focusfl.problems.quadratic import EIGEN_DIM
-from focusfl.problems.weights import mean_of
 from focusfl.theory.constants import Constants, Quadratics, check_rounds, constants, exact
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Convolutions of anybody's model as products of matrices, where those are faster.
+"""Rewrite the convolutions and pools of any jax function as products of matrices.
 
-XLA's own convolution takes ten and more times as long on a CPU inside a compiled loop,
-and with weights of their own for many clients on a GPU too. `fast` rewrites a function
-so that its convolutions and pools are made of slices, sums and products, with images
-along the last axis; numbers are the same but for rounding.
+Inside a compiled loop on a CPU, and with different weights for many clients on a GPU, XLA's
+convolution takes ten and more times as long as products do. `Fast` rewrites a function so
+that its convolutions and pools are slices, sums and products, with images along the last
+axis; results differ by rounding only.
 """
 
 from focusfl.problems.convolutions.rewrite import Fast, has_convolutions

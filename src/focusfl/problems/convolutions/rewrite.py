@@ -1,8 +1,8 @@
-"""Run a jax function with its convolutions and pools rewritten, equation by equation.
+"""Evaluate a jax function with convolutions and pools rewritten, equation by equation.
 
-A value that came out of a convolution is kept with images last, together with the order
-of its axes, until something needs it as it was: what works element by element, sums,
-pads or joins does not, so that between two convolutions nothing is moved. Functions
+The result of a convolution stays in the order of axes in which it was computed, images last,
+as a `Moved`, until an equation needs the original order. Elementwise equations, sums, pads
+and concatenations do not, so that nothing is transposed between two convolutions. Functions
 inside (jit, scan, cond, while, checkpoint, custom derivatives) are rewritten too.
 """
 
@@ -15,16 +15,16 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from focusfl.problems.convolutions import rules
-from focusfl.problems.convolutions.moved import Moved, plain, stored
+from focusfl.problems.convolutions.rules import Moved, plain, stored
 
 INLINED = ("jit", "pjit", "closed_call", "core_call", "custom_lin")
-BLOCKS = False  # whether blocks are used everywhere, not on a GPU alone
-FOUND = ("conv_general_dilated", "reduce_window_max")
+BLOCKS = False  # whether to use blocks on every device, not on a GPU alone
+REWRITTEN = ("conv_general_dilated", "reduce_window_max")
 
 
 @dataclass(frozen=True)
 class Fast:
-    """A function of trees of arrays, with fast convolutions."""
+    """A function of trees of arrays, whose convolutions and pools are rewritten in every call."""
 
     function: Callable[..., Any]
 
@@ -38,30 +38,31 @@ class Fast:
 
 
 def has_convolutions(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether there is anything to rewrite in a function of such arguments."""
+    """Whether a function of such arguments has convolutions or pools to rewrite."""
     return _contains(jax.make_jaxpr(function)(*args).jaxpr)
 
 
 def _contains(jaxpr: Any) -> bool:
     return any(
-        eqn.primitive.name in FOUND or any(map(_contains, _inner(eqn.params))) for eqn in jaxpr.eqns
+        eqn.primitive.name in REWRITTEN or any(map(_contains, _inner(eqn.params)))
+        for eqn in jaxpr.eqns
     )
 
 
 def _inner(params: dict[str, Any]) -> list[Any]:
-    """The functions inside an equation, whatever they are called there."""
+    """List the functions among the parameters of an equation."""
     found = []
     for value in params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, core.ClosedJaxpr):
-                found.append(one.jaxpr)
-            elif isinstance(one, core.Jaxpr):
-                found.append(one)
+        for part in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(part, core.ClosedJaxpr):
+                found.append(part.jaxpr)
+            elif isinstance(part, core.Jaxpr):
+                found.append(part)
     return found
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """The results of a jaxpr, some of them `Moved`."""
+    """Evaluate a jaxpr; some of the results may be `Moved`."""
     known: dict[Any, Any] = {}
 
     def read(var: Any) -> Any:
@@ -78,9 +79,9 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
 
 
 def _pooled(jaxpr: Any) -> set[Any]:
-    """Results of convolutions of which the largest of every 2 x 2 is all that is used.
+    """Find the results of convolutions that go into max pools of 2 x 2 only.
 
-    What stands between works element by element.
+    What stands between is elementwise.
     """
     users: dict[Any, list[Any]] = {}
     for eqn in jaxpr.eqns:
@@ -98,7 +99,7 @@ def _pooled(jaxpr: Any) -> set[Any]:
         same = eqn.primitive.name == "transpose" or rules.keeps_place(eqn)
         return same and all(map(ends, eqn.outvars))
 
-    convolutions = [e for e in jaxpr.eqns if e.primitive.name == FOUND[0]]
+    convolutions = [e for e in jaxpr.eqns if e.primitive.name == REWRITTEN[0]]
     return {eqn.outvars[0] for eqn in convolutions if ends(eqn.outvars[0])}
 
 
@@ -115,7 +116,7 @@ def _equation(eqn: Any, args: list[Any], in_blocks: bool = False) -> list[Any]:
             return [found]
         if name == "custom_jvp_call" and rules.is_elementwise(eqn):
             return [_moved_derivative(eqn, args)]
-    elif name in FOUND:
+    elif name in REWRITTEN:
         found = rules.apply(eqn, [rules.images_last(args[0], eqn.params), *args[1:]])
         if found is not None:
             return [found]
@@ -123,7 +124,7 @@ def _equation(eqn: Any, args: list[Any], in_blocks: bool = False) -> list[Any]:
 
 
 def _bound(eqn: Any, args: list[Any]) -> list[Any]:
-    """Bind an equation as it is, with the functions inside it rewritten."""
+    """Evaluate an equation as it is, with the functions inside it rewritten."""
     params = eqn.params
     if any(map(_contains, _inner(params))):
         params = {name: _rewritten_all(value) for name, value in params.items()}
@@ -144,7 +145,7 @@ def _rewritten_all(value: Any) -> Any:
 
 
 def _rewritten(closed: Any) -> Any:
-    """The same function of the same arguments, with fast convolutions."""
+    """Return the same function of the same arguments, with its convolutions rewritten."""
     if not _contains(closed.jaxpr):
         return closed
 
@@ -158,7 +159,7 @@ def _rewritten(closed: Any) -> Any:
 
 
 def _moved_derivative(eqn: Any, args: list[Any]) -> Moved:
-    """A custom derivative of what works element by element, where values are moved."""
+    """Evaluate an elementwise function with a custom derivative on moved values."""
     how = cast(tuple, rules.layout(args))
     call = eqn.params["call_jaxpr"]
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in call.in_avals]

@@ -1,17 +1,27 @@
-"""What equations become when their operands have images last; None: they need not."""
+"""Equations of a jaxpr on values whose images come last (`Moved`).
+
+A rule returns None where an equation has to run on plain values.
+"""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
-from focusfl.problems.convolutions.moved import Moved, plain, stored, unblocked
-from focusfl.problems.convolutions.pools import largest, largest_of_blocks, total
-from focusfl.problems.convolutions.products import Moves, convolve, convolve_blocks
+from focusfl.problems.convolutions.products import (
+    Moves,
+    convolve,
+    convolve_blocks,
+    join,
+    largest,
+    largest_of_blocks,
+    split,
+    total,
+)
 
-LARGEST_WINDOW = 127  # pixels, whose number is an int8
+MAX_WINDOW = 127  # pixels, as the number of a pixel is an int8
 ELEMENTWISE = frozenset(
     "abs acos add add_any and asin atan atan2 cbrt ceil clamp convert_element_type cos "
     "cosh copy copy_p div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow "
@@ -20,14 +30,54 @@ ELEMENTWISE = frozenset(
     "stop_gradient sub tan tanh xor".split()
 )
 
-IN_BLOCKS = ("reduce_window_max", "reduce_window_sum", "transpose")
-ALWAYS = ("conv_general_dilated", "transpose")  # whatever their operands are
+IN_BLOCKS = ("reduce_window_max", "reduce_window_sum", "transpose")  # can work on blocks
+ALWAYS = ("conv_general_dilated", "transpose")  # rewritten whatever their operands are
 
 Rule = Callable[[Any, list[Any]], Any]
 
 
+class Moved(NamedTuple):
+    """A value whose array has its axes in another order: (channels, *pixels, images).
+
+    Axis i of the array is axis `order[i]` of the value. With `blocks` of 2, the pixels of
+    every 2 x 2 come first: (2, 2, channels, *half the pixels, images).
+    """
+
+    array: Any
+    order: tuple[int, ...]
+    blocks: int = 1
+
+
+def plain(value: Any) -> Any:
+    """Return a value as an array with its axes in their own order."""
+    if not isinstance(value, Moved):
+        return value
+    order = value.order
+    back = [order.index(axis) for axis in range(len(order))]
+    return jnp.transpose(unblocked(value).array, back)
+
+
+def stored(value: Any, order: tuple[int, ...], blocks: int = 1) -> Any:
+    """Return the array of a value in this order of axes; a scalar stays as it is."""
+    if jnp.ndim(value.array if isinstance(value, Moved) else value) == 0:
+        return value
+    if isinstance(value, Moved):
+        if (value.order, value.blocks) == (order, blocks):
+            return value.array
+        value = unblocked(value)
+        array = jnp.transpose(value.array, [value.order.index(axis) for axis in order])
+    else:
+        array = jnp.transpose(value, order)
+    return array if blocks == 1 else split(array)
+
+
+def unblocked(value: Moved) -> Moved:
+    """Return the same value without blocks."""
+    return value if value.blocks == 1 else Moved(join(value.array), value.order)
+
+
 def apply(eqn: Any, args: list[Any]) -> Any:
-    """What an equation gives, moved; None if it has to be bound as it is."""
+    """Evaluate an equation on moved values; return None if it has to be bound as it is."""
     name = eqn.primitive.name
     if name in ELEMENTWISE:
         return _elementwise(eqn, args)
@@ -38,14 +88,14 @@ def apply(eqn: Any, args: list[Any]) -> Any:
 
 
 def is_elementwise(eqn: Any) -> bool:
-    """Whether a function inside works element by element, on arrays of one shape."""
+    """Whether a function inside an equation is elementwise, on arrays of one shape."""
     call = eqn.params["call_jaxpr"].jaxpr
     shapes = {v.aval.shape for v in (*call.invars, *call.outvars) if v.aval.shape}
     return len(shapes) == 1 and len(call.outvars) == 1 and _all_elementwise(call)
 
 
 def keeps_place(eqn: Any) -> bool:
-    """Whether an equation works element by element, or is a function that does."""
+    """Whether an equation is elementwise, or a function that is."""
     name = eqn.primitive.name
     if name in ("jit", "pjit"):
         return _all_elementwise(eqn.params["jaxpr"].jaxpr)
@@ -57,13 +107,13 @@ def _all_elementwise(jaxpr: Any) -> bool:
 
 
 def images_last(value: Any, params: dict[str, Any]) -> Any:
-    """A value that comes into a pool, moved; as it is where its axes are unusual."""
+    """Move the operand of a pool; leave it as it is where its axes are unusual."""
     window = params["window_dimensions"]
-    still = [axis for axis, size in enumerate(window) if size == 1]
-    if isinstance(value, Moved) or len(window) < 3 or len(still) != 2 or still[0] != 0:
+    fixed = [axis for axis, size in enumerate(window) if size == 1]
+    if isinstance(value, Moved) or len(window) < 3 or len(fixed) != 2 or fixed[0] != 0:
         return value
     pixels = [axis for axis, size in enumerate(window) if size > 1]
-    order = (still[1], *pixels, 0)
+    order = (fixed[1], *pixels, 0)
     return Moved(stored(value, order), order)
 
 
@@ -76,13 +126,13 @@ def _elementwise(eqn: Any, args: list[Any]) -> Moved | None:
 
 
 def layout(args: list[Any]) -> tuple[tuple[int, ...], int] | None:
-    """How the first of some values that is moved is stored; in blocks if any is."""
+    """Return order and blocks of the first moved value; of one in blocks if there is any."""
     moved = [a for a in args if isinstance(a, Moved)]
     return max(((a.order, a.blocks) for a in moved), key=lambda a: a[1], default=None)
 
 
 def convolution(eqn: Any, args: list[Any], in_blocks: bool = False) -> Moved | None:
-    """A convolution as a product; in blocks where that is asked for and fits."""
+    """Compute a convolution as a product; in blocks where that is asked for and possible."""
     params, (lhs, rhs) = eqn.params, args
     shapes = [v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
     if params["batch_group_count"] != 1 or any(0 in shape for shape in shapes):
@@ -103,7 +153,7 @@ def convolution(eqn: Any, args: list[Any], in_blocks: bool = False) -> Moved | N
 
 
 def _fits_blocks(x: Any, w: Any, moves: Moves, groups: int) -> bool:
-    """Whether results come in whole blocks, and all of a window is in use."""
+    """Whether results fill whole blocks, with stride and dilation 1."""
     steps = {*moves.strides, *moves.dilation}
     sizes = zip(x.shape[1:-1], w.shape[:-2], strict=True)
     return steps == {1} and groups == 1 and all((n - k) % 2 for n, k in sizes)
@@ -117,8 +167,8 @@ def _pool(eqn: Any, args: list[Any]) -> Moved | None:
     sizes = [[params[name][axis] for axis in value.order] for name in names]
     window, strides, dilation, padding = sizes
     outside = [(window[k], strides[k], dilation[k], tuple(padding[k])) for k in (0, -1)]
-    still = all(one == (1, 1, 1, (0, 0)) for one in outside)
-    if not still or math.prod(window) > LARGEST_WINDOW or set(params["base_dilation"]) != {1}:
+    fixed = all(axis == (1, 1, 1, (0, 0)) for axis in outside)
+    if not fixed or math.prod(window) > MAX_WINDOW or set(params["base_dilation"]) != {1}:
         return None
     sums = eqn.primitive.name == "reduce_window_sum"
     if value.blocks == 2:
@@ -126,14 +176,14 @@ def _pool(eqn: Any, args: list[Any]) -> Moved | None:
             return Moved(largest_of_blocks(value.array), value.order)
         value = unblocked(value)
     fill = 0.0 if sums else -math.inf
-    x = _padded(value.array, [(*one, 0) for one in padding[1:-1]], fill)
+    x = _padded(value.array, [(*pair, 0) for pair in padding[1:-1]], fill)
     moves = Moves(tuple(strides[1:-1]), tuple(dilation[1:-1]))
     pool = total if sums else largest
     return Moved(pool(x, tuple(window[1:-1]), moves), value.order)
 
 
 def is_block_pool(eqn: Any) -> bool:
-    """Whether this is the largest of every 2 x 2, side by side."""
+    """Whether this is a max pool of 2 x 2 with stride 2 and no padding."""
     params = eqn.params
     windows = params["window_dimensions"], params["window_strides"]
     sizes = [size for size in windows[0] if size != 1]
@@ -141,13 +191,13 @@ def is_block_pool(eqn: Any) -> bool:
         eqn.primitive.name == "reduce_window_max"
         and tuple(windows[0]) == tuple(windows[1])
         and sizes == [2] * (len(windows[0]) - 2)
-        and not any(any(one) for one in params["padding"])
+        and not any(any(pair) for pair in params["padding"])
         and {*params["window_dilation"], *params["base_dilation"]} == {1}
     )
 
 
 def _padded(x: Any, around: list[tuple[int, int, int]], fill: float = 0.0) -> Any:
-    if not any(any(one) for one in around):
+    if not any(any(axis) for axis in around):
         return x
     return lax.pad(x, jnp.array(fill, x.dtype), [(0, 0, 0), *around, (0, 0, 0)])
 
@@ -170,7 +220,7 @@ def _reduce(eqn: Any, args: list[Any]) -> Any:
 
 
 def _by_axis(*names: str) -> Rule:
-    """A rule for what has parameters with an entry for every axis."""
+    """Make a rule for equations with parameters that have an entry for every axis."""
 
     def rule(eqn: Any, args: list[Any]) -> Moved | None:
         value, *others = args
@@ -199,7 +249,7 @@ def _reverse(eqn: Any, args: list[Any]) -> Moved:
 
 
 def _reshape(eqn: Any, args: list[Any]) -> Moved | None:
-    """One axis cut into several, as group norms do, or several put together."""
+    """Split one axis into several, as group norms do, or join several."""
     (value, *_), new = args, tuple(eqn.params["new_sizes"])
     old = eqn.invars[0].aval.shape
     first = 0
@@ -213,7 +263,7 @@ def _reshape(eqn: Any, args: list[Any]) -> Moved | None:
         return None
     places = [value.order.index(first + k) for k in range(gone)]
     if places != list(range(places[0], places[0] + gone)):
-        return None  # not side by side where they are stored
+        return None  # not adjacent in the array
     shift = come - gone
     at, sizes = places[0], list(value.array.shape)
     sizes[at : at + gone] = new[first : first + come]

@@ -1,11 +1,12 @@
-"""A module computed by PyTorch itself: what a translation is compared with, what a site of a
-deployment computes, and what `ff.loop` runs where there is no translation.
+"""Gradients and metrics of a module by PyTorch itself.
+
+A translation is compared with them, a site of a deployment computes them, and `ff.loop` runs
+them where there is no translation.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,17 @@ from focusfl.core.tree import Tree
 from focusfl.core.work import EXAMPLES, Work
 from focusfl.data import STREAMS
 from focusfl.problems import evaluation
-from focusfl.problems.loss import MeanLoss
+from focusfl.problems.loss import MeanLoss, compiled
 from focusfl.problems.torch.modules import set_mode, several, tensors
 
 
 class LossFails(ValueError):
-    """A user's loss raised; labels may be out of its range. Without a full stop."""
+    """A user's loss raised an exception; labels may be out of its range."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Eager:
-    """A module and its loss, on the device that the module is on."""
+    """A module, its loss and its metrics, evaluated by PyTorch on the module's device."""
 
     module: Any
     loss: Any  # (outputs, targets) -> a mean, or one number per sample
@@ -41,28 +42,28 @@ class Eager:
         return next(self.module.parameters()).device
 
     def outputs(self, params: Mapping[str, Any], x: Any, training: bool) -> Any:
-        """Give what the module gives for arrays or tensors, with parameters by name."""
+        """Compute the outputs of the module for arrays or tensors, with parameters by name."""
         import torch
 
         set_mode(self.module, training)
         inputs = x if torch.is_tensor(x) or isinstance(x, tuple) else tensors(x, self.device)
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-        own = {
+        tensors_by_name = {
             name: leaf if torch.is_tensor(leaf) else self._tensor(leaf)
             for name, leaf in params.items()
         }
-        return torch.func.functional_call(self.module, own, inputs)
+        return torch.func.functional_call(self.module, tensors_by_name, inputs)
 
     def grad(
         self, x: Mapping[str, Any], samples: Tree, training: bool, weights: Any = None
     ) -> tuple[Any, float, dict[str, np.ndarray]]:
-        """Give outputs, the loss and its gradient.
+        """Compute the outputs, the loss, and its gradient by name.
 
         Args:
             x: the parameters, by name.
             samples: inputs x and targets y.
-            training: whether dropout and its like draw.
-            weights: of the samples; None: all weigh the same.
+            training: whether dropout and the like draw.
+            weights: of the samples in the loss, (samples,); None: their mean.
         """
         import torch
 
@@ -85,7 +86,7 @@ class Eager:
         return outputs, value.item(), arrays
 
     def evaluate(self, x: Mapping[str, Any], samples: Tree) -> dict[str, float]:
-        """Give the loss and the metrics of samples."""
+        """Compute the loss and the metrics of samples."""
         import torch
 
         with torch.no_grad(), seeded(0):
@@ -106,16 +107,16 @@ def site_work(
     eager: Eager, samples: Tree, eval_data: Tree, batch_size: int | None, stream: str,
     seed: int, client: int,
 ) -> Work:  # fmt: skip
-    """Make what one site computes, in PyTorch: gradients of its own samples, and metrics.
+    """Make the `Work` of one site: gradients of its samples, and metrics, by PyTorch.
 
     Args:
         eager: the module and its functions.
-        samples: this site's inputs x and targets y.
-        eval_data: what it evaluates on, likewise.
-        batch_size: samples of a gradient; None: all.
-        stream: how it walks its samples.
-        seed: of the order of samples.
-        client: its number, so that sites walk in orders of their own.
+        samples: inputs x and targets y of the site.
+        eval_data: samples that the site evaluates on, likewise.
+        batch_size: number of samples of a gradient; None: all.
+        stream: order of the samples, a name in focusfl.data.STREAMS.
+        seed: of that order.
+        client: the number of the site, so that orders differ between sites.
     """
 
     def on_device(part: Tree) -> Tree:
@@ -142,9 +143,9 @@ def site_work(
 
 @dataclass(frozen=True)
 class EagerLoss(MeanLoss):
-    """The mean loss over a client's samples, by PyTorch: one client after the other.
+    """The mean loss over a client's samples, computed by PyTorch, one client after the other.
 
-    What is drawn at random is drawn by PyTorch, from seeds that the batch gives.
+    PyTorch draws at random, from seeds that the batch gives.
     """
 
     loss_fn: Any  # an `Eager`
@@ -152,7 +153,8 @@ class EagerLoss(MeanLoss):
     def grad(self, x, data, batch):
         import jax
 
-        places, weights = map(np.asarray, _pick(self)(batch, np.asarray(data["length"])))
+        pick = compiled(MeanLoss.pick, self)
+        places, weights = map(np.asarray, pick(batch, np.asarray(data["length"])))
         real = weights > 0
         samples = tree.map(lambda a: np.asarray(a)[places[real]], data["samples"])
         seed = keys.fold(batch.key, batch.number, 2)
@@ -169,24 +171,22 @@ class EagerLoss(MeanLoss):
 
     @property
     def each_metric(self):
-        """None: the loss may be a mean, and the metrics anything."""
+        """None, as the loss may be a mean, and metrics may be anything."""
 
     def check_evaluation(self, x, samples, what):
-        """Nothing: the module was tried on samples of every shape."""
-
-
-@lru_cache(maxsize=8)
-def _pick(objective: EagerLoss) -> Callable:
-    import jax
-
-    return jax.jit(objective.pick)
+        """Do nothing: `check_functions` has tried the module on samples of this shape."""
 
 
 def check_functions(eager: Eager, params: Tree, samples: Tree) -> Eager:
-    """Raise ValueError unless module, loss and metrics fit samples.
+    """Check a module, its loss and its metrics on samples, by PyTorch alone.
 
-    Give the same with the accuracy as its metrics, if it has none and targets are classes.
-    On PyTorch alone, as at a site without jax.
+    Returns:
+        The same, with accuracy as its metrics if it has none and targets are classes.
+
+    Raises:
+        ValueError: If one of them fails or returns another shape, or if samples affect each
+            other or have different weights in the loss.
+        LossFails: If the loss raises.
     """
     import torch
 
@@ -213,14 +213,14 @@ def check_functions(eager: Eager, params: Tree, samples: Tree) -> Eager:
 
 
 def _check_independent(eager: Eager, params: Tree, samples: Tree, outputs: Any, value: Any) -> None:
-    """Raise unless samples do not see each other, and weigh the same in a mean."""
+    """Raise ValueError if samples affect each other, or have different weights in a mean."""
     import torch
 
     inputs, targets = (tensors(samples[name], eager.device) for name in "xy")
     fewer = eager.outputs(params, torch_tree().tree_map(lambda a: a[:-1], inputs), False)
-    for all_of_them, some in zip(leaves(outputs), leaves(fewer), strict=True):
-        same = all_of_them.ndim and all_of_them[:-1].shape == some.shape
-        if not same or relative_gap([some], [all_of_them[:-1]]) > 1e-3:
+    for every, some in zip(leaves(outputs), leaves(fewer), strict=True):
+        same = every.ndim and every[:-1].shape == some.shape
+        if not same or relative_gap([some], [every[:-1]]) > 1e-3:
             raise ValueError(
                 "samples must not see each other in the module, along axis 0 of "
                 "all it takes and gives; without the last one the others' outputs "
@@ -244,12 +244,12 @@ def _check_independent(eager: Eager, params: Tree, samples: Tree, outputs: Any, 
 
 
 def accuracy(outputs: Any, targets: Any) -> dict[str, Any]:
-    """Give the share of samples whose class has the highest output."""
+    """Compute the share of samples whose class has the highest output."""
     return {"accuracy": (outputs.argmax(1) == targets).double().mean()}
 
 
 def _are_classes(outputs: Any, targets: Any) -> bool:
-    """Whether targets are classes that outputs score along axis 1."""
+    """Whether targets are classes, which outputs score along axis 1."""
     if not hasattr(outputs, "argmax") or not hasattr(targets, "dtype"):
         return False
     whole = not targets.is_floating_point() and str(targets.dtype) != "torch.bool"
@@ -276,13 +276,13 @@ def count(samples: Tree) -> int:
 
 
 def pick_samples(samples: Tree, number: int) -> Tree:
-    """Pick this many samples, evenly spaced; some twice if there are fewer."""
+    """Pick `number` samples, evenly spaced; some of them twice if there are fewer."""
     places = np.linspace(0, count(samples) - 1, number).round().astype(int)
     return tree.map(lambda a: a[places], samples)
 
 
 def leaves(outputs: Any) -> list[Any]:
-    """Give the tensors of what a module gives."""
+    """List the tensors among a module's outputs."""
     return [a for a in torch_tree().tree_leaves(outputs) if a is not None]
 
 
@@ -291,13 +291,12 @@ SMALL_GRADIENT = 1e-2
 
 
 def relative_gap(ours: list[Any], theirs: list[Any]) -> float:
-    """Give the largest difference of two lists of arrays, relative to the second's size."""
-    pairs = [
-        (np.asarray(a, float), np.asarray(b.detach().cpu() if hasattr(b, "detach") else b, float))
-        for a, b in zip(
-            (a.detach().cpu() if hasattr(a, "detach") else a for a in ours), theirs, strict=True
-        )
-    ]
+    """Compute the largest difference of two lists of arrays or tensors, relative to the second."""
+
+    def array(a: Any) -> np.ndarray:
+        return np.asarray(a.detach().cpu() if hasattr(a, "detach") else a, float)
+
+    pairs = [(array(a), array(b)) for a, b in zip(ours, theirs, strict=True)]
     largest = max((np.abs(b).max(initial=0) for _, b in pairs), default=0)
     worst = 0.0
     for a, b in pairs:
@@ -310,7 +309,7 @@ def relative_gap(ours: list[Any], theirs: list[Any]) -> float:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw from this seed, and leave the user's own stream as it was."""
+    """Let PyTorch draw from this seed, and restore its random state at the end."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -319,7 +318,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def deterministic_mode() -> Any:
-    """Make a mode of PyTorch in which everything drawn is its mean."""
+    """Make a mode of PyTorch in which every random draw is its mean."""
     import torch
 
     aten = torch.ops.aten

@@ -1,4 +1,4 @@
-"""From a torch module to a program, by torch.export. Imports torch, and no jax."""
+"""Write a torch module as a program, by torch.export. Imports jax only where operators do."""
 
 import contextlib
 import io
@@ -14,9 +14,9 @@ import numpy as np
 from focusfl.compat import is_composite
 from focusfl.problems.torch.program import Program, Ref, Step
 
-# Operators that would fall apart into others, and are better as they are: some because
-# their parts overflow where they do not, some because their parts are many, and those
-# of most networks because taking a program apart takes a quarter of a second.
+# Operators that torch.export could decompose, but that are translated whole: some because
+# their parts overflow where they do not, some because their parts are many, and those of most
+# networks because decomposing a program takes a quarter of a second.
 WHOLE = (
     "binary_cross_entropy", "celu", "conv1d.default", "conv2d.default", "conv3d.default",
     "cross_entropy_loss", "detach", "einsum", "elu", "flatten.using_ints",
@@ -26,7 +26,7 @@ WHOLE = (
     "scaled_dot_product_attention", "silu", "softplus", "to.dtype",
     "upsample_bicubic2d.vec",
 )  # fmt: skip
-# What says of what type and where a result is: that is known of every result.
+# Arguments that say what type and device a result has, which is known of every result.
 UNUSED = {
     "device", "dtype", "generator", "layout", "memory_format", "non_blocking",
     "pin_memory",
@@ -34,11 +34,15 @@ UNUSED = {
 
 
 class Untranslatable(Exception):
-    """Why a module cannot run in jax; it can run in torch."""
+    """A module cannot be translated to jax; the message says why."""
 
 
 def exported(module: Any, args: tuple) -> Any:
-    """What torch.export sees of a module, in the mode that it is in."""
+    """Export a module in its present mode, called with `args`, by torch.export.
+
+    Raises:
+        Untranslatable: If torch.export fails.
+    """
     import torch
 
     with _quiet():
@@ -49,20 +53,21 @@ def exported(module: Any, args: tuple) -> Any:
 
 
 def write_program(seen: Any, trained: Mapping[str, str], dtype: str) -> Program:
-    """Write down what was exported.
+    """Write an exported module as a program.
 
     Args:
-        seen: what `exported` gave.
-        trained: name of a parameter -> the one it goes by, as parameters can be tied.
-        dtype: of the module's parameters.
+        seen: what `exported` returned.
+        trained: the name of each parameter to train -> the name it goes by, as parameters
+            can be tied.
+        dtype: type of the module's parameters.
 
     Raises:
         Untranslatable: If an operator is not known.
-        ValueError: If the module changes its own buffers.
+        ValueError: If the module changes its buffers or inputs.
     """
     from torch.export.graph_signature import InputKind, OutputKind
 
-    # Taking apart takes a quarter of a second, whatever there is.
+    # Decomposing takes a quarter of a second for any program.
     if _unknown(seen) or any(map(_falls_apart, seen.graph.nodes)):
         with _quiet():
             try:
@@ -93,14 +98,14 @@ def write_program(seen: Any, trained: Mapping[str, str], dtype: str) -> Program:
 
 
 def _falls_apart(node: Any) -> bool:
-    """Whether an operator is made of others that would take its place."""
+    """Whether torch.export would decompose the operator of a node."""
     if not _counts(node) or node.target is operator.getitem or node.target in _whole():
         return False
     return node.target in _decompositions() or is_composite(node.target)
 
 
 def _unknown(found: Any) -> list[str]:
-    """The operators without a translation, as all that change a tensor in place."""
+    """List the operators without a translation, such as those that work in place."""
     from focusfl.problems.torch.operators import entry_of
 
     names = {_name(node) for node in found.graph.nodes if _counts(node)}
@@ -114,13 +119,13 @@ def _steps(nodes: list[Any]) -> Iterator[Step]:
         kwargs = {k: _plain(v) for k, v in node.kwargs.items() if k not in UNUSED}
         value = node.meta.get("val")
         values = value if isinstance(value, list | tuple) else [value]
-        dtypes = tuple(_dtype(getattr(one, "dtype", None)) for one in values)
+        dtypes = tuple(_dtype(getattr(result, "dtype", None)) for result in values)
         entry = entry_of(_name(node)) or ""
         yield Step(node.name, entry, _plain(node.args), kwargs, dtypes)
 
 
 def _counts(node: Any) -> bool:
-    """Whether a node computes something; some only assert."""
+    """Whether a node computes something; some are only assertions."""
     asserts = ("_assert", "sym_constrain")
     return node.op == "call_function" and not _name(node).startswith(asserts)
 
@@ -156,28 +161,28 @@ def _decompositions() -> Any:
     import torch
 
     table = torch.export.default_decompositions()
-    for each in _whole():
-        with contextlib.suppress(KeyError):  # not in there: not taken apart
-            table.pop(each)
+    for target in _whole():
+        with contextlib.suppress(KeyError):  # this version does not decompose it
+            table.pop(target)
     return table
 
 
 @cache
 def _whole() -> frozenset:
-    """What WHOLE names, in all its overloads if it names none."""
+    """Return the operators that WHOLE names; those without an overload in all overloads."""
     import torch
 
-    found = []
+    operators = []
     for name, _, overload in (entry.partition(".") for entry in WHOLE):
         packet = getattr(torch.ops.aten, name)
         overloads = [overload] if overload else packet.overloads()
-        found += [getattr(packet, each) for each in overloads]
-    return frozenset(found)
+        operators += [getattr(packet, overload) for overload in overloads]
+    return frozenset(operators)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Let torch.export keep to itself what it thinks of on the way."""
+    """Suppress what torch.export logs, prints and warns of."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

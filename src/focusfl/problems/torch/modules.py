@@ -1,4 +1,4 @@
-"""Torch modules and tensors as a user gives them. Imports torch, and no jax."""
+"""Checks of a user's torch modules and samples, and conversions. Does not import jax."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,11 @@ FLOATS = ("float32", "float64")
 
 
 def check_module(module: Any, freeze_statistics: bool) -> str:
-    """Raise unless a module can be trained; give the type of its parameters."""
+    """Return the type of a module's parameters, such as "float32".
+
+    Raises:
+        ValueError: If it is not a module, or cannot be trained.
+    """
     import torch
 
     if not isinstance(module, torch.nn.Module):
@@ -45,7 +49,7 @@ def check_module(module: Any, freeze_statistics: bool) -> str:
 
 
 def set_mode(module: Any, training: bool) -> None:
-    """Switch dropout and its like on or off; statistics stay as they are."""
+    """Switch dropout and the like on or off, but leave running statistics as they are."""
     module.train(training)
     for part in module.modules():
         if _keeps_statistics(part):
@@ -57,29 +61,36 @@ def _keeps_statistics(part: Any) -> bool:
 
 
 def torch_params(module: Any, *, freeze_statistics: bool = False) -> dict[str, np.ndarray]:
-    """Give the parameters of a module to train, by name: the model that travels.
+    """Return the parameters of a module that are trained: the model of its problem.
+
+    Args:
+        module: a torch.nn.Module.
+        freeze_statistics: as in `from_torch`.
+
+    Returns:
+        Arrays by the names of `named_parameters()`, without those that need no gradient.
 
     Raises:
-        ValueError: If the module has state that does not travel.
+        ValueError: If the module has no such parameters, or keeps running statistics.
     """
     check_module(module, freeze_statistics)
     return {name: leaf.detach().cpu().numpy().copy() for name, leaf in trained(module).items()}
 
 
 def trained(module: Any) -> dict[str, Any]:
-    """The parameters to train, by name; one that has several goes by its first."""
+    """Return the parameters to train by name; one with several names goes by its first."""
     return {n: p for n, p in module.named_parameters() if p.requires_grad}
 
 
 def aliases(module: Any) -> dict[str, str]:
-    """Every name of a parameter to train -> the one it goes by."""
+    """Map every name of a parameter to train to the one that it goes by."""
     first = {id(p): name for name, p in trained(module).items()}
     every = module.named_parameters(remove_duplicate=False)
     return {name: first[id(p)] for name, p in every if id(p) in first}
 
 
 def pair_of(who: str, given: Any) -> tuple[Any, Any]:
-    """Inputs and targets of samples: a pair of them, or a dict of x and y."""
+    """Return inputs and targets of samples, given as a pair or as a dict of x and y."""
     check_no_loader(who, given)
     if isinstance(given, Mapping) and set(given) == {"x", "y"}:
         return given["x"], given["y"]
@@ -90,13 +101,17 @@ def pair_of(who: str, given: Any) -> tuple[Any, Any]:
 
 
 def samples_of(who: str, given: Any, dtype: str) -> Tree:
-    """Give samples as arrays x and y; floats get the type of the module."""
+    """Return samples as arrays x and y; floats get the type of the module."""
     x, y = (_arrays(part, dtype) for part in pair_of(who, given))
     return {"x": x, "y": y}
 
 
 def site_samples(who: str, given: Any, dtype: str) -> Tree:
-    """Give one site's samples, checked: finite, and equally many of all arrays."""
+    """Return one site's samples as arrays x and y.
+
+    Raises:
+        ValueError: Unless they are finite and all arrays have equally many samples.
+    """
     samples, lengths = samples_of(who, given, dtype), set()
     for name, part in {"inputs": samples["x"], "targets": samples["y"]}.items():
         for array in several(part):
@@ -113,7 +128,7 @@ def site_samples(who: str, given: Any, dtype: str) -> Tree:
 
 def _arrays(part: Any, dtype: str) -> Tree:
     if isinstance(part, tuple):  # several inputs
-        return {str(i): _arrays(one, dtype) for i, one in enumerate(part)}
+        return {str(i): _arrays(array, dtype) for i, array in enumerate(part)}
     if hasattr(part, "detach"):
         part = part.detach().cpu().numpy()
     array = np.asarray(part)
@@ -121,23 +136,23 @@ def _arrays(part: Any, dtype: str) -> Tree:
 
 
 def several(part: Tree) -> list[Any]:
-    """The arrays of inputs or of targets, in their order."""
+    """List the arrays of inputs or of targets."""
     return [part[str(i)] for i in range(len(part))] if isinstance(part, dict) else [part]
 
 
 def tensors(part: Tree, device: Any = None) -> Any:
-    """Give the tensors of inputs or of targets: one, or a tuple of them."""
+    """Return inputs or targets as a tensor, or as a tuple of several."""
     import torch
 
-    made = tuple(
+    converted = tuple(
         a if torch.is_tensor(a) else torch.tensor(np.asarray(a), device=device)
         for a in several(part)
     )
-    return made if isinstance(part, dict) else made[0]
+    return converted if isinstance(part, dict) else converted[0]
 
 
 def state_dict(module: Any, x: Mapping[str, Any]) -> dict[str, Any]:
-    """What module.load_state_dict takes, with the parameters of x."""
+    """Return the parameters x and the rest of a module's state, for module.load_state_dict."""
     import torch
 
     known = trained(module)
@@ -148,4 +163,4 @@ def state_dict(module: Any, x: Mapping[str, Any]) -> dict[str, Any]:
         )
     new = {name: torch.tensor(np.asarray(x[name])) for name in known}
     out = {name: leaf.detach().clone() for name, leaf in module.state_dict().items()}
-    return out | {name: new[own] for name, own in aliases(module).items()}
+    return out | {name: new[first] for name, first in aliases(module).items()}

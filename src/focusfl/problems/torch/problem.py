@@ -1,4 +1,4 @@
-"""`from_torch`: a torch module as a problem of many clients, or as the work of one site."""
+"""`from_torch`: make a problem of a torch module, or the work of one site of a deployment."""
 
 import copy
 import warnings
@@ -15,6 +15,7 @@ from focusfl.core.validation import check_count, check_flag, shown
 from focusfl.core.work import Work
 from focusfl.problems import validation
 from focusfl.problems.loss import LossProblem, from_loss
+from focusfl.problems.problem import Weights
 from focusfl.problems.torch.eager import (
     Eager,
     EagerLoss,
@@ -33,7 +34,6 @@ from focusfl.problems.torch.modules import (
     state_dict,
     torch_params,
 )
-from focusfl.problems.weights import Weights
 
 if TYPE_CHECKING:
     import torch
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 Loss = Callable[[Any, Any], Any]  # (outputs, targets) -> mean, or the loss of each
 TorchMetrics = Callable[[Any, Any], Mapping[str, Any]]  # (outputs, targets) -> numbers
 MAX_TRIED = 64  # samples that the user's functions are tried on
-# By benchmarks/torch_models.py, of a bare PyTorch loop: ff.loop itself adds to it.
+# Measured by benchmarks/torch_models.py with a bare PyTorch loop; ff.loop is slower still.
 SLOWER = "where eager PyTorch took 15 to 20 times as long for a small MLP and a GRU"
 
 
 class NotTranslated(UserWarning):
-    """A torch module that runs in `ff.loop` alone, and why."""
+    """Warning that a torch module cannot be translated to jax and runs in `ff.loop` only."""
 
 
 @dataclass(frozen=True, eq=False)
 class TorchProblem(LossProblem):
-    """What `from_torch` makes."""
+    """What `from_torch` makes: a `LossProblem` of a torch module's parameters."""
 
     module: Any = None
-    why_not: str = ""  # it has no translation, if it has none
+    why_not: str = ""  # why it has no translation to jax; empty if it has one
 
     def to_torch(self, x: Tree) -> "dict[str, torch.Tensor]":
-        """Give a model as a state_dict: all that module.load_state_dict asks for."""
+        """Return a model x as a state_dict, complete for module.load_state_dict."""
         return state_dict(self.module, x)
 
     def check_compiles(self) -> None:
@@ -82,43 +82,47 @@ def from_torch(
     client: int | None = None,
     seed: int = 0,
 ) -> Any:
-    """Make a problem of a module and a loss of PyTorch, or what one site computes.
+    """Make a problem of a module and a loss of PyTorch, or the work of one site.
 
-    For a simulation the module is translated to jax once, and compared with PyTorch's own
-    outputs and gradients on a batch. What cannot be translated warns of it, and runs in
-    `ff.loop` alone, by PyTorch. Parameters go by the names of `named_parameters()`; those
-    without requires_grad and all buffers stay as they are. Dropout draws by the run's own
-    seed.
+    For a simulation the module is translated to jax once, and compared with PyTorch's
+    outputs and gradients on a batch. If it cannot be translated, a `NotTranslated` warning
+    says why, and the problem runs in `ff.loop` only, by PyTorch. Parameters have the names of
+    `named_parameters()`; those without requires_grad and all buffers stay as they are.
+    Dropout draws from the seed of the run.
 
-    With `client`, it makes the `Work` of that one client for `ff.flower.client_app`: by
-    PyTorch, on the device of the module, and without jax.
+    With `client`, the result is the `Work` of that client for `ff.flower.client_app`, which
+    PyTorch computes on the device of the module, without jax.
 
     Args:
-        module: the model to start from; it is copied for a simulation.
-        loss: (outputs, targets) -> the mean over a batch, as those of torch.nn by
-            default, or the loss of each sample.
-        client_data: a list with (inputs, targets) of each client, tensors or arrays with
-            samples along the first axis, or a dict of x and y. A tuple of inputs is given
-            to the module as several arguments. With `client`, its own samples will do.
-        batch_size: samples of a gradient; a client with fewer takes all that it has.
-            None: everybody takes all.
-        eval_data: samples to evaluate on, likewise; everybody's if None, or with `client`
-            its own.
-        client_eval_data: for per_client=True, samples to evaluate on for each
-            client, likewise; those of client_data if None.
-        metrics: (outputs, targets) -> a dict of tensors of one number each, beside the
-            loss. If None, the accuracy where targets are classes.
-        stream: how a client walks its data: epochs, fixed_order or with_replacement.
-        freeze_statistics: let batch normalisation use the running statistics it has.
+        module: the initial model; it is copied for a simulation.
+        loss: (outputs, targets) -> the mean over a batch, as the losses of torch.nn return by
+            default, or the loss of each sample, (samples,).
+        client_data: for each client a pair (inputs, targets), or a dict of x and y: tensors
+            or arrays with samples along the first axis. A tuple of inputs becomes several
+            arguments of the module. With `client`, the samples of that client suffice.
+        batch_size: number of samples of a gradient; a client with fewer takes all that it
+            has. None: everybody takes all.
+        eval_data: samples to evaluate on, likewise; None: those of all clients, or with
+            `client` its samples.
+        client_eval_data: for each client samples to evaluate on, likewise, for
+            per_client=True; None: those of client_data.
+        metrics: (outputs, targets) -> a dict of tensors of one number each, next to the
+            loss; None: the accuracy if targets are classes.
+        stream: order of a client's samples: epochs, fixed_order or with_replacement.
+        freeze_statistics: whether batch normalisation may use its present running
+            statistics; without, modules that keep any are refused.
         augment: (key, samples) -> samples, in jax, changed at random before a gradient.
-        compute_dtype: that the model is computed in, such as bfloat16.
+        compute_dtype: type that the model is computed in, such as bfloat16; None: its own.
         weights: of clients: "samples", "equal", or a number for each.
-        client: whose work to make, by number; None: a `TorchProblem` of all clients.
+        client: number of the client whose work to make; None: make a problem of all.
         seed: with `client`, of the order of its batches.
 
+    Returns:
+        A `TorchProblem`, or with `client` a `Work`.
+
     Raises:
-        ValueError: If samples do not fit the module, if it has state that does not
-            travel, or if it computes something else in jax.
+        ValueError: If samples do not fit the module, if it has state that would not be
+            trained, or if jax computes something else than PyTorch.
     """
     import_package("torch")
     check_flag("freeze_statistics", freeze_statistics)
@@ -172,14 +176,14 @@ def _site(
     eager: Eager, x0: Tree, client_data: Any, eval_data: Any, batch_size: int | None,
     stream: str, seed: int, client: int, dtype: str,
 ) -> Work:  # fmt: skip
-    """Make the work of one client, whose samples are given alone or in a list of all."""
+    """Make the work of one client, whose samples are given alone or in a list of all clients'."""
     if isinstance(client_data, list):
         if client >= len(client_data):
             raise ValueError(f"client must be below {len(client_data)}; got {client}.")
         client_data = client_data[client]
     samples = site_samples("client_data", client_data, dtype)
     eval_samples = samples if eval_data is None else site_samples("eval_data", eval_data, dtype)
-    # Two samples: a site is made anew for every message.
+    # Two samples only, as a site is created anew for every message.
     eager = check_functions(eager, x0, pick_samples(samples, 2))
     return site_work(eager, samples, eval_samples, batch_size, stream, seed, client)
 
@@ -187,7 +191,7 @@ def _site(
 def _in_torch(
     eager: Eager, x0: Tree, clients: list[Tree], options: dict[str, Any], why: str
 ) -> TorchProblem:
-    """The same problem for the reference engine."""
+    """Make the problem without a translation, for `ff.loop` only; warn of it."""
     name = type(eager.module).__name__
     why = f"{name} cannot be translated to jax: {why}"
     warnings.warn(
@@ -212,7 +216,7 @@ def _zero_loss(params: Tree, samples: Tree) -> Any:
 
 
 def _all_samples(client_data: Any, eval_data: Any, dtype: str) -> tuple[list[Tree], Tree, Tree]:
-    """Give clients' samples, all of them in one, and those to evaluate on."""
+    """Return the samples of each client, of all clients together, and those to evaluate on."""
     import jax
 
     validation.check_no_loader("client_data", client_data)
@@ -222,7 +226,7 @@ def _all_samples(client_data: Any, eval_data: Any, dtype: str) -> tuple[list[Tre
             f"{shown(client_data)}."
         )
     clients = validation.everybody(
-        [samples_of(f"client {i}", one, dtype) for i, one in enumerate(client_data)]
+        [samples_of(f"client {i}", given, dtype) for i, given in enumerate(client_data)]
     )
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *clients)
     if eval_data is None:
@@ -237,7 +241,7 @@ def _all_samples(client_data: Any, eval_data: Any, dtype: str) -> tuple[list[Tre
 
 
 def _label_range(clients: list[Tree]) -> str:
-    """Say who has the smallest and the largest label, if targets are labels."""
+    """Say which clients have the smallest and the largest label, if targets are labels."""
     y = [samples["y"] for samples in clients]
     if isinstance(y[0], dict) or y[0].dtype.kind not in "iu":
         return ""
@@ -250,10 +254,10 @@ def _label_range(clients: list[Tree]) -> str:
 
 
 def _eval_sets(client_eval_data: Any, clients: list[Tree], dtype: str) -> list[Tree]:
-    """What each client is evaluated on, as arrays."""
+    """Return the samples that each client is evaluated on, as arrays."""
     if isinstance(client_eval_data, list | tuple):
         client_eval_data = [
-            samples_of(f"client {i} of client_eval_data", one, dtype)
-            for i, one in enumerate(client_eval_data)
+            samples_of(f"client {i} of client_eval_data", given, dtype)
+            for i, given in enumerate(client_eval_data)
         ]
     return validation.eval_sets(client_eval_data, clients)

@@ -1,7 +1,7 @@
-"""A torch module as a program: what is computed of what, written down as plain data.
+"""A torch module as a program of jax functions: a list of steps, as plain data.
 
-Programs are of one batch. `Translated` cuts other numbers of samples into batches, and
-fills the last one up with its last sample: samples do not see each other, which is checked.
+A program is of one batch size. `Translated` splits other numbers of samples into batches, and
+fills up the last one with its last sample: samples do not affect each other, which is checked.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +17,14 @@ from focusfl.problems.torch.modules import several
 
 @dataclass(frozen=True)
 class Ref:
-    """The result of an earlier step, or an input."""
+    """A reference to the result of an earlier step, or to an input."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operator."""
+    """An operator and its arguments."""
 
     name: str  # of its result
     operator: str
@@ -35,10 +35,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
-    """Steps from parameters, constants and inputs to outputs; called with jax.
+    """Steps from parameters, constants and inputs to outputs, evaluated by jax.
 
-    Floats are as wide as the parameters it is called with: what is of the module's own
-    type here is of theirs there.
+    Floats of the module's type become those of the parameters that the program is called
+    with, which may be wider or narrower.
     """
 
     dtype: str  # of the module
@@ -57,7 +57,7 @@ class Program:
 
         floats = [a for a in (*params.values(), *inputs) if _is_float(a)]
         width = floats[0].dtype if floats else self.dtype
-        known = {name: params[own] for name, own in self.params.items()}
+        known = {name: params[parameter] for name, parameter in self.params.items()}
         for name, value in (
             *self.constants.items(),
             *zip(self.inputs, inputs, strict=True),
@@ -79,7 +79,7 @@ class Program:
 
     @property
     def operators(self) -> set[str]:
-        """The operators that it is made of."""
+        """The names of its operators."""
         return {step.operator for step in self.steps} - {"getitem"}
 
     def _results(self, result: Any, dtypes: Sequence[str | None], width: Any) -> Any:
@@ -89,7 +89,7 @@ class Program:
         return tuple(a if a is None else self._typed(a, width, d) for a, d in pairs)
 
     def _typed(self, a: Any, width: Any, dtype: str | None = None) -> Any:
-        """An array in the type it has in PyTorch, or as near as jax has it now."""
+        """Return an array in the type that it has in PyTorch, or the nearest that jax allows."""
         import jax
 
         dtype = str(a.dtype) if dtype is None else dtype
@@ -98,7 +98,7 @@ class Program:
 
 
 def resolve(known: Mapping[str, Any], value: Any) -> Any:
-    """Put results in the place of their references."""
+    """Replace references by the results that they refer to."""
     if isinstance(value, Ref):
         return known[value.name]
     if isinstance(value, list | tuple):
@@ -124,13 +124,13 @@ def _is_float(a: Any) -> bool:
 class Translated:
     """The loss of each sample, as `from_loss` takes it.
 
-    With a key as in training, and without as in evaluation.
+    Called with a key, the module is in training mode; without, in evaluation mode.
     """
 
     name: str  # of the module's class
     training: Program
     evaluation: Program
-    loss: Program  # of outputs and targets of a single sample
+    loss: Program  # of the outputs and targets of a single sample
     batch_size: int
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ class Translated:
         return self.losses(self.outputs(params, samples["x"], key), samples["y"])
 
     def outputs(self, params: Tree, x: Tree, key: Any = None) -> list[Any]:
-        """What the module gives, for as many samples as there are."""
+        """Compute the outputs of the module for any number of samples."""
         import jax
         import jax.numpy as jnp
 
@@ -160,14 +160,14 @@ class Translated:
         return [a.reshape(-1, *a.shape[2:])[:count] for a in values]
 
     def losses(self, outputs: Sequence[Any], y: Tree) -> Any:
-        """The loss of each sample."""
+        """Compute the loss of each sample, (samples,)."""
         import jax
 
-        def one(outputs, targets):
-            given = [a[None] for a in (*outputs, *targets)]
-            return self.loss({}, given)[0].reshape(())
+        def loss_of_sample(outputs, targets):
+            batch = [a[None] for a in (*outputs, *targets)]
+            return self.loss({}, batch)[0].reshape(())
 
-        return jax.vmap(one)(list(outputs), several(y))
+        return jax.vmap(loss_of_sample)(list(outputs), several(y))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,7 +176,7 @@ class TranslatedMetrics:
 
     model: Translated
     names: tuple[str, ...]
-    program_of: Callable[[int], Program] | None  # of outputs and targets of so many samples
+    program_of: Callable[[int], Program] | None  # number of samples -> program of metrics
     are_means: bool  # whether they are known to be means over samples
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class TranslatedMetrics:
 
     @property
     def each(self) -> Callable[[Tree, Tree], dict[str, Any]] | None:
-        """The metrics of each sample, if those of several are known to be means."""
+        """The function of each sample's metrics, if metrics are known to be means; else None."""
         return self._each if self.are_means else None
 
     def _each(self, params: Tree, samples: Tree) -> dict[str, Any]:
@@ -194,10 +194,11 @@ class TranslatedMetrics:
         values = {"loss": self.model.losses(outputs, y)}
         if self.program_of is None:
             return values
-        one = self.program_of(1)
-        given = [*outputs, *several(y)]
-        of_each = jax.vmap(lambda *a: one({}, [part[None] for part in a]))(*given)
-        return values | dict(zip(self.names, of_each, strict=True))
+        program = self.program_of(1)
+        metrics = jax.vmap(lambda *sample: program({}, [a[None] for a in sample]))(
+            *outputs, *several(y)
+        )
+        return values | dict(zip(self.names, metrics, strict=True))
 
     def __call__(self, params: Tree, samples: Tree) -> dict[str, Any]:
         import jax.numpy as jnp
@@ -208,5 +209,5 @@ class TranslatedMetrics:
             return values
         targets = several(y)
         program = self.program_of(len(targets[0]))
-        in_all = map(jnp.asarray, program({}, [*outputs, *targets]))
-        return values | dict(zip(self.names, in_all, strict=True))
+        metrics = map(jnp.asarray, program({}, [*outputs, *targets]))
+        return values | dict(zip(self.names, metrics, strict=True))

@@ -1,4 +1,4 @@
-"""Translate a module, its loss and its metrics, and compare them with PyTorch on a batch."""
+"""Translate a module, its loss and its metrics to jax, and compare them with PyTorch."""
 
 import copy
 from collections.abc import Callable
@@ -25,17 +25,27 @@ from focusfl.problems.torch.export import Untranslatable, exported, write_progra
 from focusfl.problems.torch.modules import aliases, set_mode, several, tensors
 from focusfl.problems.torch.program import Program, Translated, TranslatedMetrics
 
-TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # relative: rounding, and no more
+TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # relative: no more than rounding
 ROUGH = {"hardsigmoid": 1e-7}  # PyTorch's own gradient has 1/6 as a float32
-# Programs by all that torch.export has seen: writing one takes a second, and most losses
-# and metrics are alike.
+# Programs by their exported graph and type: writing one takes a second, and most losses and
+# metrics are alike.
 PROGRAMS: dict[tuple[str, str], Program] = {}
 
 
 def translate(
     eager: Eager, params: Tree, pooled: Tree, eval_data: Tree, batch_size: int
 ) -> tuple[Translated, TranslatedMetrics]:
-    """Translate a module and its functions to jax; compare them with PyTorch on a batch.
+    """Translate a module and its functions to jax, and compare them with PyTorch on a batch.
+
+    Args:
+        eager: the module and its functions.
+        params: the initial parameters by name.
+        pooled: the samples of all clients.
+        eval_data: samples to evaluate on.
+        batch_size: number of samples of a gradient.
+
+    Returns:
+        The loss and the metrics, as `from_loss` takes them.
 
     Raises:
         Untranslatable: If there is no translation.
@@ -54,10 +64,10 @@ def translate(
     evaluation = write_program(seen[0], names, dtype)
     same = seen[0].graph_module.code == seen[1].graph_module.code
     training_program = evaluation if same else write_program(seen[1], names, dtype)
-    one = pick_samples(batch, 1)
+    sample = pick_samples(batch, 1)
     with torch.no_grad(), deterministic_mode():
-        outputs = eager.outputs(params, one["x"], False)
-    loss = _program_of(eager.loss, outputs, one["y"], dtype)
+        outputs = eager.outputs(params, sample["x"], False)
+    loss = _program_of(eager.loss, outputs, sample["y"], dtype)
     name = type(module).__name__
     model = Translated(name, training_program, evaluation, loss, batch_size)
     try:
@@ -68,7 +78,7 @@ def translate(
 
 
 def _program_of(function: Callable, outputs: Any, y: Tree, dtype: str) -> Program:
-    """Translate a function of outputs and targets."""
+    """Translate a function of outputs and targets for as many samples as these have."""
     import torch
 
     class Called(torch.nn.Module):  # torch.export wants a module
@@ -93,7 +103,7 @@ def _metrics(
     targets = pick_samples(eval_data, 1)["y"]
     names = tuple(metrics(outputs, tensors(targets)))
 
-    @cache  # torch.export gives a program of so many samples, and clients may have any
+    @cache  # a program is of one number of samples, and clients differ
     def program_of(number: int) -> Program:
         repeated = torch_tree().tree_map(lambda a: a.repeat(number, *[1] * (a.ndim - 1)), outputs)
         y = tree.map(lambda a: np.repeat(a, number, 0), targets)
@@ -110,9 +120,12 @@ def _metrics(
 
 
 def compare(model: Translated, eager: Eager, params: Tree, samples: Tree) -> float:
-    """Raise ValueError unless outputs and gradients are PyTorch's; give the largest gap.
+    """Compare outputs and gradients in jax with PyTorch's; return the largest relative gap.
 
-    Gradients are those of training, with nothing drawn.
+    Gradients are those of training, with every random draw replaced by its mean.
+
+    Raises:
+        ValueError: If a gap is larger than rounding.
     """
     worst = 0.0
     for training, program in {True: model.training, False: model.evaluation}.items():
@@ -145,7 +158,7 @@ def compare(model: Translated, eager: Eager, params: Tree, samples: Tree) -> flo
 
 
 def tolerance(program: Program, dtype: str) -> float:
-    """Give how far a program may be from PyTorch, computed in this type."""
+    """Return how far a program may be from PyTorch when computed in this type."""
     rough = (ROUGH[name] for name in program.operators & ROUGH.keys())
     return max(TOLERANCE[dtype], *rough, 0)
 
@@ -154,7 +167,7 @@ def gaps_of(
     program: Program, model: Translated, eager: Eager, params: Tree, samples: Tree,
     training: bool,
 ) -> tuple[float, float]:  # fmt: skip
-    """Give how far outputs, and in training gradients, are from PyTorch's, relatively."""
+    """Compute the relative gaps of outputs and, in training, of gradients from PyTorch's."""
     import jax
 
     def loss(params, samples):
@@ -177,7 +190,7 @@ def as_float64(part: Tree) -> Tree:
 
 
 def _on_cpu() -> Any:
-    """Where float32 is computed in float32."""
+    """Compute on a CPU, where products of float32 have all their digits."""
     import jax
 
     try:

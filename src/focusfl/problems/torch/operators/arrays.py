@@ -1,4 +1,4 @@
-"""ATen's operators that move, pick, make and reduce arrays, in jax."""
+"""ATen's operators that reshape, index, create and reduce arrays, in jax."""
 
 import jax
 import jax.numpy as jnp
@@ -6,21 +6,21 @@ import numpy as np
 
 
 def _axes(dim):
-    """The axes that a reduction is over; none given is all of them."""
+    """Return the axes of a reduction in jax; None is all of them."""
     if dim is None or (isinstance(dim, list | tuple) and not dim):
         return None
     return tuple(dim) if isinstance(dim, list | tuple) else dim
 
 
 def over(reduce):
-    """Make a reduction by jax one with PyTorch's arguments."""
+    """Give a reduction of jax the arguments of PyTorch."""
     return lambda a, dim=None, keepdim=False: reduce(a, _axes(dim), keepdims=keepdim)
 
 
 def best(choose):
-    """Make the largest or smallest along an axis, and where; all of them without."""
+    """Make max or min: values and places along an axis, or one value without an axis."""
 
-    def found(a, dim=None, keepdim=False):
+    def best_of(a, dim=None, keepdim=False):
         if dim is None:
             return {jnp.argmax: jnp.max, jnp.argmin: jnp.min}[choose](a)
         where = choose(a, dim, keepdims=True)
@@ -29,19 +29,11 @@ def best(choose):
             return values, where
         return values.squeeze(dim), where.squeeze(dim)
 
-    return found
-
-
-def arg(choose):
-    return lambda a, dim=None, keepdim=False: choose(a, dim, keepdims=keepdim)
+    return best_of
 
 
 def variance(a, dim=None, correction=1, keepdim=False):
     return jnp.var(a, _axes(dim), ddof=int(correction), keepdims=keepdim)
-
-
-def deviation(a, dim=None, correction=1, keepdim=False):
-    return jnp.sqrt(variance(a, dim, correction, keepdim))
 
 
 def var_mean(a, dim=None, correction=1, keepdim=False):
@@ -50,7 +42,7 @@ def var_mean(a, dim=None, correction=1, keepdim=False):
 
 
 def vector_norm(a, ord=2, dim=None, keepdim=False):
-    """Where all numbers are 0 the gradient is 0, as in PyTorch."""
+    """Compute a norm, whose gradient at 0 is 0 as in PyTorch."""
     axes, size = _axes(dim), jnp.abs(a)
     if ord == float("inf"):
         return jnp.max(size, axes, keepdims=keepdim)
@@ -74,11 +66,11 @@ def topk(a, k, dim=-1, largest=True, sorted=True):
 
 
 def median(a, dim=-1, keepdim=False):
-    """The lower of two in the middle, and where it is."""
+    """Return the median, the lower one of two, and its place."""
     values, where = ordered(a, dim)
     at = (a.shape[dim] - 1) // 2
-    found = tuple(jax.lax.index_in_dim(v, at, dim) for v in (values, where))
-    return found if keepdim else tuple(v.squeeze(dim) for v in found)
+    both = tuple(jax.lax.index_in_dim(v, at, dim) for v in (values, where))
+    return both if keepdim else tuple(v.squeeze(dim) for v in both)
 
 
 def cdist(a, b, p, mode=None):
@@ -87,7 +79,7 @@ def cdist(a, b, p, mode=None):
 
 
 def unfold(a, dim, size, step):
-    """Windows along an axis, in a new one at the end."""
+    """Cut windows along an axis; they are a new last axis."""
     starts = np.arange(0, a.shape[dim] - size + 1, step)
     windows = jnp.take(a, starts[:, None] + np.arange(size), dim)
     return jnp.moveaxis(windows, dim % a.ndim + 1, -1)
@@ -98,7 +90,7 @@ def select(a, dim, at):
 
 
 def cut(a, dim=0, start=None, end=None, step=1):
-    return a[(*[slice(None)] * (dim % a.ndim), slice(start, end, step))]
+    return a[_along(a, dim, slice(start, end, step))]
 
 
 def expand(a, size, implicit=False):
@@ -114,24 +106,12 @@ def squeeze(a, dim=None):
 
 
 def cat(arrays, dim=0):
-    kept = [a for a in arrays if a.shape != (0,)]  # PyTorch looks past such
+    kept = [a for a in arrays if a.shape != (0,)]  # PyTorch ignores these
     return jnp.concatenate(kept, dim)
 
 
-def split(a, size, dim=0):
-    return tuple(jnp.split(a, range(size, a.shape[dim], size), dim))
-
-
-def split_with_sizes(a, sizes, dim=0):
-    return tuple(jnp.split(a, np.cumsum(sizes)[:-1].tolist(), dim))
-
-
-def unbind(a, dim=0):
-    return tuple(select(a, dim, i) for i in range(a.shape[dim]))
-
-
 def pad(a, pads, value=0):
-    """Pads come in pairs, the last axis first; what is negative is cut off."""
+    """Pad by pairs of numbers, the last axis first; negative ones cut off."""
     ends = [(pads[i], pads[i + 1], 0) for i in range(0, len(pads), 2)]
     ends += [(0, 0, 0)] * (a.ndim - len(ends))
     return jax.lax.pad(a, jnp.asarray(value, a.dtype), ends[::-1])
@@ -141,18 +121,19 @@ def repeat(a, sizes):
     return jnp.tile(a.reshape((1,) * (len(sizes) - a.ndim) + a.shape), sizes)
 
 
-def index(a, at):
-    return a[tuple(slice(None) if i is None else i for i in at)]
+def _index(at):
+    """Return an index of jax for places in some axes; None is all of an axis."""
+    return tuple(slice(None) if i is None else i for i in at)
 
 
 def index_put(a, at, values, accumulate=False):
-    place = a.at[tuple(slice(None) if i is None else i for i in at)]
+    place = a.at[_index(at)]
     values = values.astype(a.dtype)
     return place.add(values) if accumulate else place.set(values)
 
 
 def gather(a, dim, at, sparse_grad=False):
-    """What lies outside, as a label of no class does, is not a number."""
+    """Gather by places; those outside, such as a label of no class, give NaN."""
     del sparse_grad
     dim %= a.ndim
     a = a[tuple(slice(None if i == dim else n) for i, n in enumerate(at.shape))]
@@ -181,24 +162,17 @@ def scatter_add(a, dim, at, values):
     return a.at[_places(dim, at)].add(values[tuple(map(slice, at.shape))])
 
 
-def select_scatter(a, values, dim, at):
-    return a.at[(*[slice(None)] * (dim % a.ndim), at)].set(values)
+def _along(a, dim, at):
+    """Return an index of `at` along one axis of an array."""
+    return (*[slice(None)] * (dim % a.ndim), at)
 
 
 def slice_scatter(a, values, dim=0, start=None, end=None, step=1):
-    return a.at[(*[slice(None)] * (dim % a.ndim), slice(start, end, step))].set(values)
-
-
-def full(size, value, *_):
-    return jnp.full(size, value)
-
-
-def full_like(a, value):
-    return jnp.full(a.shape, value)
+    return a.at[_along(a, dim, slice(start, end, step))].set(values)
 
 
 def triangle(lower):
-    """Make the places of a lower or upper triangle, rows and columns."""
+    """Make tril_indices or triu_indices: rows and columns of a triangle."""
 
     def places(rows, columns, offset=0):
         below = np.tri(rows, columns, offset if lower else offset - 1, dtype=bool)
@@ -208,36 +182,37 @@ def triangle(lower):
 
 
 ARRAYS = {
-    "all": over(jnp.all), "amax": over(jnp.max), "amin": over(jnp.min),
-    "any": over(jnp.any), "arange": jnp.arange, "argmax": arg(jnp.argmax),
-    "argmin": arg(jnp.argmin), "argsort": lambda a, *order: ordered(a, *order)[1],
-    "cat": cat, "constant_pad_nd": pad, "cumprod": jnp.cumprod, "cumsum": jnp.cumsum,
-    "_cdist_forward": cdist, "diagonal": jnp.diagonal,
-    "empty": lambda size, *_: jnp.zeros(size),
-    "empty_like": jnp.zeros_like, "empty_permuted": lambda size, *_: jnp.zeros(size),
-    "expand": expand, "eye": jnp.eye, "flatten.using_ints": flatten,
-    "flip": jnp.flip, "full": full,
-    "full_like": full_like, "gather": gather, "index": index, "index_put": index_put,
-    "index_select": lambda a, dim, at: jnp.take(a, at, dim),
-    "linalg_vector_norm": vector_norm, "linspace": jnp.linspace,
-    "logsumexp": over(jax.nn.logsumexp), "max": best(jnp.argmax),
-    "logcumsumexp": lambda a, dim: jax.lax.cumlogsumexp(a, dim % a.ndim),
-    "mean": over(jnp.mean), "median.dim": median, "min": best(jnp.argmin),
-    "ones": jnp.ones, "ones_like": jnp.ones_like, "permute": jnp.transpose,
-    "prod": over(jnp.prod),
-    "repeat": repeat, "reshape": jnp.reshape,
-    "roll": lambda a, shifts, dims=(): jnp.roll(a, shifts, _axes(dims)),
-    "scalar_tensor": jnp.asarray, "scatter": scatter, "scatter_add": scatter_add,
-    "select": select, "select_scatter": select_scatter, "slice": cut,
-    "slice_scatter": slice_scatter, "sort": ordered, "split": split,
-    "split_with_sizes": split_with_sizes, "squeeze": squeeze,
-    "stack": lambda arrays, dim=0: jnp.stack(arrays, dim), "std": deviation,
-    "sum": over(jnp.sum), "t": jnp.transpose, "topk": topk,
-    "transpose": jnp.swapaxes, "tril": jnp.tril, "tril_indices": triangle(True),
-    "triu": jnp.triu, "triu_indices": triangle(False),
-    "unbind": unbind,
-    "unfold": unfold,
-    "unsqueeze": jnp.expand_dims, "var": variance, "var_mean": var_mean,
-    "view": jnp.reshape, "_unsafe_view": jnp.reshape, "zeros": jnp.zeros,
+    "_cdist_forward": cdist, "_unsafe_view": jnp.reshape, "all": over(jnp.all),
+    "amax": over(jnp.max), "amin": over(jnp.min), "any": over(jnp.any), "arange": jnp.arange,
+    "argmax": over(jnp.argmax), "argmin": over(jnp.argmin), "cat": cat, "constant_pad_nd": pad,
+    "cumprod": jnp.cumprod, "cumsum": jnp.cumsum, "diagonal": jnp.diagonal,
+    "empty_like": jnp.zeros_like, "expand": expand, "eye": jnp.eye, "flatten.using_ints": flatten,
+    "flip": jnp.flip, "gather": gather, "index_put": index_put, "linalg_vector_norm": vector_norm,
+    "linspace": jnp.linspace, "logsumexp": over(jax.nn.logsumexp), "max": best(jnp.argmax),
+    "mean": over(jnp.mean), "median.dim": median, "min": best(jnp.argmin), "ones": jnp.ones,
+    "ones_like": jnp.ones_like, "permute": jnp.transpose, "prod": over(jnp.prod),
+    "repeat": repeat, "reshape": jnp.reshape, "scalar_tensor": jnp.asarray, "scatter": scatter,
+    "scatter_add": scatter_add, "select": select, "slice": cut, "slice_scatter": slice_scatter,
+    "sort": ordered, "squeeze": squeeze, "sum": over(jnp.sum), "t": jnp.transpose, "topk": topk,
+    "transpose": jnp.swapaxes, "tril": jnp.tril, "tril_indices": triangle(True), "triu": jnp.triu,
+    "triu_indices": triangle(False), "unfold": unfold, "unsqueeze": jnp.expand_dims,
+    "var": variance, "var_mean": var_mean, "view": jnp.reshape, "zeros": jnp.zeros,
     "zeros_like": jnp.zeros_like,
+    "argsort": lambda a, *order: ordered(a, *order)[1],
+    "empty": lambda size, *_: jnp.zeros(size),
+    "empty_permuted": lambda size, *_: jnp.zeros(size),
+    "full": lambda size, value, *_: jnp.full(size, value),
+    "full_like": lambda a, value: jnp.full(a.shape, value),
+    "index": lambda a, at: a[_index(at)],
+    "index_select": lambda a, dim, at: jnp.take(a, at, dim),
+    "logcumsumexp": lambda a, dim: jax.lax.cumlogsumexp(a, dim % a.ndim),
+    "roll": lambda a, shifts, dims=(): jnp.roll(a, shifts, _axes(dims)),
+    "select_scatter": lambda a, values, dim, at: a.at[_along(a, dim, at)].set(values),
+    "split": lambda a, size, dim=0: tuple(jnp.split(a, range(size, a.shape[dim], size), dim)),
+    "split_with_sizes": (
+        lambda a, sizes, dim=0: tuple( jnp.split(a, np.cumsum(sizes)[:-1].tolist(), dim) )
+    ),
+    "stack": lambda arrays, dim=0: jnp.stack(arrays, dim),
+    "std": lambda *args, **kwargs: jnp.sqrt(variance(*args, **kwargs)),
+    "unbind": lambda a, dim=0: tuple(select(a, dim, i) for i in range(a.shape[dim])),
 }  # fmt: skip

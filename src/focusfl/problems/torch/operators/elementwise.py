@@ -1,7 +1,7 @@
-"""ATen's operators that work number by number, in jax.
+"""ATen's elementwise operators, in jax.
 
-Where PyTorch's gradient is finite ours must be too: an expression that overflows is
-given a harmless argument on the side of a `where` that it is not used on.
+Where PyTorch's gradient is finite, that of jax must be too: an expression that overflows gets
+a harmless argument where `where` does not choose it.
 """
 
 import jax
@@ -38,17 +38,9 @@ def hardtanh(a, min=-1.0, max=1.0):
     return jnp.where(a <= min, min, jnp.where(a >= max, max, a))
 
 
-def leaky_relu(a, slope=0.01):
-    return jnp.where(a > 0, a, a * slope)
-
-
 def elu(a, alpha=1.0, scale=1.0, input_scale=1.0):
     low = jnp.where(a > 0, 0, a)
     return scale * jnp.where(a > 0, a, alpha * jnp.expm1(low * input_scale))
-
-
-def celu(a, alpha=1.0):
-    return elu(a, alpha, 1.0, 1 / alpha)
 
 
 def softplus(a, beta=1.0, threshold=20.0):
@@ -57,67 +49,23 @@ def softplus(a, beta=1.0, threshold=20.0):
     return jnp.where(large, a, jnp.log1p(jnp.exp(low * beta)) / beta)
 
 
-def mish(a):
-    return a * jnp.tanh(softplus(a))
-
-
-def gelu(a, approximate="none"):
-    return jax.nn.gelu(a, approximate=approximate == "tanh")
-
-
 def prelu(a, weight):
-    """One slope for all, or one per channel, which is axis 1."""
+    """Apply one slope to all, or one to each channel, which is axis 1."""
     if weight.size > 1 and a.ndim > 1:
         weight = weight.reshape(-1, *[1] * (a.ndim - 2))
     return jnp.where(a > 0, a, a * weight)
 
 
-def hardsigmoid(a):
-    return hardtanh(a + 3, 0, 6) / 6
-
-
-def hardswish(a):
-    return a * clamp(a + 3, 0, 6) / 6
-
-
-def log_sigmoid(a):
-    return jax.nn.log_sigmoid(a), None
-
-
-def softmax(a, dim, *_):
-    return jax.nn.softmax(a, dim)
-
-
-def log_softmax(a, dim, *_):
-    return jax.nn.log_softmax(a, dim)
-
-
-def where(condition, a=None, b=None):
-    return jnp.where(condition, a, b)
-
-
-def masked_fill(a, mask, value):
-    return jnp.where(mask, value, a)
-
-
 def binary_cross_entropy(a, target, weight=None, reduction=1):
-    """Logarithms end at -100, as in PyTorch."""
+    """Clip logarithms at -100, as PyTorch does."""
 
     def log(p):
-        there = jnp.log(jnp.where(p > 0, p, 1))
-        return jnp.where(p > 0, jnp.maximum(there, -100), -100)
+        finite = jnp.log(jnp.where(p > 0, p, 1))
+        return jnp.where(p > 0, jnp.maximum(finite, -100), -100)
 
     losses = -(target * log(a) + (1 - target) * log(1 - a))
     losses = losses if weight is None else losses * weight
     return (lambda v: v, jnp.mean, jnp.sum)[reduction](losses)
-
-
-def addcmul(a, b, c, value=1):
-    return a + value * b * c
-
-
-def addcdiv(a, b, c, value=1):
-    return a + value * b / c
 
 
 def same(a, *_):
@@ -138,25 +86,34 @@ ELEMENTWISE = {
             "sinh", "sqrt", "square", "tan", "tanh", "trunc",
         )
     },
-    "_log_softmax": log_softmax, "_softmax": softmax, "add": add, "addcdiv": addcdiv,
-    "addcmul": addcmul, "binary_cross_entropy": binary_cross_entropy, "celu": celu,
-    "clamp": clamp, "clamp_max": lambda a, top: clamp(a, max=top),
-    "clamp_min": clamp, "div": div, "elu": elu, "eq": jnp.equal,
-    "erf": jax.scipy.special.erf, "erfc": jax.scipy.special.erfc,
-    "erfinv": jax.scipy.special.erfinv, "ge": jnp.greater_equal, "gelu": gelu,
-    "gt": jnp.greater, "hardsigmoid": hardsigmoid, "hardswish": hardswish,
-    "hardtanh": hardtanh, "le": jnp.less_equal, "leaky_relu": leaky_relu,
-    "lerp": lambda a, b, weight: a + weight * (b - a),
-    "lgamma": jax.scipy.special.gammaln, "log_sigmoid_forward": log_sigmoid,
-    "lt": jnp.less, "masked_fill": masked_fill, "max.other": jnp.maximum,
-    "min.other": jnp.minimum, "mish": mish, "mul": jnp.multiply, "ne": jnp.not_equal,
-    "neg": jnp.negative, "pow": power, "prelu": prelu, "relu": jax.nn.relu,
-    "rsqrt": jax.lax.rsqrt, "rsub": lambda a, b, alpha=1: b - alpha * a,
-    "sgn": jnp.sign, "sigmoid": jax.nn.sigmoid, "silu": jax.nn.silu,
-    "softplus": softplus, "sub": sub, "where": where,
+    "add": add, "binary_cross_entropy": binary_cross_entropy, "clamp": clamp, "clamp_min": clamp,
+    "div": div, "elu": elu, "eq": jnp.equal, "erf": jax.scipy.special.erf,
+    "erfc": jax.scipy.special.erfc, "erfinv": jax.scipy.special.erfinv, "ge": jnp.greater_equal,
+    "gt": jnp.greater, "hardtanh": hardtanh, "le": jnp.less_equal,
+    "lgamma": jax.scipy.special.gammaln, "lt": jnp.less, "max.other": jnp.maximum,
+    "min.other": jnp.minimum, "mul": jnp.multiply, "ne": jnp.not_equal, "neg": jnp.negative,
+    "pow": power, "prelu": prelu, "relu": jax.nn.relu, "rsqrt": jax.lax.rsqrt, "sgn": jnp.sign,
+    "sigmoid": jax.nn.sigmoid, "silu": jax.nn.silu, "softplus": softplus, "sub": sub,
     "xlogy": jax.scipy.special.xlogy,
-    # Copies, and changes of type alone: every result is given its own type anyway.
+    "_log_softmax": lambda a, dim, *_: jax.nn.log_softmax(a, dim),
+    "_softmax": lambda a, dim, *_: jax.nn.softmax(a, dim),
+    "addcdiv": lambda a, b, c, value=1: a + value * b / c,
+    "addcmul": lambda a, b, c, value=1: a + value * b * c,
+    "celu": lambda a, alpha=1.0: elu(a, alpha, 1.0, 1 / alpha),
+    "clamp_max": lambda a, top: clamp(a, max=top),
+    "copy": lambda a, b, *_: jnp.broadcast_to(b, a.shape),
+    "detach": lambda a: jax.lax.stop_gradient(a),
+    "gelu": lambda a, approximate="none": jax.nn.gelu(a, approximate=approximate == "tanh"),
+    "hardsigmoid": lambda a: hardtanh(a + 3, 0, 6) / 6,
+    "hardswish": lambda a: a * clamp(a + 3, 0, 6) / 6,
+    "leaky_relu": lambda a, slope=0.01: jnp.where(a > 0, a, a * slope),
+    "lerp": lambda a, b, weight: a + weight * (b - a),
+    "log_sigmoid_forward": lambda a: (jax.nn.log_sigmoid(a), None),
+    "masked_fill": lambda a, mask, value: jnp.where(mask, value, a),
+    "mish": lambda a: a * jnp.tanh(softplus(a)),
+    "rsub": lambda a, b, alpha=1: b - alpha * a,
+    "where": lambda condition, a=None, b=None: jnp.where(condition, a, b),
+    # Copies and casts: every result is cast to the type it has in PyTorch anyway.
     "_to_copy": same, "alias": same, "clone": same, "contiguous": same, "to.dtype": same,
-    "detach": lambda a: jax.lax.stop_gradient(a), "lift_fresh_copy": same,
-    "to": same, "copy": lambda a, b, *_: jnp.broadcast_to(b, a.shape),
+    "lift_fresh_copy": same, "to": same,
 }  # fmt: skip

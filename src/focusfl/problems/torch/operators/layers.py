@@ -1,9 +1,14 @@
-"""ATen's operators that networks are made of, in jax: products, norms, attention."""
+"""ATen's operators for layers of networks, in jax: products, norms, embeddings, pools, resampling.
+
+Resampling, and averages over windows of any size, are linear along each axis: a small matrix
+per axis defines them, and its transpose their gradient.
+"""
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from focusfl.problems.torch.operators.arrays import gather
@@ -32,7 +37,7 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
     stride, dilation, padding = full(stride), full(dilation), full(padding)
     ends, spread = [(p, p) for p in padding], [1] * n
     if transposed:
-        # The gradient of a convolution: the image spread out, the kernel turned round.
+        # The gradient of a convolution: zeros between pixels, and the kernel flipped.
         spread, stride = stride, spread
         reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         ends = [
@@ -54,7 +59,7 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
 def plain_convolution(
     x, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1
 ):  # fmt: skip
-    """Convolve images, or a single one without an axis for several."""
+    """Convolve images, or a single image without an axis of images."""
     given = weight, bias, stride, padding, dilation, False, (0,), groups
     if x.ndim < weight.ndim:
         return convolution(x[None], *given)[0]
@@ -62,7 +67,7 @@ def plain_convolution(
 
 
 def cross_entropy(scores, targets, weight=None, reduction=1, ignore_index=-100, smoothing=0.0):
-    """Targets are classes or, as floats, the share of each class, along axis 1 of scores."""
+    """Take targets as classes or, if they are floats, as shares of classes along axis 1."""
     axis = min(1, scores.ndim - 1)
     classes = scores.shape[axis]
     logs = jax.nn.log_softmax(scores, axis)
@@ -114,7 +119,7 @@ def group_norm(x, weight, bias, batch, channels, size, groups, eps):
 
 
 def batch_norm(x, weight, bias, mean, variance, momentum, eps):
-    """By statistics that are known."""
+    """Normalise by running statistics."""
     del momentum
     form = _channels(x)
     y = (x - mean.reshape(form)) * lax.rsqrt(variance.reshape(form) + eps)
@@ -122,7 +127,7 @@ def batch_norm(x, weight, bias, mean, variance, momentum, eps):
 
 
 def batch_norm_no_stats(x, weight, bias, training, momentum, eps):
-    """By the statistics of all but axis 1; instance norm puts its images there."""
+    """Normalise by statistics over all axes but 1, on which instance norm has its images."""
     del training, momentum
     y = _normalised(x, (0, *range(2, x.ndim)), eps)
     return _scaled(y, weight, bias, _channels(x)), None, None
@@ -136,7 +141,7 @@ def rms_norm(x, shape, weight=None, eps=None):
 
 
 def embedding(weight, at, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    """The row of padding gets no gradient."""
+    """Look up rows; the row of padding gets no gradient."""
     del sparse
     if scale_grad_by_freq:
         raise NotImplementedError("embedding with scale_grad_by_freq")
@@ -150,7 +155,7 @@ def embedding_bag(
     weight, at, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=-1,
 ):  # fmt: skip
-    """Rows by their places, summed (mode 0), averaged (1) or maximised (2) by bag."""
+    """Look up rows and sum (mode 0) or average (mode 1) those of each bag."""
     if mode == 2 or scale_grad_by_freq:
         raise NotImplementedError("embedding_bag by its maximum or frequencies")
     bags = len(offsets) - include_last_offset
@@ -167,6 +172,157 @@ def embedding_bag(
     return total, None, None, None
 
 
+def _full(sizes, n):
+    sizes = [sizes] if isinstance(sizes, int) else list(sizes)
+    return sizes * (n if len(sizes) == 1 else 1)
+
+
+def _geometry(x, n, kernel, stride, padding, dilation, ceil_mode):
+    """Return windows over the last n axes, their strides, padding and dilation, for all axes."""
+    kernel, padding = _full(kernel, n), _full(padding, n)
+    stride = _full(stride, n) if stride else kernel
+    ends = []
+    for size, k, s, p, d in zip(
+        x.shape[-n:], kernel, stride, padding, _full(dilation, n), strict=True
+    ):
+        room = size + 2 * p - d * (k - 1) - 1
+        count = room // s + 1
+        if ceil_mode and room % s and count * s < size + p:
+            count += 1  # a last window, which begins within the image or its left padding
+        ends.append((p, max((count - 1) * s + d * (k - 1) + 1 - size - p, 0)))
+    one = [1] * (x.ndim - n)
+    none = [(0, 0)] * (x.ndim - n)
+    return one + kernel, one + stride, none + ends, one + _full(dilation, n)
+
+
+def max_pool(n):
+    def pool(x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+        window, steps, ends, apart = _geometry(x, n, kernel, stride, padding, dilation, ceil_mode)
+        if max(apart) > 1:
+            return _dilated_max(x, window, steps, ends, apart), None
+        least = np.array(-np.inf, x.dtype)
+        return lax.reduce_window(x, least, lax.max, window, steps, ends), None
+
+    return pool
+
+
+def _dilated_max(x, window, steps, ends, apart):
+    """Take the largest of shifted copies, as jax has no gradient of dilated windows."""
+    x = jnp.pad(x, ends, constant_values=-np.inf)
+    counts = [
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(x.shape, window, steps, apart, strict=True)
+    ]
+    shifts = [
+        lax.slice(
+            x,
+            start := [d * i for d, i in zip(apart, at, strict=True)],
+            [a + s * (n - 1) + 1 for a, s, n in zip(start, steps, counts, strict=True)],
+            steps,
+        )
+        for at in np.ndindex(*window)
+    ]
+    return jnp.max(jnp.stack(shifts), 0)
+
+
+def avg_pool(n):
+    def pool(
+        x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
+        divisor_override=None,
+    ):  # fmt: skip
+        window, steps, ends, _ = _geometry(x, n, kernel, stride, padding, 1, ceil_mode)
+        zero = np.zeros((), x.dtype)
+        total = lax.reduce_window(x, zero, lax.add, window, steps, ends)
+        if divisor_override:
+            return total / divisor_override
+        there = np.ones(x.shape[-n:], x.dtype)
+        if count_include_pad:
+            there = np.pad(there, [(p, p) for p in _full(padding, n)], constant_values=1)
+            more = [(0, max(b - a, 0)) for a, b in ends[-n:]]
+        else:
+            more = ends[-n:]
+        count = lax.reduce_window(there, zero, lax.add, window[-n:], steps[-n:], more)
+        return total / count
+
+    return pool
+
+
+def _along(x, axis, matrix):
+    """Multiply by a matrix along one axis."""
+    y = jnp.tensordot(x, matrix.astype(x.dtype), ((axis,), (1,)))
+    return jnp.moveaxis(y, -1, axis)
+
+
+def _share(size, into):
+    """Return rows that average windows of sizes as equal as possible."""
+    at = np.arange(size)
+    first = [i * size // into for i in range(into)]
+    last = [-(-(i + 1) * size // into) for i in range(into)]
+    rows = [(at >= a) & (at < b) for a, b in zip(first, last, strict=True)]
+    return np.array([row / row.sum() for row in rows])
+
+
+def adaptive_avg_pool(n):
+    def pool(x, sizes):
+        for axis, into in enumerate(_full(sizes, n), x.ndim - n):
+            x = _along(x, axis, _share(x.shape[axis], into))
+        return x
+
+    return pool
+
+
+def adaptive_max_pool(n):
+    def pool(x, sizes):
+        for axis, into in enumerate(_full(sizes, n), x.ndim - n):
+            if x.shape[axis] % into:
+                raise NotImplementedError("adaptive_max_pool into uneven windows")
+            apart = (*x.shape[:axis], into, -1, *x.shape[axis + 1 :])
+            x = x.reshape(apart).max(axis + 1)
+        return x, None
+
+    return pool
+
+
+def _cubic(distance):
+    d, a = np.abs(distance), -0.75
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _weights(kind, size, into, corners, scale):
+    """Return the weights of the inputs in every output: (into, size)."""
+    step = 1 / scale if scale else size / into
+    at = np.arange(into)
+    if kind == "nearest":
+        near = np.minimum(np.floor(at * np.float32(step)).astype(int), size - 1)
+        return np.eye(size)[near]
+    if corners:
+        at = at * ((size - 1) / (into - 1) if into > 1 else 0.0)
+    else:
+        at = (at + 0.5) * step - 0.5
+        at = np.maximum(at, 0) if kind == "linear" else at
+    low, rows = np.floor(at).astype(int), np.zeros((into, size))
+    for shift in (0, 1) if kind == "linear" else (-1, 0, 1, 2):
+        apart = at - (low + shift)
+        part = 1 - np.abs(apart) if kind == "linear" else _cubic(apart)
+        np.add.at(rows, (np.arange(into), np.clip(low + shift, 0, size - 1)), part)
+    return rows
+
+
+def upsample(kind, n):
+    def sample(x, sizes, *how):
+        corners, scales = (False, *how) if kind == "nearest" else how
+        for i, axis in enumerate(range(x.ndim - n, x.ndim)):
+            scale = scales[i] if scales else None
+            size = x.shape[axis]
+            into = int(sizes[i] if sizes else size * scale)
+            x = _along(x, axis, _weights(kind, size, into, corners, scale))
+        return x
+
+    return sample
+
+
 LAYERS: dict[str, Callable] = {
     "_embedding_bag": embedding_bag, "_embedding_bag_forward_only": embedding_bag,
     "_fused_rms_norm": lambda *given: (rms_norm(*given), None),
@@ -178,4 +334,15 @@ LAYERS: dict[str, Callable] = {
     "einsum": einsum, "embedding": embedding, "linear": linear, "matmul": jnp.matmul,
     "mm": jnp.matmul, "mv": jnp.matmul, "native_group_norm": group_norm,
     "native_layer_norm": layer_norm, "outer": jnp.outer, "rms_norm": rms_norm,
+    **{f"max_pool{n}d_with_indices": max_pool(n) for n in (1, 2, 3)},
+    "max_pool2d": lambda *given: max_pool(2)(*given)[0],
+    **{f"avg_pool{n}d": avg_pool(n) for n in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{n}d": adaptive_avg_pool(n) for n in (2, 3)},
+    **{f"adaptive_avg_pool{n}d": adaptive_avg_pool(n) for n in (1, 2, 3)},
+    **{f"adaptive_max_pool{n}d": adaptive_max_pool(n) for n in (1, 2, 3)},
+    **{f"upsample_nearest{n}d.vec": upsample("nearest", n) for n in (1, 2, 3)},
+    "upsample_linear1d.vec": upsample("linear", 1),
+    "upsample_bilinear2d.vec": upsample("linear", 2),
+    "upsample_trilinear3d.vec": upsample("linear", 3),
+    "upsample_bicubic2d.vec": upsample("cubic", 2),
 }  # fmt: skip

@@ -1,6 +1,6 @@
-"""ATen's operators that draw at random, in jax: all take a key first.
+"""ATen's operators that draw at random, in jax; their first argument is a key.
 
-Without a key nothing is drawn: dropout drops nothing, and noise is its mean.
+If the key is None, nothing is drawn: dropout drops nothing, and noise is its mean.
 """
 
 import jax
@@ -10,7 +10,7 @@ from jax import lax
 
 
 def dropped(key, x, p):
-    """Drop a share p of all numbers, and scale the others up."""
+    """Set a random share p of all numbers to 0, and divide the others by 1 - p."""
     if key is None or p == 0:
         return x
     kept = jax.random.bernoulli(key, 1 - p, x.shape)
@@ -22,7 +22,7 @@ def native_dropout(key, x, p, train=True):
 
 
 def bernoulli(key, x, p=None):
-    """Ones with probability p, or with those that x has."""
+    """Draw ones with probability p, or with the probabilities x."""
     p = jnp.broadcast_to(x if p is None else p, x.shape)
     return p if key is None else jax.random.bernoulli(key, p)
 
@@ -43,7 +43,7 @@ def attention(
     key, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False,
 ):  # fmt: skip
-    """Scaled products of queries and keys, as weights of values."""
+    """Average values by the softmax of scaled products of queries and keys."""
     if enable_gqa:
         k, v = (jnp.repeat(a, q.shape[-3] // a.shape[-3], -3) for a in (k, v))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -51,38 +51,38 @@ def attention(
     if is_causal:
         attn_mask = np.tri(*scores.shape[-2:], dtype=bool)
     if attn_mask is not None:
-        seen = attn_mask.dtype == bool
-        scores = jnp.where(attn_mask, scores, -jnp.inf) if seen else scores + attn_mask
+        is_mask = attn_mask.dtype == bool
+        scores = jnp.where(attn_mask, scores, -jnp.inf) if is_mask else scores + attn_mask
     weights = jax.nn.softmax(scores, -1)
-    if attn_mask is not None and seen:  # who may look nowhere sees nothing
+    if attn_mask is not None and is_mask:  # where all is masked, the result is 0
         weights = jnp.where(jnp.any(attn_mask, -1, keepdims=True), weights, 0)
     return dropped(key, weights, dropout_p) @ v
 
 
 def recurrent(cell, states):
-    """Layers of cells along time, which is axis 0, or 1 with batch_first."""
+    """Make layers of recurrent cells along time: axis 0, or 1 with batch_first."""
 
     def run(
         key, x, hx, params, has_biases, num_layers, dropout, train, bidirectional,
         batch_first,
     ):  # fmt: skip
         hx = hx if states > 1 else [hx]
-        ways = 2 if bidirectional else 1
-        per = len(params) // (num_layers * ways)
+        directions = 2 if bidirectional else 1
+        per_cell = len(params) // (num_layers * directions)
         x, ends = x.swapaxes(0, 1) if batch_first else x, []
         for layer in range(num_layers):
             outs = []
-            for way in range(ways):
-                at = layer * ways + way
-                own = params[at * per : (at + 1) * per]
+            for direction in range(directions):
+                at = layer * directions + direction
+                cell_params = params[at * per_cell : (at + 1) * per_cell]
                 start = tuple(h[at] for h in hx)
-                end, out = _over_time(cell, x, start, own, has_biases, way == 1)
+                end, out = _over_time(cell, x, start, cell_params, has_biases, direction == 1)
                 ends.append(end)
                 outs.append(out)
             x = jnp.concatenate(outs, -1)
             if train and layer < num_layers - 1:
-                own_key = None if key is None else jax.random.fold_in(key, layer)
-                x = dropped(own_key, x, dropout)
+                layer_key = None if key is None else jax.random.fold_in(key, layer)
+                x = dropped(layer_key, x, dropout)
         x = x.swapaxes(0, 1) if batch_first else x
         return x, *(jnp.stack(part) for part in zip(*ends, strict=True))
 
@@ -90,12 +90,12 @@ def recurrent(cell, states):
 
 
 def _over_time(cell, x, start, params, has_biases, backwards):
-    w_in, w_own, *rest = params
-    b_in, b_own = rest[:2] if has_biases else (0, 0)
+    w_in, w_state, *rest = params
+    b_in, b_state = rest[:2] if has_biases else (0, 0)
     project = rest[2 * has_biases :]
 
     def step(state, inner):
-        state = cell(state, inner, state[0] @ w_own.T + b_own)
+        state = cell(state, inner, state[0] @ w_state.T + b_state)
         if project:
             state = (state[0] @ project[0].T, *state[1:])
         return state, state[0]
@@ -103,16 +103,16 @@ def _over_time(cell, x, start, params, has_biases, backwards):
     return lax.scan(step, start, x @ w_in.T + b_in, reverse=backwards)
 
 
-def _lstm(state, inner, own):
-    i, f, g, o = jnp.split(inner + own, 4, -1)
+def _lstm(state, inner, hidden):
+    i, f, g, o = jnp.split(inner + hidden, 4, -1)
     c = jax.nn.sigmoid(f) * state[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
     return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
 
-def _gru(state, inner, own):
-    (r, z, n), (own_r, own_z, own_n) = (jnp.split(a, 3, -1) for a in (inner, own))
-    z = jax.nn.sigmoid(z + own_z)
-    n = jnp.tanh(n + jax.nn.sigmoid(r + own_r) * own_n)
+def _gru(state, inner, hidden):
+    (r, z, n), (h_r, h_z, h_n) = (jnp.split(a, 3, -1) for a in (inner, hidden))
+    z = jax.nn.sigmoid(z + h_z)
+    n = jnp.tanh(n + jax.nn.sigmoid(r + h_r) * h_n)
     return ((1 - z) * n + z * state[0],)
 
 
