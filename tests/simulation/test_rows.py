@@ -92,8 +92,9 @@ import sys
 import numpy as np
 import focusfl as ff
 H = np.ones((1000, 40, 40)) + np.eye(40)
-problem = ff.problems.Quadratic(H, np.ones((1000, 40)))
-vars(problem)["optimum"] = np.zeros(40)
+class Unsolved(ff.problems.Quadratic):
+    optimum = np.zeros(40)
+problem = Unsolved(H, np.ones((1000, 40)))
 def fill(done, metrics):
     try:
         with open(sys.argv[1] + "/other", "ab", 0) as other:
