@@ -57,7 +57,7 @@ def ours(problem, law, rounds, every, active):
     result = ff.simulate(
         ff.Focus(memory="last"), problem, law, rounds=rounds, lr=LR, eval_every=every,
         local_steps=LOCAL_STEPS, seed=SEED,
-        progress=lambda done, _: marks.append((time.perf_counter(), done)),
+        callbacks=lambda done, _: marks.append((time.perf_counter(), done)),
     )  # fmt: skip
     (first, done), (last, all_done) = marks[0], marks[-1]
     if all_done == done:

@@ -80,7 +80,7 @@ def best(algorithm, problem, L, local_steps, rounds, largest):
     stop = ff.Stop(tolerance=GOAL / 10)
     runs = ff.sweep(
         algorithm, problem, COINS, rounds=rounds, lrs=lrs, seed=SEEDS,
-        local_steps=local_steps, stop=stop, options=ff.Options(on_divergence="ignore"),
+        local_steps=local_steps, callbacks=stop, options=ff.Options(on_divergence="ignore"),
     )  # fmt: skip
     found = []
     for own in np.reshape(np.array(runs, object), (len(SEEDS), len(lrs))).T:

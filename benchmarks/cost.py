@@ -34,7 +34,7 @@ def round_seconds(problem, active: int, steps: int, chunks: int) -> float:
         ff.simulate(
             ff.Focus(), problem, ff.participation.Uniform(active),
             rounds=chunks * CHUNK, lr=1e-6, local_steps=steps, eval_every=10**9,
-            progress=lambda *_: times.append(time.perf_counter()),
+            callbacks=lambda *_: times.append(time.perf_counter()),
         )  # fmt: skip
         return (times[-2] - times[1]) / (len(times) - 3) / CHUNK
 

@@ -53,7 +53,7 @@ def logistic(num_clients: int, chunks: int) -> dict:
         ff.simulate(
             ff.Focus(), problem, ff.participation.Uniform(ACTIVE),
             rounds=chunks * CHUNK, lr=0.1 / num_clients, local_steps=STEPS, eval_every=NEVER,
-            progress=lambda *_: times.append(time.perf_counter()),
+            callbacks=lambda *_: times.append(time.perf_counter()),
         )  # fmt: skip
 
     run()

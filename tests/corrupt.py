@@ -128,7 +128,7 @@ def _checkpoints(place: Path) -> dict[str, Kind]:
         here, older = place / state, place / f"{state}-older"
         for rounds in (16, 32):
             with contextlib.suppress(Stopped):
-                run(here, progress=stop_after(rounds))
+                run(here, callbacks=stop_after(rounds))
             if rounds == 16:
                 shutil.copytree(here, older)
 

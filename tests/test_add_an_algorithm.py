@@ -109,11 +109,11 @@ def test_all_else_follows_from_the_file(tree):
 
 @pytest.mark.parametrize("on_empty", ["skip", "step"])
 def test_the_engines_agree(area, on_empty):
-    options = {"rounds": 40, "lr": 0.05, "local_steps": 4, "on_empty": on_empty}
+    options = ff.Options(record_models=True, on_empty=on_empty)
+    setting = {"rounds": 40, "lr": 0.05, "local_steps": 4, "options": options}
     model = who.Replay(some_masks())
     fast, slow = (
-        engine(area(), quadratic(), model, options=ff.Options(record_models=True), **options)
-        for engine in (ff.simulate, ff.loop)
+        engine(area(), quadratic(), model, **setting) for engine in (ff.simulate, ff.loop)
     )
     assert gap(fast.trajectory, slow.trajectory) < 1e-12
     assert gap(fast.server, slow.server) < 1e-12

@@ -154,11 +154,11 @@ def test_bytes_and_vectors_follow_the_codec(run):
     assert found["up"][1:] == pytest.approx(each / 40 * counts)
     assert np.array_equal(found["down"], plain["down"])
     assert alg.traffic(np.zeros(5, "float32"))[1] == (5 * 4 + 32) / (5 * 32)
-    less = run(alg, quadratic(), LAW, stop=ff.Stop(vectors=20), **PLAIN)
+    less = run(alg, quadratic(), LAW, callbacks=ff.Stop(vectors=20), **PLAIN)
     sent = np.cumsum(less.metrics["up"] + less.metrics["down"])
     assert sent[-1] >= 20 > sent[-2]
     for budget in ({"bytes_up": 200}, {"bytes_up": 200, "vectors": 1e9}):
-        less = run(alg, quadratic(), LAW, stop=ff.Stop(**budget), **PLAIN)
+        less = run(alg, quadratic(), LAW, callbacks=ff.Stop(**budget), **PLAIN)
         sent = np.cumsum(less.metrics["bytes_up"])
         assert sent[-1] >= 200 > sent[-2]
     with pytest.raises(ValueError, match="bytes_up must be .*; got -1"):

@@ -11,6 +11,7 @@ import focusfl as ff
 from focusfl import participation as who
 
 FULL = who.Replay(np.ones((40, 6), bool))
+STEP = ff.Options(record_models=True, on_empty="step")
 
 
 def x0():
@@ -49,8 +50,8 @@ def test_scaffnew_is_proxskip_with_a_coin_that_falls_every_fourth_time():
 
 def test_one_local_step_makes_focus_mifa_with_n_times_the_step():
     law = who.Replay(some_masks())
-    focus = run(ff.Focus(), law, local_steps=1, lr=0.01, on_empty="step")
-    mifa = run(ff.MIFA(), law, local_steps=1, lr=0.06, on_empty="step")
+    focus = run(ff.Focus(), law, local_steps=1, lr=0.01, options=STEP)
+    mifa = run(ff.MIFA(), law, local_steps=1, lr=0.06, options=STEP)
     assert gap(focus.trajectory, mifa.trajectory) < 2e-14
 
 
@@ -63,7 +64,7 @@ def test_last_memory_on_quadratics_damps_its_refresh():
             g[i] += damp[i] @ (problem.H[i] @ x - problem.h[i] - g[i])
         x = x - lr * g.sum(0)
         expected.append(x)
-    result = run(ff.Focus(memory="last"), who.Replay(masks), on_empty="step")
+    result = run(ff.Focus(memory="last"), who.Replay(masks), options=STEP)
     assert gap(result.trajectory, np.array(expected)) < 1e-13
 
 

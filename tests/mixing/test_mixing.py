@@ -52,7 +52,7 @@ def test_matrix_form_equals_message_passing(alg, matrix_form, local_steps, run):
     expected = matrix_form(problem, masks, 0.05, local_steps, x0)
     result = run(
         alg, problem, ff.participation.Replay(masks), rounds=len(masks), lr=0.05,
-        local_steps=local_steps, x0=x0, on_empty="step", options=ff.Options(record_models=True),
+        local_steps=local_steps, x0=x0, options=ff.Options(record_models=True, on_empty="step"),
     )  # fmt: skip
     assert np.abs(result.trajectory - expected).max() < 1e-12
 
@@ -66,7 +66,7 @@ def test_the_swapped_form_of_the_proof_is_focus(local_steps):
     assert np.abs(swapped - plain).max() < 1e-12
     result = ff.loop(
         PAPER, problem, ff.participation.Replay(masks), rounds=len(masks), lr=0.05,
-        local_steps=local_steps, x0=x0, on_empty="step", options=ff.Options(record_models=True),
+        local_steps=local_steps, x0=x0, options=ff.Options(record_models=True, on_empty="step"),
     )  # fmt: skip
     assert np.abs(swapped - result.trajectory).max() < 1e-12
 

@@ -68,7 +68,7 @@ def resumed(problem, who):
     with tempfile.TemporaryDirectory() as folder:
         how = HOW | {"checkpoint": folder, "checkpoint_every": 0}
         how |= {"devices": jax.device_count()}
-        part = simulate(ff.Scaffold(), problem, who, progress=enough, **how)
+        part = simulate(ff.Scaffold(), problem, who, callbacks=enough, **how)
         whole = simulate(ff.Scaffold(), problem, who, **how)
     assert len(part.metrics["loss"]) < len(whole.metrics["loss"]) == 41
     return apart(simulate(ff.Scaffold(), problem, who, **HOW), whole)
@@ -146,8 +146,8 @@ def on_one_machine():
     found["fewer clients than devices"] = both(ff.Focus(), quadratic(3), Cyclic(2))
     found["empty rounds"] = both(ff.MIFA(), quick, Bernoulli(0.01), on_empty="step")
     found["divergence"] = both(ff.FedAvg(), quick, some, lr=5.0, on_divergence="ignore")
-    found["a target"] = both(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.5))
-    found["targets"] = each(ff.Focus(), quick, few, stop=ff.Stop(tolerance=0.8))
+    found["a target"] = both(ff.Focus(), quick, few, callbacks=ff.Stop(tolerance=0.5))
+    found["targets"] = each(ff.Focus(), quick, few, callbacks=ff.Stop(tolerance=0.8))
     served = {"per_client": True, "eval_every": 7}
     found["who is served, by a formula"] = both(ff.Focus(), quick, some, **served)
     found["who is served, by samples"] = both(ff.FedAvg(), drawn, few, **served)

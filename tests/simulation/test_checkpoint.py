@@ -71,7 +71,7 @@ never_stopped = cache(run)
 def told_of(case, **changes):
     """Run; give the rounds that progress was told of, and the result."""
     told = []
-    result = run(case, progress=lambda done, _: told.append(done), **changes)
+    result = run(case, callbacks=lambda done, _: told.append(done), **changes)
     return told, result
 
 
@@ -81,7 +81,7 @@ def test_a_run_that_stops_at_a_random_round_resumes_to_the_bit(case, tmp_path):
     first, second = sorted(random.Random(case).sample(range(600, ROUNDS - 300), 2))
     for round in (first, second):
         with pytest.raises(Stopped):
-            run(case, checkpoint=tmp_path, progress=stop_after(round))
+            run(case, checkpoint=tmp_path, callbacks=stop_after(round))
     told, result = told_of(case, checkpoint=tmp_path)
     assert second - 2 * CHUNK < told[0] <= second and told[-1] == ROUNDS
     assert bits(result) == bits(whole)
@@ -124,7 +124,7 @@ def test_runs_side_by_side_resume_though_one_of_them_has_diverged(tmp_path):
     arguments |= {"checkpoint": tmp_path, "checkpoint_every": 0}
     for round in (700, 2700):
         with pytest.raises(Stopped):
-            sweep(**arguments, progress=stop_after(round))
+            sweep(**arguments, callbacks=stop_after(round))
     for _ in range(2):
         again = sweep(**arguments)
         assert [bits(result) for result in again] == [bits(result) for result in whole]
@@ -152,7 +152,7 @@ def test_seeds_side_by_side_with_a_warm_start_and_noise_resume(tmp_path):
     )  # fmt: skip
     whole, keep = run(), {"checkpoint": tmp_path, "checkpoint_every": 0}
     with pytest.raises(Stopped):
-        run(**keep, progress=stop_after(300))
+        run(**keep, callbacks=stop_after(300))
     assert [bits(one) for one in run(**keep)] == [bits(one) for one in whole]
 
 
@@ -339,7 +339,7 @@ def test_a_run_is_kept_so_many_seconds_apart_and_at_its_end(tmp_path, monkeypatc
     monkeypatch.setattr(checkpoint, "time", clock)
     monkeypatch.setattr(os, "replace", lambda *a: (calls.append(a), replace(*a)))
     seen, folder = [], tmp_path / "new" / "folder"
-    run(checkpoint=folder, checkpoint_every=every, progress=progress)
+    run(checkpoint=folder, checkpoint_every=every, callbacks=progress)
     assert [*seen, len(calls)] == written
     assert [file.name for file in folder.iterdir()] == [checkpoint.NAME]
 
@@ -349,7 +349,7 @@ def test_two_runs_cannot_have_one_folder(tmp_path):
         run(checkpoint=tmp_path)
 
     with pytest.raises(ValueError, match=r"another run keeps its checkpoint in .*"):
-        run(checkpoint=tmp_path, progress=progress)
+        run(checkpoint=tmp_path, callbacks=progress)
     run(checkpoint=tmp_path)
 
 
@@ -393,7 +393,7 @@ def run_all(folder):
             print(f"{case}:{done}\n", end="", flush=True)
             time.sleep(0.2)
 
-        run(case, checkpoint=folder / case, progress=tell)
+        run(case, checkpoint=folder / case, callbacks=tell)
 
     with ThreadPoolExecutor(len(CASES)) as pool:
         list(pool.map(one, CASES))

@@ -56,7 +56,7 @@ def test_a_run_that_was_told_to_stop_is_evaluated_where_it_stopped(run):
         return done >= 300
 
     result = run(
-        ff.Focus(), quadratic(), Full(), rounds=3000, eval_every=1000, progress=progress,
+        ff.Focus(), quadratic(), Full(), rounds=3000, eval_every=1000, callbacks=progress,
         **HOW,
     )  # fmt: skip
     end = len(result.metrics["up"]) - 1
@@ -95,11 +95,11 @@ def test_a_run_stopped_and_resumed_has_the_bits_of_one_that_was_not(tmp_path, ca
     run = (ff.Focus(), walked(), Bernoulli(0.3))
     whole = simulate(*run, **how)
     how |= {"checkpoint": tmp_path, "checkpoint_every": 0}
-    stopped = simulate(*run, **how, progress=lambda done, _: done >= 200)
+    stopped = simulate(*run, **how, callbacks=lambda done, _: done >= 200)
     end = len(stopped.metrics["up"]) - 1
     assert 200 <= end < 1000 and stopped.evaluated.tolist() == [0, end]
     with pytest.raises(Stopped):
-        simulate(*run, **how, progress=stop_after(end + 1))
+        simulate(*run, **how, callbacks=stop_after(end + 1))
     resumed = simulate(*run, **how)
     assert resumed.evaluated.tolist() == [0, 1000, 1030]
     if case.get("client_state") == "disk":  # rows that are read when asked for
@@ -119,7 +119,7 @@ def test_a_run_ends_at_the_evaluation_that_reaches_its_target(run, every, metric
     stop = ff.Stop(tolerance=target) if metric == "tolerance" else None
     stop = stop or ff.Stop(tolerance=1e-9, below={metric: target})
     first = int(np.flatnonzero(whole <= target)[0])
-    result = run(ff.Focus(), problem, who, rounds=900, eval_every=every, stop=stop, **HOW)
+    result = run(ff.Focus(), problem, who, rounds=900, eval_every=every, callbacks=stop, **HOW)
     assert len(result.metrics["up"]) == first + 1 and result.diverged_at is None
     assert result.metrics[name][-1] <= target
     shorter = every_round(problem, who, first)
@@ -132,7 +132,7 @@ def test_a_run_ends_at_the_evaluation_that_reaches_its_target(run, every, metric
 @pytest.mark.parametrize("algorithm", [ff.Focus(warm_start=True), ff.FedAU()], ids=repr)
 def test_runs_side_by_side_each_end_where_they_end_alone(algorithm, stop, every):
     problem, who = quadratic(), Bernoulli(0.4)
-    how = {"rounds": 600, "local_steps": 2, "eval_every": every, "stop": stop}
+    how = {"rounds": 600, "local_steps": 2, "eval_every": every, "callbacks": stop}
     lrs, seeds = [0.005, 0.02, 9.0], [3, 4]
     runs = sweep(
         algorithm,
@@ -163,14 +163,14 @@ def test_vectors_are_counted_with_the_warm_start_and_end_a_run_in_its_round(run)
     masks = some_masks(rounds=40)
     result = run(
         ff.Focus(warm_start=True), quadratic(), Replay(masks), rounds=40, eval_every=50,
-        stop=ff.Stop(vectors=40), **HOW,
+        callbacks=ff.Stop(vectors=40), **HOW,
     )  # fmt: skip
     sent = np.cumsum(result.metrics["up"] + result.metrics["down"])
     assert sent[-1] >= 40 > sent[-2]
     assert result.evaluated.tolist() == [0, len(sent) - 1]
     enough = run(
         ff.Focus(warm_start=True), quadratic(), Replay(masks), rounds=40,
-        stop=ff.Stop(vectors=12), **HOW,
+        callbacks=ff.Stop(vectors=12), **HOW,
     )  # fmt: skip
     assert enough.metrics["up"].tolist() == [6]
 
@@ -180,7 +180,7 @@ def test_a_run_that_begins_at_its_target_does_nothing(run):
     problem = quadratic()
     result = run(
         ff.Focus(), problem, Full(), rounds=40, x0=problem.optimum,
-        stop=ff.Stop(tolerance=1e-9), **HOW,
+        callbacks=ff.Stop(tolerance=1e-9), **HOW,
     )  # fmt: skip
     assert len(result.metrics["up"]) == 1 and np.array_equal(result.x, problem.optimum)
     assert result.diverged_at is None and result.clients is not None
@@ -190,17 +190,29 @@ def test_a_run_that_begins_at_its_target_does_nothing(run):
 def test_seconds_end_a_run(run):
     result = run(
         ff.Focus(), quadratic(), Full(), rounds=10**6, eval_every=10**6,
-        stop=ff.Stop(seconds=1e-3), **HOW,
+        callbacks=ff.Stop(seconds=1e-3), **HOW,
     )  # fmt: skip
     end = len(result.metrics["up"]) - 1
     assert 0 < end < 10_000 and result.evaluated.tolist() == [0, end]
 
 
 @both
+def test_all_callbacks_are_called_and_any_of_them_ends_a_run(run):
+    told = []
+    callbacks = [lambda done, _: done >= 300, lambda done, _: told.append(done)]
+    how = {"rounds": 3000, "eval_every": 10, **HOW}
+    result = run(ff.Focus(), quadratic(), Full(), callbacks=[*callbacks, ff.Stop()], **how)
+    assert 300 <= told[-1] < 3000 and len(result.metrics["up"]) - 1 < 3000
+    stop = ff.Stop(tolerance=0.1)
+    early = run(ff.Focus(), quadratic(), Full(), callbacks=[*callbacks, stop], **how)
+    assert len(early.metrics["up"]) - 1 < 300 and early.metrics["distance"][-1] <= 0.1
+
+
+@both
 def test_without_an_optimum_the_tolerance_is_of_the_gradient(run):
     result = run(
         ff.Focus(), ff.problems.robust(), Full(), rounds=900, lr=0.01,
-        stop=ff.Stop(tolerance=0.5),
+        callbacks=ff.Stop(tolerance=0.5),
     )  # fmt: skip
     assert "distance" not in result.metrics
     norm = result.metrics["grad_norm"] / result.metrics["grad_norm"][0]
@@ -222,7 +234,7 @@ def test_accuracy_ends_a_run_within_one_evaluation(run):
     )
     result = run(
         ff.Focus(), problem, Bernoulli(0.6), rounds=500, lr=0.02, eval_every=10,
-        stop=ff.Stop(accuracy=0.9),
+        callbacks=ff.Stop(accuracy=0.9),
     )  # fmt: skip
     seen = result.metrics["accuracy"][result.evaluated]
     assert seen[-1] >= 0.9 > seen[:-1].max() and len(result.metrics["up"]) % 10 == 1
@@ -232,7 +244,7 @@ def test_a_stop_can_be_met_on_a_model_off_the_device():
     how = {
         "rounds": 600,
         "lr": 0.02,
-        "stop": ff.Stop(below={"loss": 2.0}),
+        "callbacks": ff.Stop(below={"loss": 2.0}),
         "eval_every": 5,
     }
     here, there = (
@@ -251,8 +263,8 @@ def test_a_run_that_met_its_target_comes_back_and_another_target_is_refused(tmp_
         "rounds": 900, **HOW, "checkpoint": tmp_path, "checkpoint_every": 0, "eval_every": 3
     }  # fmt: skip
     run = (ff.Focus(), quadratic(), Full())
-    whole = simulate(*run, **how, stop=ff.Stop(tolerance=1e-3))
-    again = simulate(*run, **how, stop=ff.Stop(tolerance=1e-3, seconds=1e-9))
+    whole = simulate(*run, **how, callbacks=ff.Stop(tolerance=1e-3))
+    again = simulate(*run, **how, callbacks=ff.Stop(tolerance=1e-3, seconds=1e-9))
     assert bits(again) == bits(whole) and len(whole.metrics["up"]) < 900
     with pytest.raises(ValueError, match=r": stop was Stop\(tolerance=0.001.*is Stop"):
         simulate(*run, **how)
@@ -269,7 +281,7 @@ def test_a_stop_that_was_asked_for_stays_asked_for(tmp_path, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
     monkeypatch.setattr(checkpoint, "time", clock)
     result = simulate(
-        ff.Focus(), quadratic(), Full(), rounds=3000, progress=progress,
+        ff.Focus(), quadratic(), Full(), rounds=3000, callbacks=progress,
         checkpoint=tmp_path, checkpoint_every=60, **HOW,
     )  # fmt: skip
     assert told == [256, 512] and len(result.metrics["up"]) - 1 == 512
@@ -298,10 +310,10 @@ def test_a_target_of_a_metric_that_is_not_there_is_refused(run):
     for stop, message in [
         (ff.Stop(below={"los": 1.0}), "unknown metric: 'los'. Did you mean 'loss'?"),
         (ff.Stop(accuracy=0.9), "stop: unknown metric: 'accuracy'.*Known: distance"),
-        ({"tolerance": 1}, "stop must be a Stop; got {'tolerance': 1}"),
+        ({"tolerance": 1}, "callbacks must be a Stop.*; got {'tolerance': 1}"),
     ]:
         with pytest.raises(ValueError, match=message):
-            run(ff.Focus(), quadratic(), Full(), rounds=5, stop=stop, **HOW)
+            run(ff.Focus(), quadratic(), Full(), rounds=5, callbacks=stop, **HOW)
 
 
 def test_a_sweep_warns_once_of_all_that_diverged():

@@ -47,7 +47,7 @@ def test_trajectories_equal_the_independent_ones(file, name, alg, on_empty, run,
     result = run(
         alg, ff.problems.Quadratic(v["H"], v["h"]), ff.participation.Replay(masks),
         rounds=len(masks), lr=float(v["eta"]), local_steps=int(v["tau"]), x0=v["x0"],
-        seed=0, on_empty=on_empty, options=ff.Options(record_models=True),
+        seed=0, options=ff.Options(record_models=True, on_empty=on_empty),
     )  # fmt: skip
     assert np.abs(result.trajectory - v[f"traj_{name}"]).max() < 1e-10
 
@@ -67,8 +67,8 @@ def test_loop_and_simulate_agree(alg, on_empty, local_steps, p, monkeypatch):
     slow, fast = (
         run(
             alg, problem, ff.participation.Replay(masks), rounds=100, lr=0.03,
-            local_steps=local_steps, on_empty=on_empty,
-            options=ff.Options(record_models=True, on_divergence="ignore"),
+            local_steps=local_steps,
+            options=ff.Options(record_models=True, on_divergence="ignore", on_empty=on_empty),
         )
         for run in (ff.loop, ff.simulate)
     )  # fmt: skip

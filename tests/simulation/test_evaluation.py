@@ -196,11 +196,11 @@ def test_a_run_stops_by_what_the_worst_client_has():
     first = int(np.argmax(worst >= 0.6))  # it begins at 0
     assert 1 < first < HOW["rounds"]
     stop = ff.Stop(above={"loss/worst": 0.6})
-    early = simulate(ff.Focus(), QUICK, WHO, stop=stop, **HOW)
+    early = simulate(ff.Focus(), QUICK, WHO, callbacks=stop, **HOW)
     assert len(early.metrics["loss/worst"]) == first + 1
     with pytest.raises(ValueError, match="unknown metric: 'loss/wrst'"):
         wrong = ff.Stop(above={"loss/wrst": 0.5})
-        simulate(ff.Focus(), QUICK, WHO, stop=wrong, **HOW)
+        simulate(ff.Focus(), QUICK, WHO, callbacks=wrong, **HOW)
 
 
 def test_a_checkpoint_knows_what_was_evaluated(tmp_path, monkeypatch):
@@ -210,7 +210,7 @@ def test_a_checkpoint_knows_what_was_evaluated(tmp_path, monkeypatch):
     kept = how | {"checkpoint": tmp_path, "checkpoint_every": 0}
     whole = simulate(ff.Focus(), QUICK, WHO, **how)
     with pytest.raises(Stopped):
-        simulate(ff.Focus(), QUICK, WHO, progress=stop_after(8), **kept)
+        simulate(ff.Focus(), QUICK, WHO, callbacks=stop_after(8), **kept)
     assert bits(simulate(ff.Focus(), QUICK, WHO, **kept)) == bits(whole)
     with pytest.raises(ValueError, match="per_client was True, is False"):
         simulate(ff.Focus(), QUICK, WHO, **kept | {"per_client": False})

@@ -39,7 +39,7 @@ def half_done(tmp_path_factory):
         patch.setattr(simulation, "chunk_policy", lambda *_: few)
         for name, rounds in (("early", 20), ("late", 60)):
             with pytest.raises(Stopped):
-                run(place / "run", checkpoint_every=0, progress=stop_after(rounds))
+                run(place / "run", checkpoint_every=0, callbacks=stop_after(rounds))
             shutil.copytree(place / "run", place / name)
         yield place, run
 
@@ -105,7 +105,7 @@ def fill(done, metrics):
 try:
     ff.simulate(
         ff.Focus(), problem, ff.participation.Uniform(100), rounds=60, lr=1e-6,
-        eval_every=10**6, progress=fill,
+        eval_every=10**6, callbacks=fill,
         options=ff.Options(client_state="disk", state_folder=sys.argv[1]),
     )
 except OSError as error:

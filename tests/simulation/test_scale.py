@@ -116,10 +116,10 @@ def test_a_run_on_disk_goes_on_from_its_checkpoint(short_chunks, monkeypatch, tm
     kept_now_and_then(monkeypatch, 3)
     for rounds in (36, 54, 75):  # chunks of 8 rounds, kept after every third
         with pytest.raises(Stopped):
-            run(checkpoint=tmp_path, progress=stop_after(rounds))
+            run(checkpoint=tmp_path, callbacks=stop_after(rounds))
         assert (tmp_path / checkpoint.NAME).exists()
     told = []
-    result = run(checkpoint=tmp_path, progress=lambda done, _: told.append(done))
+    result = run(checkpoint=tmp_path, callbacks=lambda done, _: told.append(done))
     assert told[0] > 40 and told[-1] == HOW["rounds"]
     assert bits(result) == expected
     assert bits(run(checkpoint=tmp_path)) == expected  # had ended

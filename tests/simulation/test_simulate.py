@@ -111,7 +111,7 @@ def test_progress_is_told_and_ends_at_the_last_round(run):
     def tell(done, metrics):
         told.append((done, metrics["distance"]))
 
-    run(ff.Focus(), quadratic(), Full(), rounds=300, lr=0.01, progress=tell)
+    run(ff.Focus(), quadratic(), Full(), rounds=300, lr=0.01, callbacks=tell)
     assert told[-1][0] == 300 and told[-1][1] < told[0][1]
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
@@ -218,13 +218,13 @@ def test_a_run_with_several_sizes_of_rounds_equals_the_loop(monkeypatch):
         ({"rounds": 2**30, "local_steps": 2}, r"rounds times local_steps .* 2\^31"),
         ({"local_steps": 2.5}, "local_steps must be a whole number"),
         ({"eval_every": 0}, "every must be a whole number of at least 1; got 0"),
-        ({"progress": 5}, "progress must be a function of the rounds done"),
-        ({"progress": lambda: None}, "progress must be a function of the rounds done"),
+        ({"callbacks": 5}, "callbacks must be a Stop, a function of the rounds done .*got 5"),
+        ({"callbacks": [lambda: None]}, "callbacks must be a Stop, a function of the rounds done"),
         ({"on_divergence": "yes"}, "on_divergence must be one of .*; got .yes"),
         ({"record_models": ["model"]}, "record_models must be true or false"),
         ({"on_empty": np.array(["skip", "step"])}, "on_empty must be one of"),
-        ({"stop": 100}, "stop must be a Stop; got 100"),
-        ({"stop": ff.Stop}, "stop must be a Stop.*; call it"),
+        ({"callbacks": ff.Stop}, "callbacks must be a Stop.*; call it"),
+        ({"callbacks": [ff.Stop(), ff.Stop()]}, "callbacks must hold at most one Stop; got 2"),
     ],
 )
 def test_bad_input_is_refused_with_a_reason(run, change, message):
@@ -364,8 +364,7 @@ def test_seeds_side_by_side_are_the_runs_of_each(algorithm, who, on_empty):
     how = {
         "rounds": 60,
         "local_steps": 2,
-        "on_empty": on_empty,
-        "options": ff.Options(record_models=True),
+        "options": ff.Options(record_models=True, on_empty=on_empty),
     }
     lrs, seeds = [1e-3, 2e-3], [3, 9]
     runs = ff.sweep(algorithm, problem, who, lrs=lrs, seed=seeds, **how)
@@ -390,7 +389,7 @@ def test_who_watches_can_say_that_it_is_enough(engine):
 
     run = engine(
         ff.Focus(), problem, ff.participation.Full(), rounds=3000, lr=2e-3,
-        progress=watch,
+        callbacks=watch,
     )  # fmt: skip
     assert run.diverged_at is None and run.clients is not None
     assert run.metrics["distance"][-1] < 1e-6

@@ -92,7 +92,7 @@ def test_the_rounds_are_those_of_a_run_alone_at_that_step(folder):
     problem = measure.made(EASY)
     alone = ff.simulate(
         ff.Focus(memory="last"), problem, ff.participation.Full(), rounds=256,
-        lr=focus.step, local_steps=5, stop=ff.Stop(tolerance=1e-10),
+        lr=focus.step, local_steps=5, callbacks=ff.Stop(tolerance=1e-10),
     )  # fmt: skip
     distance = alone.metrics["distance"]
     assert distance[int(focus.rounds)] <= 1e-8 < distance[int(focus.rounds) - 1]

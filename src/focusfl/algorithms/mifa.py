@@ -28,7 +28,8 @@ class Client(NamedTuple):
 class MIFA(LocalDescent[Server, Client]):
     """Move by everybody's last update, however old; absent clients count too.
 
-    In the paper an empty round still moves the model: run it with on_empty="step".
+    In the paper an empty round still moves the model: run it with
+    `Options(on_empty="step")`.
     """
 
     server_lr: float = 1.0  # factor of the server's step, positive

@@ -16,15 +16,13 @@ from focusfl.core.validation import check_is, check_seed
 from focusfl.participation import Participation
 from focusfl.privacy.budgets import warn_of_budget
 from focusfl.problems import Problem
-from focusfl.simulation.callbacks import Stop
+from focusfl.simulation.callbacks import Callbacks, split_callbacks
 from focusfl.simulation.divergence import finish, warn_of_rest
 from focusfl.simulation.runner import Runner
 from focusfl.simulation.spec import (
     DEFAULT_OPTIONS,
     LearningRate,
-    OnEmpty,
     Options,
-    Progress,
     RunSpec,
     choose_lr,
     rates_of,
@@ -43,11 +41,9 @@ def simulate(
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
-    on_empty: OnEmpty = "skip",
     eval_every: int = 1,
     per_client: bool = False,
-    stop: Stop | None = None,
-    progress: Progress | None = None,
+    callbacks: Callbacks = (),
     options: Options = DEFAULT_OPTIONS,
 ) -> Result[S, C]:
     """Run one algorithm on one problem under one participation model.
@@ -64,8 +60,6 @@ def simulate(
         local_steps: gradients per participant and round.
         x0: the model to start from, shaped as problem.x0; that if None.
         seed: of participation and batches.
-        on_empty: what a round without participants does: "skip" it, or let the server
-            "step" alone.
         eval_every: rounds between evaluations; metrics are NaN in between. The start
             and the end are always evaluated.
         per_client: whether to evaluate the model on each client's own data too, or on
@@ -74,11 +68,13 @@ def simulate(
             the worst values ("accuracy/worst_tenth") and the standard deviation over
             clients ("accuracy/spread"); `Result.clients_metrics` has every client's at
             the end.
-        stop: ends the run in the round that reaches a target.
-        progress: called between chunks of up to 256 rounds with the rounds done and
-            the newest metrics; the run ends there if it returns true.
+        callbacks: an `ff.Stop`, which ends the run in the round that reaches a target;
+            a function, which is called between chunks of up to 256 rounds with the
+            rounds done and the newest metrics, and ends the run there if it returns
+            true; or a list of these.
         options: checkpoints, where clients keep their state, devices, whether models
-            are recorded, and what to do when a run diverges; see `Options`.
+            are recorded, and what to do in a round without participants and when a run
+            diverges; see `Options`.
 
     Returns:
         The run's outcome. A run that diverges ends before the round that broke it,
@@ -92,11 +88,12 @@ def simulate(
     """
     use_compilation_cache()
     check_is("options", options, Options)
+    stop, progress = split_callbacks(callbacks)
     check_seed("seed", seed)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
     spec = RunSpec(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
-        on_empty, eval_every, stop, per_client,
+        options.on_empty, eval_every, stop, per_client,
     ).validated()  # fmt: skip
     (result,) = Runner(spec, options, progress).run()
     warn_of_budget(problem, result)
@@ -115,32 +112,30 @@ def sweep(
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int | Sequence[int] = 0,
-    on_empty: OnEmpty = "skip",
     eval_every: int = 1,
     per_client: bool = False,
-    stop: Stop | None = None,
-    progress: Progress | None = None,
+    callbacks: Callbacks = (),
     options: Options = DEFAULT_OPTIONS,
 ) -> list[Result[S, C]]:
     """Run one algorithm at several step sizes and seeds side by side, compiled once.
 
     All else is as in `simulate`, except that no step size is chosen, and runs that rest
-    away from the optimum do not warn. Each run ends where `stop` ends it alone.
+    away from the optimum do not warn. Each run ends where a `Stop` ends it alone; a
+    function among the callbacks gets the metrics of all runs, as arrays, and ends all.
 
     Args:
         lrs: step sizes, positive, or functions of the round; one run each.
         seed: of participation and batches; each of several runs at every step size.
-        progress: as in `simulate`; it gets the metrics of all runs, as arrays, and
-            ends all of them.
 
     Returns:
         The results seed by seed, each at every step size.
     """
     use_compilation_cache()
     check_is("options", options, Options)
+    stop, progress = split_callbacks(callbacks)
     spec = RunSpec(
         algorithm, problem, participation, rounds, rates_of(lrs), local_steps, x0,
-        seeds_of(seed), on_empty, eval_every, stop, per_client,
+        seeds_of(seed), options.on_empty, eval_every, stop, per_client,
     ).validated()  # fmt: skip
     results = Runner(spec, options, progress).run()
     finish(results, options.on_divergence)

@@ -1,13 +1,14 @@
-"""When a run has done enough, before its rounds are over."""
+"""What watches a run between rounds: targets that end it, and functions of the user."""
 
+import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm
 from focusfl.core.tree import Tree, nbytes
-from focusfl.core.validation import check_positive, is_number, unknown
+from focusfl.core.validation import check_positive, is_number, shown, unknown
 
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]
@@ -82,7 +83,7 @@ class Stop:
         return spent if budgets else None
 
     def watch(self, progress: Progress | None, began: float) -> Progress | None:
-        """Add to what watches a run that its seconds may be over."""
+        """Wrap `progress` so that it also ends the run after `seconds`."""
         if self.seconds is None:
             return progress
         end = began + self.seconds
@@ -92,6 +93,47 @@ class Stop:
             return enough or time.monotonic() > end
 
         return watch
+
+
+Callbacks = Stop | Progress | Sequence[Stop | Progress]
+
+
+def split_callbacks(callbacks: Callbacks) -> tuple[Stop, Progress | None]:
+    """Separate the `Stop` from the functions, which become one that calls them all.
+
+    Raise ValueError on anything else, and on more than one `Stop`.
+    """
+    entries = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+    stops = [entry for entry in entries if isinstance(entry, Stop)]
+    functions: list[Any] = [entry for entry in entries if not isinstance(entry, Stop)]
+    for function in functions:
+        if isinstance(function, type) or not _accepts(function, 0, {}):
+            hint = "; call it" if function is Stop else ""
+            raise ValueError(
+                "callbacks must be a Stop, a function of the rounds done and the metrics, "
+                f"or a list of these; got {shown(function)}{hint}."
+            )
+    if len(stops) > 1:
+        raise ValueError(f"callbacks must hold at most one Stop; got {len(stops)}.")
+
+    def call_all(done: int, metrics: Mapping[str, Any]) -> bool:
+        # A list, not a generator: every function hears of the round that ends the run.
+        return any([function(done, metrics) for function in functions])
+
+    return stops[0] if stops else Stop(), call_all if functions else None
+
+
+def _accepts(function: Any, *arguments: Any) -> bool:
+    """Say whether something can be called with these, as far as one can tell."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C without a signature
+        pass
+    return True
 
 
 class Targets(NamedTuple):

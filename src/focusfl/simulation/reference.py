@@ -18,7 +18,7 @@ from focusfl.core.validation import check_is
 from focusfl.participation import Participation, schedule
 from focusfl.privacy.budgets import warn_of_budget, with_epsilon
 from focusfl.problems import Problem
-from focusfl.simulation.callbacks import BudgetSpent, Stop
+from focusfl.simulation.callbacks import BudgetSpent, Callbacks, Progress, Stop, split_callbacks
 from focusfl.simulation.client_round import (
     batch_stream,
     batches_of,
@@ -29,11 +29,8 @@ from focusfl.simulation.divergence import finish, limit_of, number, sane, warn_o
 from focusfl.simulation.spec import (
     DEFAULT_OPTIONS,
     LearningRate,
-    OnEmpty,
     Options,
-    Progress,
     RunSpec,
-    check_progress,
     choose_lr,
 )
 from focusfl.simulation.step_sizes import in_words, step_of, used
@@ -57,30 +54,28 @@ def loop(
     local_steps: int = 1,
     x0: Tree | None = None,
     seed: int = 0,
-    on_empty: OnEmpty = "skip",
     eval_every: int = 1,
     per_client: bool = False,
-    stop: Stop | None = None,
-    progress: Progress | None = None,
+    callbacks: Callbacks = (),
     options: Options = DEFAULT_OPTIONS,
     array: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Result[S, C]:
     """Run one algorithm in plain Python, on any array library.
 
-    All else is as in `simulate`; of `options`, it knows record_models and on_divergence.
+    All else is as in `simulate`; of `options`, it knows record_models,
+    on_divergence and on_empty.
 
     Args:
         array: makes a leaf of a numpy array, such as torch.asarray.
     """
     began = time.monotonic()
     _check_options(options)
+    stop, progress = split_callbacks(callbacks)
     lr, why = choose_lr(lr, algorithm, problem, participation, local_steps)
-    check_progress(progress)
     spec = RunSpec(
         algorithm, problem, participation, rounds, [lr], local_steps, x0, [seed],
-        on_empty, eval_every, stop, per_client,
+        options.on_empty, eval_every, stop, per_client,
     ).validated()  # fmt: skip
-    stop = spec.stop or Stop()
     _check_array(array)
     coming = states(spec, array)
     objective = problem.objective

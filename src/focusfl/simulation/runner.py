@@ -17,7 +17,7 @@ from focusfl.core.result import Result, costs
 from focusfl.core.tree import Tree, size
 from focusfl.privacy.budgets import with_epsilon
 from focusfl.simulation import devices, scan
-from focusfl.simulation.callbacks import Progress, Stop
+from focusfl.simulation.callbacks import Progress
 from focusfl.simulation.checkpoint import CODE, CheckpointFile, Facts, open_checkpoint
 from focusfl.simulation.client_round import batch_stream
 from focusfl.simulation.client_state import OnDevice, store_for
@@ -34,7 +34,7 @@ from focusfl.simulation.plan import (
 )
 from focusfl.simulation.round import Carry, ClientData, Config
 from focusfl.simulation.scan import Inputs, Log
-from focusfl.simulation.spec import STEPS, Options, RunSpec, check_progress
+from focusfl.simulation.spec import STEPS, Options, RunSpec
 from focusfl.simulation.step_sizes import StepSizes, Table, in_words, stacked, used
 
 
@@ -42,7 +42,6 @@ class Runner:
     """The runs of one spec, side by side."""
 
     def __init__(self, spec: RunSpec, options: Options, progress: Progress | None = None):
-        check_progress(progress)
         self.spec, self.options, self.progress = spec, options, progress
         self.began = time.monotonic()
         problem, many = spec.problem, spec.num_clients
@@ -54,7 +53,7 @@ class Runner:
         self.weights = None if problem.weights is None else np.asarray(problem.weights, float)
         self.clients = ClientData(problem.data, self.weights)
         self.eval_data = eval_data_of(problem, spec.per_client)
-        self.stop = spec.stop or Stop()
+        self.stop = spec.stop
         self.config = self._config()
         # A start and an evaluation are the same program whatever a round is.
         self.without_rounds = self.config._replace(

@@ -1,8 +1,7 @@
 """What a run is: one frozen value that every engine, study and deployment shares."""
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -24,7 +23,6 @@ from focusfl.participation import Participation
 from focusfl.privacy.budgets import within_budget
 from focusfl.problems import Objective, Problem
 from focusfl.problems.problem import check_weights
-from focusfl.simulation.callbacks import Progress as Progress
 from focusfl.simulation.callbacks import Stop
 from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, tabled
 
@@ -54,7 +52,7 @@ class RunSpec:
     seeds: Sequence[int] = (0,)  # a run at every step for each
     on_empty: OnEmpty = "skip"  # what a round of nobody does
     eval_every: int = 1  # rounds from one evaluation to the next
-    stop: Stop | None = field(default_factory=Stop)
+    stop: Stop = Stop()
     per_client: bool = False  # evaluate on every client's own data, too
 
     @property
@@ -89,12 +87,9 @@ class RunSpec:
         lrs = [_steps(lr, self.rounds) for lr in self.lrs]
         for seed in self.seeds:
             check_seed("seed", seed)
-        check_one_of("on_empty", self.on_empty, get_args(OnEmpty))
         check_flag("per_client", self.per_client)
         if self.per_client:
             check_per_client(self.problem)
-        stop = Stop() if self.stop is None else self.stop
-        check_is("stop", stop, Stop)
         self.participation.check(self.num_clients)
         if self.problem.weights is not None:
             check_weights(self.problem.weights, self.num_clients)
@@ -103,9 +98,7 @@ class RunSpec:
         if self.participation.asynchronous:
             algorithm = as_stale(algorithm, x0)
         participation = self.participation.with_work(algorithm, x0, self.local_steps)
-        whole = replace(
-            self, algorithm=algorithm, participation=participation, lrs=lrs, x0=x0, stop=stop
-        )
+        whole = replace(self, algorithm=algorithm, participation=participation, lrs=lrs, x0=x0)
         return replace(whole, participation=within_budget(whole))
 
 
@@ -158,8 +151,8 @@ class Checkpoint:
 class Options:
     """Say how a run is carried out and what is kept of it.
 
-    None of these changes a number, but for rounding: with `devices` or another
-    `client_state` sums are taken in another order.
+    None of these but `on_empty` changes a number, apart from rounding: with `devices` or
+    another `client_state` sums are taken in another order.
 
     client_state is where clients keep their state: on the "device", in the memory of
     the "host", or on "disk", in files as large as the rows of the clients that took
@@ -168,12 +161,13 @@ class Options:
     are read when asked for. Several runs side by side have their state on the device.
 
     devices may belong to several processes, after jax.distributed.initialize: all make
-    the same call, with all devices there are and a `progress` that answers alike in
-    each, and get the same result.
+    the same call, with all devices there are and callbacks that answer alike in each,
+    and get the same result.
     """
 
     record_models: bool = False  # keep the model of every round, as `Result.trajectory`
     on_divergence: OnDivergence = "warn"  # or "raise" Diverged, or "ignore"
+    on_empty: OnEmpty = "skip"  # a round of nobody; or let the server "step" alone
     checkpoint: Checkpoint | None = None
     client_state: ClientState = "auto"
     state_folder: str | Path | None = None  # for "disk"; None: the system's temporary one
@@ -182,6 +176,7 @@ class Options:
     def __post_init__(self):
         check_flag("record_models", self.record_models)
         check_one_of("on_divergence", self.on_divergence, get_args(OnDivergence))
+        check_one_of("on_empty", self.on_empty, get_args(OnEmpty))
         check_one_of("client_state", self.client_state, get_args(ClientState))
         if self.checkpoint is not None:
             check_is("checkpoint", self.checkpoint, Checkpoint)
@@ -204,15 +199,6 @@ def check_folder(name: str, given: Any) -> None:
     path = isinstance(given, str | Path)
     if not path or not str(given) or "\0" in str(given):
         raise ValueError(f"{name} must be the path of a folder; got {given!r}.")
-
-
-def check_progress(progress: Any) -> None:
-    """Raise unless this can be told how far a run has come."""
-    if progress is not None and not _takes(progress, 0, {}):
-        raise ValueError(
-            "progress must be a function of the rounds done and the metrics; "
-            f"got {shown(progress)}."
-        )
 
 
 def choose_lr(
@@ -275,19 +261,6 @@ def seeds_of(seed: int | Sequence[int]) -> list[int]:
 
 def _several(value: Any) -> bool:
     return isinstance(value, list | tuple | range) or getattr(value, "ndim", 0) > 0
-
-
-def _takes(function: Any, *arguments: Any) -> bool:
-    """Whether something can be called with these, as far as one can tell."""
-    if not callable(function):
-        return False
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # it does not say
-        pass
-    return True
 
 
 def _is_number(value: Any) -> bool:

@@ -43,8 +43,9 @@ from focusfl.core.result import COSTS, Result
 from focusfl.participation import Participation, schedule
 from focusfl.privacy.budgets import budget_spent, budgeted
 from focusfl.problems import Noisy, Problem
+from focusfl.simulation.callbacks import Progress
 from focusfl.simulation.divergence import tracker_norm
-from focusfl.simulation.spec import Checkpoint, Options, Progress, StepSize, choose_lr
+from focusfl.simulation.spec import Checkpoint, Options, StepSize, choose_lr
 from focusfl.simulation.step_sizes import slows, tabled
 from focusfl.studies import spec, store
 from focusfl.studies.spec import StudySpec as Spec
@@ -492,18 +493,17 @@ def _sweep(
             rounds=spec.rounds,
             local_steps=group.local_steps,
             seed=group.seeds,
-            on_empty=spec.on_empty,
             eval_every=spec.eval_every,
             per_client=spec.per_client,
+            callbacks=[spec.stop, *([progress] if progress else [])],
             options=Options(
                 record_models=spec.models == "all",
+                on_empty=spec.on_empty,
                 on_divergence="ignore",  # a verdict says it
                 checkpoint=Checkpoint(kept, spec.checkpoint_every or 0) if kept else None,
                 client_state=spec.client_state,
                 devices=spec.devices,
             ),
-            progress=progress,
-            stop=spec.stop,
         )
     except DoesNotFit:
         parts = [group._replace(seeds=(seed,)) for seed in group.seeds]

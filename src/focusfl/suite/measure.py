@@ -124,12 +124,14 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
 
     def run(ks: list[int]) -> dict[int, Trial]:
         pace.start()
+        callbacks: list[Stop | Progress] = []
+        if cell.measure == ROUNDS:
+            callbacks = [Stop(tolerance=TARGET / BEYOND), _patient(problem)]
         results = sweep(
             algorithm, problem, cell.participation, lrs=[step_of(k) for k in ks],
             rounds=cell.rounds, local_steps=local_steps or cell.local_steps,
             seed=list(SEEDS), eval_every=cell.eval_every, options=Options(on_divergence="ignore"),
-            stop=Stop(tolerance=TARGET / BEYOND) if cell.measure == ROUNDS else None,
-            progress=_patient(problem) if cell.measure == ROUNDS else None,
+            callbacks=callbacks,
         )  # fmt: skip
         pace.stop(len(results), sum(len(r.metrics["down"]) - 1 for r in results))
         trials = {}

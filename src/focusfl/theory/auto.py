@@ -137,7 +137,7 @@ def _for_quadratic(
         nonlocal steps_taken
         runs = _runs(
             algorithm, problem, participation, lrs=list(lrs), rounds=rounds, x0=x0,
-            local_steps=local_steps, progress=_until_ties_are_known(),
+            local_steps=local_steps, callbacks=_until_ties_are_known(),
         )  # fmt: skip
         steps_taken += sum(run.metrics["gradients"].sum() for run in runs)
         return {lr: _rounds_and_error(run) for lr, run in zip(lrs, runs, strict=True)}

@@ -71,7 +71,7 @@ def test_a_thinned_curve_has_its_ends_and_no_point_twice(length):
 def test_a_live_run_is_told_while_it_goes_on(notes):
     with Notes() as track:
         tell = track.progress("mine", lr=0.2, law=LAW, nothing=None)
-        result = ff.simulate(ff.Focus(), PROBLEM, LAW, rounds=600, lr=0.2, progress=tell)
+        result = ff.simulate(ff.Focus(), PROBLEM, LAW, rounds=600, lr=0.2, callbacks=tell)
         (note,) = notes
         assert note.ended is None
     assert note.parameters == {"lr": 0.2, "law": str(LAW)}
@@ -87,7 +87,7 @@ def test_runs_side_by_side_have_a_curve_each(notes):
     with Notes() as track:
         results = ff.sweep(
             ff.Focus(), PROBLEM, LAW, lrs=[0.1, 0.2], rounds=40,
-            progress=track.progress("both"),
+            callbacks=track.progress("both"),
         )  # fmt: skip
     ((done,), curves) = notes[0].points[-1]
     for k, result in enumerate(results):
@@ -107,7 +107,7 @@ def test_any_function_will_do(run):
         each(run)
     ff.simulate(
         ff.Focus(), PROBLEM, LAW, rounds=5, lr=0.2,
-        progress=lambda done, metrics: seen.append(done),
+        callbacks=lambda done, metrics: seen.append(done),
     )  # fmt: skip
     assert seen[0] is run and seen[-1] == 5
 

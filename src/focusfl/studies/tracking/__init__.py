@@ -1,16 +1,16 @@
 """Trackers: where to look at runs, live or finished, beside those of other projects.
 
-A tracker is a function of a finished `Run`, and makes functions for `progress` of
+A tracker is a function of a finished `Run`, and makes functions for `callbacks` of
 `simulate` and `sweep`:
 
     with tracker("tensorboard=here") as track:
-        ff.simulate(..., progress=track.progress("mine", lr=0.1))
+        ff.simulate(..., callbacks=track.progress("mine", lr=0.1))
         for run in ff.Study.load(folder).runs:
             track(run)
 
 Wherever a tracker goes, a function of one's own goes too: of a list of runs for
 `finished` of `focusfl.studies.runner.run_in_folder`, of the rounds done and the
-metrics by then for `progress`.
+metrics by then for `callbacks`.
 """
 
 from focusfl.core.validation import unknown

@@ -11,7 +11,7 @@ from focusfl.core.extras import missing
 from focusfl.studies.store import IDENTITY, Run
 
 if TYPE_CHECKING:
-    from focusfl.simulation.spec import Progress
+    from focusfl.simulation.callbacks import Progress
 
 POINTS = 1000  # at most, of a curve
 # Of a run's row; all else in it is what came out.
