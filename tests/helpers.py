@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import focusfl as ff
-from focusfl.algorithms import t_focus, t_scaffold, transported
+from focusfl.algorithms import t_scaffold, transported
 from focusfl.core import Algorithm, tree
 from focusfl.problems import Objective, Problem
 
@@ -265,6 +265,6 @@ def gap(a, b) -> float:
 def _without_curvature(a):
     """A curvature measured between two points is as uncertain as they are close: what a
     tracker made of them says at x is not."""
-    if isinstance(a, t_focus.Server | t_scaffold.Server):
+    if isinstance(a, transported.Server | t_scaffold.Server):
         return a._replace(line=a.line.at(a.x))
     return a._replace(rho=0) if isinstance(a, transported.Client) else a

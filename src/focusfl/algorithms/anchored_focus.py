@@ -9,11 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.algorithms.t_focus import Server
-from focusfl.algorithms.transported import Client, Line, begin, visited
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.transported import LineTracker, visited
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_share
 
 
@@ -31,7 +28,7 @@ class Local(NamedTuple):
     invariant="y(x) = Σ mᵢ + ρᵢ(x − pointᵢ); anchor 0 is FOCUS, 1 Finito",
 )
 @dataclass(frozen=True)
-class AnchoredFocus(Algorithm[Server, Client, Local]):
+class AnchoredFocus(LineTracker):
     """Draw the model back to where each stored gradient was taken.
 
     The server takes a client's gradient for m + rho (x - point): m the mean of its
@@ -51,15 +48,6 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
         # At rest every point is x, and the anchors are gone: FOCUS with mean memory.
         return 2 / L if local_steps > 1 else math.inf
 
-    accepts_stale_model = True
-
-    def init(self, params):
-        line, client = begin(params)
-        return Server(params, line), client
-
-    def broadcast(self, server):
-        return {"x": server.x}
-
     def pull(self, client, down):
         zero = tree.zeros(down["x"])
         return Local(down["x"], zero, client.grad, zero)
@@ -75,10 +63,3 @@ class AnchoredFocus(Algorithm[Server, Client, Local]):
         most = 1 / (rd.num_clients * rd.lr)
         after = visited(client, down["x"], grad, most, self.anchor)
         return after, tree.sub(after.line, client.line)._asdict()
-
-    def update(self, server, total, rd):
-        line = tree.add(server.line, Line(**total))
-        return Server(tree.axpy(-rd.lr, line.at(server.x), server.x), line)
-
-    def tracked(self, server, client):
-        return {"line": client.line}

@@ -1,10 +1,9 @@
 """What FedAvg and its relatives share: gradient steps from the pulled model."""
 
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from focusfl.core import Algorithm, C, S, tree
-from focusfl.core.tree import Tree
+from focusfl.core import Algorithm, C, S, Tree, tree
 
 
 class Local(NamedTuple):
@@ -22,9 +21,6 @@ class LocalDescent(Algorithm[S, C, Local], Generic[S, C]):
     accepts_stale_model = True
     sends_state = False
 
-    def broadcast(self, server):
-        return {"x": server.x}
-
     def pull(self, client, down):
         return Local(down["x"])
 
@@ -36,3 +32,28 @@ class LocalDescent(Algorithm[S, C, Local], Generic[S, C]):
 
     def tracked(self, server, client):
         return {}
+
+
+class StaleModel(NamedTuple):
+    """The state of a client that works on the model of its last visit."""
+
+    x: Tree  # the model it was sent then
+    version: Any  # of that model
+
+
+@dataclass(frozen=True)
+class AsyncDescent(LocalDescent[S, StaleModel], Generic[S]):
+    """Take local steps from the model of the last visit; the server counts its versions."""
+
+    @property
+    def uses_stale_model(self):
+        return True
+
+    def broadcast(self, server):
+        return {"x": server.x, "version": server.version}
+
+    def pull(self, client, down):
+        return Local(client.x)
+
+    def after_update(self, client, down, rd):
+        return StaleModel(down["x"], down["version"])

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.algorithms.fedavg import FedAvg
-from focusfl.algorithms.wrapped import Wrapped, apart, check_inner, whole
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.wrapped import OwnModel, check_inner, whole, without_model
+from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_not_negative, check_positive
 
 
@@ -27,7 +25,7 @@ class Local(NamedTuple):
     invariant="prox keeps exactness; weight decay and clipping do not",
 )
 @dataclass(frozen=True)
-class ClientOpt(Wrapped):
+class ClientOpt(OwnModel):
     """Clip gradients, add weight decay, pull local steps back to the server's model.
 
     Wherever the inner algorithm asks for the gradient at x, it gets
@@ -60,10 +58,6 @@ class ClientOpt(Wrapped):
         if self.clip_norm is not None:
             check_positive("clip_norm", self.clip_norm)
 
-    @property
-    def original(self):
-        return self.inner
-
     def max_exact_lr(self, L, local_steps):
         if self.weight_decay or self.clip_norm is not None:
             return 0.0
@@ -73,10 +67,7 @@ class ClientOpt(Wrapped):
 
     def init(self, params):
         server, client = self.inner.init(params)
-        return Server(params, apart(server)), client
-
-    def broadcast(self, server):
-        return self.inner.broadcast(whole(server))
+        return Server(params, without_model(server)), client
 
     def pull(self, client, down):
         if self.prox and "x" not in down:
@@ -105,11 +96,4 @@ class ClientOpt(Wrapped):
 
     def update(self, server, total, rd):
         inner = self.inner.update(whole(server), total, rd)
-        return Server(inner.x, apart(inner))
-
-    def forget(self, server, client, weight, num_clients):
-        inner = self.inner.forget(whole(server), client, weight, num_clients)
-        return server._replace(inner=apart(inner))
-
-    def recompute(self, server, clients):
-        return server._replace(inner=apart(self.inner.recompute(whole(server), clients)))
+        return Server(inner.x, without_model(inner))

@@ -8,18 +8,16 @@ https://arxiv.org/abs/2106.05203: the server's sum moves by exactly what was sen
 import math
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from focusfl.algorithms.fedvarp import FedVARP
 from focusfl.algorithms.focus import Focus
 from focusfl.algorithms.mifa import MIFA
 from focusfl.algorithms.scaffold import Scaffold
-from focusfl.algorithms.wrapped import Wrapped, check_inner, innermost
+from focusfl.algorithms.wrapped import Wrapped, check_inner, innermost, layers
 from focusfl.compression import Compressor, Load, Quantize
-from focusfl.core import Algorithm, CannotForget, Message, Round, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Algorithm, CannotForget, Message, Round, Tree, tree
 from focusfl.core.validation import check_is
 
 # Those whose pushes vanish where they rest, and with them what is left unsent.
@@ -56,10 +54,6 @@ class Compressed(Wrapped):
     def __post_init__(self):
         check_inner(self.inner, Compressed)
         check_is("compressor", self.compressor, Compressor)
-
-    @property
-    def original(self):
-        return self.inner
 
     @property
     def elementwise(self):
@@ -160,32 +154,15 @@ class Compressed(Wrapped):
 
 
 def coded_in(algorithm: Algorithm) -> Compressed | None:
-    """The Compressed that is inside of all that is wrapped around it, if there is one."""
-    while not isinstance(algorithm, Compressed):
-        name = _name_of_inner(algorithm)
-        if name is None:
-            return None
-        algorithm = getattr(algorithm, name)
-    return algorithm
+    """Give the Compressed inside of all that is wrapped around it, if there is one."""
+    return next((layer for layer in layers(algorithm) if isinstance(layer, Compressed)), None)
 
 
-def with_codec(algorithm: Algorithm, compressor: Compressor) -> Algorithm:
-    """The same algorithm, whose Compressed has another compressor."""
+def with_codec(algorithm: Any, compressor: Compressor) -> Algorithm:
+    """Give the same algorithm, whose Compressed has another compressor."""
     if isinstance(algorithm, Compressed):
         return replace(algorithm, compressor=compressor)
-    name = _name_of_inner(algorithm)
-    assert name is not None
-    inner = with_codec(getattr(algorithm, name), compressor)
-    return replace(algorithm, **{name: inner})
-
-
-def _name_of_inner(algorithm: Any) -> str | None:
-    """The field that holds what an algorithm is wrapped around."""
-    if not isinstance(algorithm, Wrapped):
-        return None
-    inner = algorithm.original
-    names = (f.name for f in fields(algorithm))
-    return next((name for name in names if getattr(algorithm, name) is inner), None)
+    return replace(algorithm, inner=with_codec(algorithm.inner, compressor))
 
 
 def _has_axes(part: Tree) -> bool:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.algorithms.proximal import stationary_below, strength
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_positive
 
 
@@ -58,9 +56,6 @@ class FedADMM(Algorithm[Server, Client, Local]):
 
     def init(self, params):
         return Server(params, params), Client(params, tree.zeros(params), 1.0)
-
-    def broadcast(self, server):
-        return {"x": server.x}
 
     def pull(self, client, down):
         return Local(client.w, down["x"], client.a)

@@ -6,10 +6,8 @@ https://arxiv.org/abs/1903.03934
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.algorithms.base import Local, LocalDescent
-from focusfl.core import tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.base import AsyncDescent, StaleModel
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_not_negative, check_share
 
 
@@ -18,18 +16,13 @@ class Server(NamedTuple):
     version: Any  # rounds in which somebody came
 
 
-class Client(NamedTuple):
-    x: Tree  # the model it was sent when it was last there: what it works on
-    version: Any  # of that model
-
-
 @ALGORITHMS.register(
     "fedasync",
     style=28,
     invariant="FedAvg if all come every round and mixing is 1",
 )
 @dataclass(frozen=True)
-class FedAsync(LocalDescent[Server, Client]):
+class FedAsync(AsyncDescent[Server]):
     """Mix every model that comes in into the server's, less the staler it is.
 
     To take part in a round is to come back: a client's steps begin at the model it was
@@ -48,18 +41,8 @@ class FedAsync(LocalDescent[Server, Client]):
         check_share("mixing", self.mixing)
         check_not_negative("decay", self.decay)
 
-    @property
-    def uses_stale_model(self):
-        return True
-
     def init(self, params):
-        return Server(params, 0.0), Client(params, 0.0)
-
-    def broadcast(self, server):
-        return {"x": server.x, "version": server.version}
-
-    def pull(self, client, down):
-        return Local(client.x)
+        return Server(params, 0.0), StaleModel(params, 0.0)
 
     def push(self, client, down, local, rd):
         share = self.mixing * (1 + down["version"] - client.version) ** -self.decay
@@ -68,6 +51,3 @@ class FedAsync(LocalDescent[Server, Client]):
     def update(self, server, total, rd):
         x = tree.add(server.x, rd.mean(total["dx"]))
         return Server(x, server.version + 1)
-
-    def after_update(self, client, down, rd):
-        return Client(down["x"], down["version"])

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.algorithms.base import Local, LocalDescent
-from focusfl.core import tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_positive
 
 

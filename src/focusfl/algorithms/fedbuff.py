@@ -6,10 +6,8 @@ https://arxiv.org/abs/2106.06639
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.algorithms.base import Local, LocalDescent
-from focusfl.core import tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.base import AsyncDescent, StaleModel
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_count, check_positive
 
 
@@ -20,18 +18,13 @@ class Server(NamedTuple):
     version: Any  # how often x has moved; a float: jax gives roots of int half the bits
 
 
-class Client(NamedTuple):
-    x: Tree  # the model it was sent when it was last there: what it works on
-    version: Any  # of that model
-
-
 @ALGORITHMS.register(
     "fedbuff",
     style=23,
     invariant="FedAvg if all come every round and fill the buffer",
 )
 @dataclass(frozen=True)
-class FedBuff(LocalDescent[Server, Client]):
+class FedBuff(AsyncDescent[Server]):
     """Move once enough clients have come in, each with work on the model it left with.
 
     To take part in a round is to come back: a client's steps begin at the model it was
@@ -50,18 +43,8 @@ class FedBuff(LocalDescent[Server, Client]):
         check_count("size", self.size)
         check_positive("server_lr", self.server_lr)
 
-    @property
-    def uses_stale_model(self):
-        return True
-
     def init(self, params):
-        return Server(params, tree.zeros(params), 0.0, 0.0), Client(params, 0.0)
-
-    def broadcast(self, server):
-        return {"x": server.x, "version": server.version}
-
-    def pull(self, client, down):
-        return Local(client.x)
+        return Server(params, tree.zeros(params), 0.0, 0.0), StaleModel(params, 0.0)
 
     def push(self, client, down, local, rd):
         stale = down["version"] - client.version
@@ -75,6 +58,3 @@ class FedBuff(LocalDescent[Server, Client]):
         x = tree.axpy(full * self.server_lr / (count + (1 - full)), buffer, server.x)
         left = 1 - full
         return Server(x, tree.scale(left, buffer), left * count, server.version + full)
-
-    def after_update(self, client, down, rd):
-        return Client(down["x"], down["version"])

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.algorithms.proximal import stationary_below, strength
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_positive
 
 
@@ -59,9 +57,6 @@ class FedDyn(Algorithm[Server, Client, Local]):
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
-
-    def broadcast(self, server):
-        return {"x": server.x}
 
     def pull(self, client, down):
         return Local(down["x"], down["x"], client.g)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.algorithms.proximal import stationary_below, strength
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_positive
 
 
@@ -62,9 +60,6 @@ class FedLT(Algorithm[Server, Client, Local]):
 
     def init(self, params):
         return Server(params, params), Client(params, params)
-
-    def broadcast(self, server):
-        return {"x": server.x}
 
     def pull(self, client, down):
         return Local(client.w, tree.sub(tree.scale(2, down["x"]), client.z))

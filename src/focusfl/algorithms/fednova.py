@@ -6,9 +6,8 @@ Wang et al. NeurIPS 2020. https://arxiv.org/abs/2007.07481
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.base import LocalDescent
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_positive, check_share
 
 
@@ -27,7 +26,7 @@ class Local(NamedTuple):
 
 @ALGORITHMS.register("fednova", style=21, invariant="FedAvg if all take as many steps")
 @dataclass(frozen=True)
-class FedNova(Algorithm[Server, Client, Local]):
+class FedNova(LocalDescent[Server, Client]):
     """FedAvg of normalised updates, with momentum on clients; biased towards who comes.
 
     A participant divides its move by lr and by how much its gradients count in it, and
@@ -46,14 +45,8 @@ class FedNova(Algorithm[Server, Client, Local]):
         check_positive("server_lr", self.server_lr)
         check_share("momentum", self.momentum, whole=False)
 
-    accepts_stale_model = True
-    sends_state = False
-
     def init(self, params):
         return Server(params), Client()
-
-    def broadcast(self, server):
-        return {"x": server.x}
 
     def pull(self, client, down):
         return Local(down["x"], tree.zeros(down["x"]))
@@ -70,12 +63,6 @@ class FedNova(Algorithm[Server, Client, Local]):
     def update(self, server, total, rd):
         far = self.server_lr * rd.lr * rd.mean(total["counts"])
         return Server(tree.axpy(far, rd.mean(total["d"]), server.x))
-
-    def state_after(self, client, up, down, rd):
-        return client
-
-    def tracked(self, server, client):
-        return {}
 
     def counts(self, steps):
         """How often gradients are in a move of so many steps, in all: |a|_1."""

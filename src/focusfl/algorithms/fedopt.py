@@ -26,7 +26,7 @@ class FedAvgM(Wrapped):
 
     def __post_init__(self):
         check_share("momentum", self.momentum, whole=False)
-        _ = self.original  # which checks the rest
+        super().__post_init__()
 
     @property
     def original(self):
@@ -44,9 +44,6 @@ class _Adaptive(Wrapped):
     bias_correction: bool = False  # as Adam has it; the paper's do not
 
     optimizer: ClassVar[str]
-
-    def __post_init__(self):
-        _ = self.original  # which checks them
 
     @property
     def original(self):
@@ -80,9 +77,6 @@ class FedAdagrad(Wrapped):
     server_lr: float = 0.1  # factor of the server's step, positive
     beta1: float = 0.0  # how much of the mean of moves is kept, in [0, 1)
     tau: float = 1e-3  # the smaller, the more adaptive
-
-    def __post_init__(self):
-        _ = self.original
 
     @property
     def original(self):

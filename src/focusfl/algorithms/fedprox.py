@@ -23,7 +23,7 @@ class FedProx(Wrapped):
 
     def __post_init__(self):
         check_not_negative("mu", self.mu)
-        _ = self.original  # which checks the rest
+        super().__post_init__()
 
     @property
     def original(self):

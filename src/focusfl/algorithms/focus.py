@@ -7,9 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_flag, check_one_of
 
 AT_REST = 1e-3  # |y| / N below this share of the gradient does not follow it any more
@@ -80,9 +78,6 @@ class Focus(Algorithm[Server, Client, Local]):
         # uncounted for ever.
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero)
-
-    def broadcast(self, server):
-        return {"x": server.x}
 
     def pull(self, client, down):
         zero = tree.zeros(down["x"])

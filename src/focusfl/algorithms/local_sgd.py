@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.algorithms.base import Local, LocalDescent
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Tree
 
 
 class Server(NamedTuple):

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from focusfl.algorithms.base import LocalDescent
-from focusfl.core import tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_positive
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from focusfl.core import Algorithm, CannotForget, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.scaffnew import CorrectedDescent, Local
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_count, check_seed, is_number, shown
 
 TURNS = 8  # of the hash; from 5 on no test of ours finds a pattern
@@ -28,14 +27,9 @@ class Client(NamedTuple):
     h: Tree  # what this client's gradient is at the optimum; sums to 0 over clients
 
 
-class Local(NamedTuple):
-    z: Tree
-    h: Tree
-
-
 @ALGORITHMS.register("proxskip", style=9, invariant="Σ hᵢ = 0")
 @dataclass(frozen=True)
-class ProxSkip(Algorithm[Server, Client, Local]):
+class ProxSkip(CorrectedDescent[Server, Client]):
     """Toss one coin per round, shared by all; average and correct only on heads.
 
     A round is one iteration of the paper: run it with local_steps=1 and everybody
@@ -73,21 +67,11 @@ class ProxSkip(Algorithm[Server, Client, Local]):
         # come by the clock, local steps may lead back to where they began.
         return math.inf if local_steps == 1 and not self.period else 2 / L
 
-    accepts_stale_model = True
-    sends_state = False
-
     def init(self, params):
         return Server(params), Client(params, tree.zeros(params))
 
-    def broadcast(self, server):
-        return {"x": server.x}
-
     def pull(self, client, down):
         return Local(client.z, client.h)
-
-    def step(self, local, grad_fn, batch, rd):
-        grad = tree.sub(grad_fn(local.z, batch), local.h)
-        return Local(tree.axpy(-rd.lr, grad, local.z), local.h)
 
     def push(self, client, down, local, rd):
         return Client(local.z, client.h), {"z": local.z}
@@ -99,12 +83,6 @@ class ProxSkip(Algorithm[Server, Client, Local]):
 
     def state_after(self, client, up, down, rd):
         return Client(up["z"], client.h)
-
-    def tracked(self, server, client):
-        raise CannotForget(
-            f"{self!r} relies on corrections that sum to 0 over all clients, and those "
-            "of who remains do not."
-        )
 
     def after_update(self, client, down, rd):
         heads = self.coin(rd.index)

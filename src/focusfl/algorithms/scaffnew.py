@@ -5,11 +5,32 @@ Mishchenko et al. ICML 2022. https://arxiv.org/abs/2202.09357
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
-from focusfl.core import Algorithm, CannotForget, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Algorithm, C, CannotForget, S, Tree, tree
+
+
+class Local(NamedTuple):
+    z: Tree
+    h: Tree  # the client's correction
+
+
+@dataclass(frozen=True)
+class CorrectedDescent(Algorithm[S, C, Local], Generic[S, C]):
+    """Base of methods whose clients shift their gradients by corrections that sum to 0."""
+
+    accepts_stale_model = True
+    sends_state = False
+
+    def step(self, local, grad_fn, batch, rd):
+        grad = tree.sub(grad_fn(local.z, batch), local.h)
+        return Local(tree.axpy(-rd.lr, grad, local.z), local.h)
+
+    def tracked(self, server, client):
+        raise CannotForget(
+            f"{self!r} relies on corrections that sum to 0 over all clients, and those "
+            "of who remains do not."
+        )
 
 
 class Server(NamedTuple):
@@ -22,14 +43,9 @@ class Client(NamedTuple):
     dz: Tree  # how far it moved itself, until the server answers
 
 
-class Local(NamedTuple):
-    z: Tree
-    h: Tree
-
-
 @ALGORITHMS.register("scaffnew", style=7, invariant="Σ hᵢ = 0")
 @dataclass(frozen=True)
-class Scaffnew(Algorithm[Server, Client, Local]):
+class Scaffnew(CorrectedDescent[Server, Client]):
     """Shift local gradients by h; correct h by how far the average was from one's own.
 
     Exact if and only if the clients that take part together connect everybody: under
@@ -47,9 +63,6 @@ class Scaffnew(Algorithm[Server, Client, Local]):
         # At rest local steps lead back to where they began; below 2/L each goes down.
         return 2 / L if local_steps > 1 else math.inf
 
-    accepts_stale_model = True
-    sends_state = False
-
     def init(self, params):
         zero = tree.zeros(params)
         return Server(params, zero), Client(zero, zero)
@@ -59,10 +72,6 @@ class Scaffnew(Algorithm[Server, Client, Local]):
 
     def pull(self, client, down):
         return Local(down["x"], client.h)
-
-    def step(self, local, grad_fn, batch, rd):
-        grad = tree.sub(grad_fn(local.z, batch), local.h)
-        return Local(tree.axpy(-rd.lr, grad, local.z), local.h)
 
     def push(self, client, down, local, rd):
         dz = tree.sub(local.z, down["x"])
@@ -74,12 +83,6 @@ class Scaffnew(Algorithm[Server, Client, Local]):
 
     def state_after(self, client, up, down, rd):
         return Client(client.h, up["dz"])
-
-    def tracked(self, server, client):
-        raise CannotForget(
-            f"{self!r} relies on corrections that sum to 0 over all clients, and those "
-            "of who remains do not."
-        )
 
     def after_update(self, client, down, rd):
         gap = tree.sub(down["dx"], client.dz)

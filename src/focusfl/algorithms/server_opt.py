@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.proxskip import ProxSkip
-from focusfl.algorithms.wrapped import Wrapped, apart, check_inner, innermost, whole
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.wrapped import OwnModel, check_inner, innermost, whole, without_model
+from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import (
     check_flag,
     check_not_negative,
@@ -39,7 +37,7 @@ class Server(NamedTuple):
     invariant="rests where the inner one does, except ProxSkip",
 )
 @dataclass(frozen=True)
-class ServerOpt(Wrapped):
+class ServerOpt(OwnModel):
     """Move the model as an optimizer does, not as the inner algorithm would.
 
     What the inner algorithm would add to x is `d`, minus a pseudo-gradient. With m and
@@ -99,10 +97,6 @@ class ServerOpt(Wrapped):
                 f"optimizer={self.optimizer!r}."
             )
 
-    @property
-    def original(self):
-        return self.inner
-
     def max_exact_lr(self, L, local_steps):
         if isinstance(innermost(self.inner), ProxSkip):
             return 0.0
@@ -112,10 +106,7 @@ class ServerOpt(Wrapped):
         server, client = self.inner.init(params)
         begin = self.tau**2 if self.initial is None else self.initial
         v = {} if self.optimizer == "momentum" else tree.map(lambda a: 0 * a + begin, params)
-        return Server(params, apart(server), tree.zeros(params), v, 0), client
-
-    def broadcast(self, server):
-        return self.inner.broadcast(whole(server))
+        return Server(params, without_model(server), tree.zeros(params), v, 0), client
 
     def update(self, server, total, rd):
         inner = self.inner.update(whole(server), total, rd)
@@ -124,7 +115,7 @@ class ServerOpt(Wrapped):
         count = server.count + begun
         m, v, step = self._step(server, move, begun, count)
         x = tree.axpy(self.server_lr, step, server.x)
-        return Server(x, apart(inner), m, v, count)
+        return Server(x, without_model(inner), m, v, count)
 
     def _step(self, server, move, begun, count):
         """The new m and v, and which way x goes."""
@@ -147,10 +138,3 @@ class ServerOpt(Wrapped):
             first, second = (1 - b**count + (count == 0) for b in (self.beta1, self.beta2))
         step = tree.map(lambda m, v: (m / first) / ((v / second) ** 0.5 + self.tau), m, v)
         return m, v, step
-
-    def forget(self, server, client, weight, num_clients):
-        inner = self.inner.forget(whole(server), client, weight, num_clients)
-        return server._replace(inner=apart(inner))
-
-    def recompute(self, server, clients):
-        return server._replace(inner=apart(self.inner.recompute(whole(server), clients)))

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from focusfl.algorithms.fedavg import FedAvg
 from focusfl.algorithms.wrapped import Wrapped, check_inner
-from focusfl.core import Algorithm, Message
-from focusfl.core.registry import ALGORITHMS
+from focusfl.core import ALGORITHMS, Algorithm, Message
 
 
 class Client(NamedTuple):
@@ -40,10 +39,6 @@ class Stale(Wrapped):
                 f"inner must begin at the newest model; {self.inner!r} works on the "
                 "one its clients left with already."
             )
-
-    @property
-    def original(self):
-        return self.inner
 
     @property
     def uses_stale_model(self):

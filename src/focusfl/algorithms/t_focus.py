@@ -4,21 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.algorithms.transported import Client, Line, begin, visited
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.algorithms.transported import LineTracker, visited
+from focusfl.core import ALGORITHMS, Tree, tree
 from focusfl.core.validation import check_share
-
-
-class Server(NamedTuple):
-    x: Tree
-    line: Line  # sum of the lines of all who were here
-
-    @property
-    def gradient_sum(self) -> Tree:
-        """What all gradients are taken to sum to at x."""
-        return self.line.at(self.x)
 
 
 class Local(NamedTuple):
@@ -35,7 +23,7 @@ class Local(NamedTuple):
     invariant='y(x) = Σ gᵢ + ρᵢ(x − pointᵢ); ρ ≡ 0 is `Focus(memory="last")`',
 )
 @dataclass(frozen=True)
-class TFocus(Algorithm[Server, Client, Local]):
+class TFocus(LineTracker):
     """Track the sum of gradients where the server is, not where each was taken.
 
     A client's gradient is taken for g + rho (x - point), from its last visit; it pushes
@@ -60,15 +48,6 @@ class TFocus(Algorithm[Server, Client, Local]):
             return math.inf
         return 2 / (math.sqrt(5) * (local_steps - 1) * L)
 
-    accepts_stale_model = True
-
-    def init(self, params):
-        line, client = begin(params)
-        return Server(params, line), client
-
-    def broadcast(self, server):
-        return {"x": server.x}
-
     def pull(self, client, down):
         zero = tree.zeros(down["x"])
         return Local(down["x"], zero, zero, client.line.at(down["x"]))
@@ -82,11 +61,3 @@ class TFocus(Algorithm[Server, Client, Local]):
         most = 1 / (rd.num_clients * rd.lr)
         after = visited(client, local.z, local.grad, most, self.curvature)
         return after, tree.sub(after.line, client.line)._asdict()
-
-    def update(self, server, total, rd):
-        line = tree.add(server.line, Line(**total))
-        y = line.at(server.x)
-        return Server(tree.axpy(-rd.lr, y, server.x), line)
-
-    def tracked(self, server, client):
-        return {"line": client.line}

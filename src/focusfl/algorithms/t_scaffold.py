@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focusfl.algorithms.transported import Client, Line, begin, secant, visited
-from focusfl.core import Algorithm, tree
-from focusfl.core.registry import ALGORITHMS
-from focusfl.core.tree import Tree
+from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_share, shown
 
 OPTIONS = (1, 2, "1-up")

@@ -6,8 +6,7 @@ Condat, Agarský, Malinovsky, Richtárik. 2023. https://arxiv.org/abs/2302.09832
 from dataclasses import dataclass
 
 from focusfl.algorithms.scaffnew import Client, Scaffnew
-from focusfl.core import Round, tree
-from focusfl.core.registry import ALGORITHMS
+from focusfl.core import ALGORITHMS, Round, tree
 from focusfl.core.validation import check_positive, check_share
 
 

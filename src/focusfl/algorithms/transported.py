@@ -9,10 +9,10 @@ server was when it was pushed: sums of lines hold at any x, however late one com
 however the server moves.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.core import tree
-from focusfl.core.tree import Tree
+from focusfl.core import Algorithm, Tree, tree
 
 
 class Line(NamedTuple):
@@ -34,6 +34,34 @@ class Client(NamedTuple):
     @property
     def line(self) -> Line:
         return Line(tree.axpy(-self.rho, self.point, self.grad), self.rho)
+
+
+class Server(NamedTuple):
+    x: Tree
+    line: Line  # sum of the lines of all who were here
+
+    @property
+    def gradient_sum(self) -> Tree:
+        """What all gradients are taken to sum to at x."""
+        return self.line.at(self.x)
+
+
+@dataclass(frozen=True)
+class LineTracker(Algorithm[Server, Client, Any]):
+    """Base of FOCUS with lines: the server moves by the sum of all lines at its model."""
+
+    accepts_stale_model = True
+
+    def init(self, params):
+        line, client = begin(params)
+        return Server(params, line), client
+
+    def update(self, server, total, rd):
+        line = tree.add(server.line, Line(**total))
+        return Server(tree.axpy(-rd.lr, line.at(server.x), server.x), line)
+
+    def tracked(self, server, client):
+        return {"line": client.line}
 
 
 def begin(params: Tree) -> tuple[Line, Client]:

@@ -1,6 +1,6 @@
 """What algorithms that are made of another one have in common."""
 
-import abc
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,17 @@ from focusfl.core.validation import check_is
 class Wrapped(Algorithm[Any, Any, Any]):
     """Another algorithm, but for the methods that a subclass writes anew.
 
-    What it promises of exactness is for the subclass to say.
+    That is the one in the field `inner`, or the `original` that a subclass makes. What it
+    promises of exactness is for the subclass to say.
     """
 
+    def __post_init__(self):
+        _ = self.original  # checks the constants that it is made with
+
     @property
-    @abc.abstractmethod
-    def original(self) -> Algorithm: ...
+    def original(self) -> Algorithm:
+        """The algorithm that is wrapped."""
+        return self.inner  # type: ignore[attr-defined]
 
     @property
     def starts_warm(self):
@@ -81,28 +86,53 @@ class Wrapped(Algorithm[Any, Any, Any]):
         return self.original.recompute(server, clients)
 
 
+@dataclass(frozen=True)
+class OwnModel(Wrapped):
+    """Base of what moves the model itself: its server has the fields `x` and `inner`.
+
+    `inner` is the server of the algorithm inside, without the model, which is kept once.
+    """
+
+    inner: Algorithm
+
+    def broadcast(self, server):
+        return self.inner.broadcast(whole(server))
+
+    def forget(self, server, client, weight, num_clients):
+        inner = self.inner.forget(whole(server), client, weight, num_clients)
+        return server._replace(inner=without_model(inner))
+
+    def recompute(self, server, clients):
+        inner = self.inner.recompute(whole(server), clients)
+        return server._replace(inner=without_model(inner))
+
+
 def whole(server: Any) -> Any:
-    """The server of the algorithm inside, with the model."""
+    """Give the server of the algorithm inside, with the model."""
     return server.inner._replace(x=server.x)
 
 
-def apart(inner: Any) -> Any:
-    """The same without the model: it is kept once."""
+def without_model(inner: Any) -> Any:
+    """Give the same without the model."""
     return inner._replace(x={})
 
 
-def innermost(algorithm: Algorithm) -> Algorithm:
-    """The algorithm inside of all that is wrapped around it."""
+def layers(algorithm: Algorithm) -> Iterator[Algorithm]:
+    """Yield an algorithm, then what is inside of it, layer by layer."""
+    yield algorithm
     while isinstance(algorithm, Wrapped):
         algorithm = algorithm.original
-    return algorithm
+        yield algorithm
+
+
+def innermost(algorithm: Algorithm) -> Algorithm:
+    """Give the algorithm inside of all that is wrapped around it."""
+    *_, last = layers(algorithm)
+    return last
 
 
 def check_inner(inner: Any, wrapper: type[Wrapped]) -> None:
     """Raise unless this can be wrapped: an algorithm, and not yet by such a wrapper."""
     check_is("inner", inner, Algorithm)
-    inside = inner
-    while isinstance(inside, Wrapped):
-        if isinstance(inside, wrapper):
-            raise ValueError(f"inner must not hold a {wrapper.__name__} already; got {inner!r}.")
-        inside = inside.original
+    if any(isinstance(layer, wrapper) for layer in layers(inner)):
+        raise ValueError(f"inner must not hold a {wrapper.__name__} already; got {inner!r}.")

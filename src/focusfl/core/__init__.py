@@ -1,5 +1,6 @@
 """The contract of algorithms, and what every other package uses."""
 
+from focusfl.core import tree
 from focusfl.core.algorithm import (
     Algorithm,
     Batch,
@@ -15,10 +16,12 @@ from focusfl.core.algorithm import (
     S,
     Server,
     gradient_sum,
-    has_after_update,
-)
+)  # fmt: skip
+from focusfl.core.registry import ALGORITHMS, COMPRESSORS, PARTICIPATION, PROBLEMS, SCHEDULES
+from focusfl.core.tree import Tree
 
 __all__ = [
-    "Algorithm", "Batch", "C", "CannotForget", "Client", "Drawn", "GradFn", "L",
-    "Local", "Message", "Round", "S", "Server", "gradient_sum", "has_after_update",
+    "ALGORITHMS", "COMPRESSORS", "PARTICIPATION", "PROBLEMS", "SCHEDULES", "Algorithm", "Batch",
+    "C", "CannotForget", "Client", "Drawn", "GradFn", "L", "Local", "Message", "Round", "S",
+    "Server", "Tree", "gradient_sum", "tree",
 ]  # fmt: skip

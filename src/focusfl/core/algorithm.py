@@ -82,7 +82,6 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
     ...     x: Any
     >>> class Toy(Algorithm):
     ...     def init(self, params): return State(params), State({})  # a client keeps nothing
-    ...     def broadcast(self, server): return {"x": server.x}
     ...     def pull(self, client, down): return State(down["x"])
     ...     def step(self, local, grad_fn, batch, rd):
     ...         return State(tree.axpy(-rd.lr, grad_fn(local.x, batch), local.x))
@@ -118,9 +117,9 @@ class Algorithm(abc.ABC, Generic[S, C, L]):
     def init(self, params: Tree) -> tuple[S, C]:
         """Make the server's state and one client's, from the model to start from."""
 
-    @abc.abstractmethod
     def broadcast(self, server: S) -> Message:
-        """Give what the server sends to every participant."""
+        """Give what the server sends to every participant; by default its model `x`."""
+        return {"x": server.x}  # type: ignore[attr-defined]
 
     @abc.abstractmethod
     def pull(self, client: C, down: Message) -> L:
@@ -295,8 +294,3 @@ def gradient_sum(server: Any) -> Tree | None:
     for all others. Where it is 0 the server stands still.
     """
     return getattr(server, "gradient_sum", None)
-
-
-def has_after_update(algorithm: Algorithm) -> bool:
-    """Whether the server's answer may change what participants remember."""
-    return algorithm.has_after_update
