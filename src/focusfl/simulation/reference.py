@@ -12,19 +12,14 @@ import numpy as np
 
 from focusfl.core import Algorithm, C, GradFn, Round, S, tree
 from focusfl.core import metrics as evaluation
-from focusfl.core.result import Result, costs
+from focusfl.core.result import Result
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_is
 from focusfl.participation import Participation, schedule
-from focusfl.privacy.budgets import warn_of_budget, with_epsilon
+from focusfl.privacy.budgets import warn_of_budget
 from focusfl.problems import Problem
-from focusfl.simulation.callbacks import BudgetSpent, Callbacks, Progress, Stop, split_callbacks
-from focusfl.simulation.client_round import (
-    batch_stream,
-    batches_of,
-    client_round,
-    grad_fn,
-)
+from focusfl.simulation.callbacks import Callbacks, split_callbacks
+from focusfl.simulation.client_round import batch_stream, batches_of, client_round, grad_fn
 from focusfl.simulation.divergence import finish, limit_of, number, sane, warn_of_rest
 from focusfl.simulation.spec import (
     DEFAULT_OPTIONS,
@@ -33,9 +28,7 @@ from focusfl.simulation.spec import (
     RunSpec,
     choose_lr,
 )
-from focusfl.simulation.step_sizes import in_words, step_of, used
-
-Row = dict[str, float]  # the metrics of a round
+from focusfl.simulation.step_sizes import step_of
 
 
 class State(NamedTuple):
@@ -77,40 +70,54 @@ def loop(
         options.on_empty, eval_every, stop, per_client,
     ).validated()  # fmt: skip
     _check_array(array)
-    coming = states(spec, array)
     objective = problem.objective
     eval_data = tree.map(array, evaluation.eval_data_of(problem, per_client))
 
-    def evaluate(x: Tree) -> Row:
+    def evaluate(x: Tree) -> dict[str, float]:
         with np.errstate(all="ignore"):  # a diverging run overflows before it is caught
-            found = evaluation.evaluate(objective, per_client, x, eval_data)
-            return {name: number(name, value) for name, value in found.items()}
-
-    def due(done: int) -> bool:
-        return done % eval_every == 0 or done == rounds
+            values = evaluation.evaluate(objective, per_client, x, eval_data)
+            return {name: number(name, value) for name, value in values.items()}
 
     budget_spent = stop.budget(algorithm, problem.num_clients, spec.x0)
     watch = stop.watch(progress, began)
-    state, kept = _followed(coming, evaluate, due, stop, budget_spent, watch, options.record_models)
-    counts, own = np.array(kept.counts, int), {}
-    if per_client:
-        own = evaluation.evaluate_clients(objective, state.server.x, eval_data)
-    result = Result(
-        x=tree.map(np.asarray, state.server.x),
-        metrics={k: np.array([row[k] for row in kept.rows]) for k in kept.rows[0]}
-        | costs(algorithm, problem.num_clients, counts, local_steps, spec.x0)
-        | spec.time(len(counts), seed),
-        trajectory=_stack(kept.models) if options.record_models else None,
-        diverged_at=kept.diverged_at,
-        lr=used(spec.lrs[0], len(counts), kept.diverged_at),
-        why_lr=why,
+    rows: list[dict[str, float]] = []
+    counts: list[int] = []  # of participants
+    models: list[Tree] = []
+    diverged_at = None
+    for after, active in states(spec, array):
+        is_due = len(rows) % eval_every == 0 or len(rows) == rounds
+        if is_due:
+            row = evaluate(after.server.x)
+        if not rows:
+            limit, targets = limit_of(row), stop.targets(row)
+        if not (sane(row, limit) and _is_finite(after.server.x)):
+            diverged_at = len(counts)
+            break
+        state = after
+        rows.append(row if is_due else dict.fromkeys(row, np.nan))
+        if options.record_models:
+            models.append(tree.map(np.asarray, state.server.x))
+        is_done = bool(targets.met(row))
+        if active is not None:
+            counts.append(active)
+            is_done |= bool(watch and watch(len(counts), row))
+        if is_done or budget_spent and budget_spent(sum(counts)):
+            break
+    rows[-1] = evaluate(state.server.x)  # wherever it ended
+    x = state.server.x
+    clients_metrics = evaluation.evaluate_clients(objective, x, eval_data) if per_client else {}
+    result = spec.result(
+        spec.lrs[0],
+        seed,
+        np.array(counts, int),
+        metrics={name: np.array([row[name] for row in rows]) for name in rows[0]},
+        diverged_at=diverged_at,
         server=tree.map(np.asarray, state.server),
-        clients=_stack(state.clients) if kept.diverged_at is None else None,
-        schedule=in_words(spec.lrs[0]),
-        weights=problem.weights,
-        clients_metrics=tree.map(np.asarray, own),
+        clients=_stack(state.clients) if diverged_at is None else None,
+        trajectory=_stack(models) if options.record_models else None,
+        clients_metrics=tree.map(np.asarray, clients_metrics),
+        why_lr=why,
     )
-    result = with_epsilon(spec, result, seed)
     warn_of_budget(problem, result)
     warn_of_rest(algorithm, problem, result, local_steps)
     finish([result], options.on_divergence)
@@ -129,50 +136,6 @@ def _check_array(array: Any) -> None:
         raise ValueError(
             f"array must make an array of one of numpy's, as torch.from_numpy does; got {array!r}."
         )
-
-
-class Kept(NamedTuple):
-    """What is kept of a run's rounds."""
-
-    rows: list[Row]
-    counts: list[int]
-    models: list[Tree]
-    diverged_at: int | None
-
-
-def _followed(
-    coming: Iterator[tuple[State, int | None]],
-    evaluate: Callable[[Tree], Row],
-    due: Callable[[int], bool],
-    stop: Stop,
-    budget_spent: BudgetSpent | None,
-    watch: Progress | None,
-    record_models: bool,
-) -> tuple[State, Kept]:
-    """Follow a run to its end: all rounds, enough of them, or divergence."""
-    rows: list[Row] = []
-    kept = Kept(rows, [], [], None)
-    for now, active in coming:
-        fresh = due(len(rows))
-        if fresh:
-            row = evaluate(now.server.x)
-        if not rows:
-            limit, targets = limit_of(row), stop.targets(row)
-        if not (sane(row, limit) and _finite(now.server.x)):
-            kept = kept._replace(diverged_at=len(kept.counts))
-            break
-        state = now
-        rows.append(row if fresh else dict.fromkeys(row, np.nan))
-        if record_models:
-            kept.models.append(tree.map(np.asarray, state.server.x))
-        enough = bool(targets.met(row))
-        if active is not None:
-            kept.counts.append(active)
-            enough |= bool(watch and watch(len(kept.counts), row))
-        if enough or budget_spent and budget_spent(sum(kept.counts)):
-            break
-    rows[-1] = evaluate(state.server.x)  # wherever it ended
-    return state, kept
 
 
 def play_round(
@@ -276,10 +239,10 @@ def states(
         yield state, len(ids)
 
 
-def _finite(x: Tree) -> bool:
-    found: list[bool] = []
-    tree.map(lambda a: found.append(bool(np.isfinite(np.asarray(a)).all())), x)
-    return all(found)
+def _is_finite(x: Tree) -> bool:
+    checks: list[bool] = []
+    tree.map(lambda a: checks.append(bool(np.isfinite(np.asarray(a)).all())), x)
+    return all(checks)
 
 
 def _stack(trees: list[Tree]) -> Tree:

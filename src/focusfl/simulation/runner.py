@@ -13,9 +13,8 @@ import numpy as np
 
 from focusfl.core.fingerprint import fingerprint, stable_repr
 from focusfl.core.metrics import eval_data_of
-from focusfl.core.result import Result, costs
+from focusfl.core.result import Result
 from focusfl.core.tree import Tree, size
-from focusfl.privacy.budgets import with_epsilon
 from focusfl.simulation import devices, scan
 from focusfl.simulation.callbacks import Progress
 from focusfl.simulation.checkpoint import CODE, CheckpointFile, Facts, open_checkpoint
@@ -35,7 +34,7 @@ from focusfl.simulation.plan import (
 from focusfl.simulation.round import Carry, ClientData, Config
 from focusfl.simulation.scan import Inputs, Log
 from focusfl.simulation.spec import STEPS, Options, RunSpec
-from focusfl.simulation.step_sizes import StepSizes, Table, in_words, stacked, used
+from focusfl.simulation.step_sizes import StepSizes, Table, stacked
 
 
 class Runner:
@@ -202,50 +201,43 @@ class Runner:
         }  # fmt: skip
 
     def _results(self, carry: Carry, log: Log, store: OnDevice, eval_data: Any) -> list[Result]:
-        """Cut the runs apart."""
+        """Cut the runs apart: seed by seed, each at every step size."""
         spec, results = self.spec, []
         axes = (spec.num_runs > 1) + (len(spec.seeds) > 1)
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             which = (k, s)[:axes]
             own = jax.jit(_one_of)(which, carry) if which else carry
-            states = store.export(own.clients)
-            active = self.participants.active[s]
-            result = self._result((k, s), own, _one_of(which, log), active, states, eval_data)
-            results.append(with_epsilon(spec, result, spec.seeds[s]))
+            clients = store.export(own.clients)
+            own_log = _one_of(which, log)
+            results.append(self._result(k, s, own, own_log, clients, eval_data))
         return results
 
     def _result(
-        self, which: tuple[int, int], carry: Carry, log: Log, active: np.ndarray,
-        states: Any, eval_data: Any,
-    ) -> Result:  # fmt: skip
-        """Make the result of one run, by its step size and seed; cut it at the round that
+        self, k: int, s: int, carry: Carry, log: Log, clients: Any, eval_data: Any
+    ) -> Result:
+        """Make the result of the run at step size k and seed s; cut it at the round that
         broke it, or reached a target."""
         spec, objective = self.spec, self.spec.problem.objective
-        lr, seed = spec.lrs[which[0]], spec.seeds[which[1]]
-        whole, length = bool(carry.is_done) or bool(log.is_alive.all()), int(log.is_alive.sum())
-        rounds, diverged_at = length - 1, None if whole else length - 1
+        is_whole, length = bool(carry.is_done) or bool(log.is_alive.all()), int(log.is_alive.sum())
         metrics, models = jax.tree.map(lambda a: a[:length], (log.metrics, log.model))
-        server = jax.tree.map(np.asarray, carry.server)
-        about = carry.server.x, eval_data
 
         def evaluate() -> dict[str, Any]:
-            return scan.evaluate(objective, spec.per_client, *about)
+            return scan.evaluate(objective, spec.per_client, carry.server.x, eval_data)
 
-        per_client = scan.evaluate_clients(objective, *about) if spec.per_client else {}
-        return Result(
-            x=server.x,
-            metrics=only_evaluated(metrics, spec.eval_every, spec.rounds, evaluate)
-            | costs(spec.algorithm, spec.num_clients, active[:rounds], spec.local_steps, server.x)
-            | spec.time(rounds, seed),
+        per_client = {}
+        if spec.per_client:
+            per_client = scan.evaluate_clients(objective, carry.server.x, eval_data)
+        return spec.result(
+            spec.lrs[k],
+            spec.seeds[s],
+            self.participants.active[s][: length - 1],
+            metrics=only_evaluated(metrics, spec.eval_every, spec.rounds, evaluate),
+            diverged_at=None if is_whole else length - 1,
+            server=jax.tree.map(np.asarray, carry.server),
+            clients=clients if is_whole else None,
             trajectory=models,
-            diverged_at=diverged_at,
-            lr=used(lr, rounds, diverged_at),
-            why_lr=None,
-            server=server,
-            clients=states if whole else None,
-            schedule=in_words(lr),
-            weights=spec.problem.weights,
             clients_metrics=jax.tree.map(np.asarray, per_client),
+            why_lr=None,
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from focusfl.algorithms import Stale
 from focusfl.core import Algorithm, tree
+from focusfl.core.result import Result, costs
 from focusfl.core.tree import Tree
 from focusfl.core.validation import (
     check_count,
@@ -20,11 +21,11 @@ from focusfl.core.validation import (
     shown,
 )
 from focusfl.participation import Participation
-from focusfl.privacy.budgets import within_budget
+from focusfl.privacy.budgets import with_epsilon, within_budget
 from focusfl.problems import Objective, Problem
 from focusfl.problems.problem import check_weights
 from focusfl.simulation.callbacks import Stop
-from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, tabled
+from focusfl.simulation.step_sizes import Schedule, StepSizes, Table, in_words, tabled, used
 
 OnEmpty = Literal["skip", "step"]
 OnDivergence = Literal["warn", "raise", "ignore"]
@@ -63,9 +64,39 @@ class RunSpec:
     def num_runs(self) -> int:
         return len(self.lrs) * len(self.seeds)
 
-    def time(self, rounds: int, seed: int) -> dict[str, np.ndarray]:
-        """Simulated seconds of so many rounds; nothing where there is no clock."""
-        return self.participation.timing(self.algorithm, self.num_clients, rounds, int(seed))
+    def result(
+        self,
+        lr: StepSizes,
+        seed: int,
+        counts: np.ndarray,
+        metrics: dict[str, np.ndarray],
+        diverged_at: int | None,
+        server: Any,
+        **outcome: Any,
+    ) -> Result:
+        """Put together the result of one run from what an engine has computed.
+
+        Args:
+            lr: the step size of the run.
+            seed: of the run.
+            counts: participants of every round done.
+            metrics: of x0 and after every round done.
+            diverged_at: the round that broke it.
+            server: the server's state in the end.
+            outcome: other fields of `Result`.
+        """
+        many, rounds = self.num_clients, len(counts)
+        metrics = {
+            **metrics,
+            **costs(self.algorithm, many, counts, self.local_steps, server.x),
+            **self.participation.timing(self.algorithm, many, rounds, int(seed)),
+        }
+        result = Result(
+            x=server.x, metrics=metrics, diverged_at=diverged_at, server=server,
+            lr=used(lr, rounds, diverged_at), schedule=in_words(lr), weights=self.problem.weights,
+            **outcome,
+        )  # fmt: skip
+        return with_epsilon(self, result, seed)
 
     def validated(self) -> "RunSpec":
         """Give this as it will run; raise ValueError on what cannot.
