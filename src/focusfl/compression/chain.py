@@ -7,10 +7,8 @@ from typing import Any, cast
 import numpy as np
 
 from focusfl.compression.compressor import Compressor
-from focusfl.compression.quantize import Quantize
-from focusfl.compression.rounding import Rounding
-from focusfl.compression.sparse import Sparse
-from focusfl.compression.top_k import TopK
+from focusfl.compression.rounding import Quantize, Rounding
+from focusfl.compression.sparse import Sparse, TopK
 from focusfl.core.registry import COMPRESSORS
 from focusfl.core.validation import shown
 

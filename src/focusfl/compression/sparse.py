@@ -1,4 +1,4 @@
-"""The base of compressors that send some of the numbers."""
+"""Compressors that send some of the numbers: `TopK` and `RandomK`."""
 
 import abc
 import math
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from focusfl.compression.compressor import Compressor
-from focusfl.compression.packing import from_raw, raw
+from focusfl.compression.compressor import Compressor, Load
+from focusfl.compression.dither import uniform
+from focusfl.compression.packing import bytes_of, from_raw, pack, raw, unpack
+from focusfl.core import COMPRESSORS
 from focusfl.core.validation import is_number, shown
 
 
@@ -19,14 +21,21 @@ class Sparse(Compressor):
     k: float | int = 0.1  # numbers of each leaf: a share if below 1, else a count
 
     def __post_init__(self):
-        check_kept(self.k)
+        if not is_number(self.k) or not (0 < self.k < 1 or (self.k >= 1 and self.k == self.k // 1)):
+            raise ValueError(
+                f"k must be a share below 1 or a whole number of at least 1; got {shown(self.k)}."
+            )
 
     @property
     def sends_all(self):
         return False
 
     def check(self, shape):
-        check_enough(self.k, shape, math.prod(shape))
+        if self.k > math.prod(shape):
+            raise ValueError(
+                f"k must not be above the size of a leaf; got k={self.k:g} for one of shape "
+                f"{shape}. A share, as k=0.1, fits every leaf."
+            )
 
     def kept(self, size: int) -> int:
         """Return how many numbers of a leaf of this size are sent."""
@@ -63,24 +72,62 @@ class Sparse(Compressor):
         return self.chosen(like, index, salt), blob
 
 
+@COMPRESSORS.register("top_k")
+@dataclass(frozen=True)
+class TopK(Sparse):
+    """Send the k numbers of largest absolute value of each leaf, and their places."""
+
+    def chosen(self, flat, index, salt):
+        del index, salt
+        return largest(abs(flat), self.kept(flat.shape[0]))
+
+    def load(self, shape, plain):
+        count = self.kept(plain.numbers)
+        return Load(count, plain.width, plain.beside + self._places(plain.numbers))
+
+    def _places(self, size: int) -> int:
+        """Count the bits of places: one place for each, or one bit per number if that is less."""
+        return min(self.kept(size) * (size - 1).bit_length(), size)
+
+    def write_places(self, chosen):
+        size = len(chosen)
+        if self._places(size) == size:
+            return pack(chosen, 1)
+        return pack(np.flatnonzero(chosen), (size - 1).bit_length())
+
+    def read_places(self, blob, like, index, salt):
+        size, count = len(like), self.kept(len(like))
+        end = bytes_of(self._places(size), 1)
+        if self._places(size) == size:
+            chosen = unpack(blob[:end], size, 1, 1).astype(bool)
+        else:
+            places = unpack(blob[:end], count, (size - 1).bit_length(), size - 1)
+            if (np.diff(places) <= 0).any():
+                raise ValueError("places are not in order")
+            chosen = np.zeros(size, bool)
+            chosen[places] = True
+        if chosen.sum() != count:
+            raise ValueError(f"it has {chosen.sum()} numbers, not {count}")
+        return chosen, blob[end:]
+
+
+@COMPRESSORS.register("random_k")
+@dataclass(frozen=True)
+class RandomK(Sparse):
+    """Send k numbers of each leaf, drawn anew in every round.
+
+    All clients send the same ones, so that places need not be sent.
+    """
+
+    def chosen(self, flat, index, salt):
+        count = flat.shape[0]
+        return largest(uniform(flat, count, index, salt), self.kept(count))
+
+    def load(self, shape, plain):
+        return Load(self.kept(plain.numbers), plain.width, plain.beside)
+
+
 def largest(scores: Any, count: int) -> Any:
     """Return a mask of the `count` largest scores; of equal ones the last are taken."""
     ranks = scores.argsort(stable=True).argsort(stable=True)
     return ranks >= scores.shape[0] - count
-
-
-def check_kept(k: Any) -> None:
-    """Raise ValueError unless k is a share below 1 or a whole number of at least 1."""
-    if not is_number(k) or not (0 < k < 1 or (k >= 1 and k == k // 1)):
-        raise ValueError(
-            f"k must be a share below 1 or a whole number of at least 1; got {shown(k)}."
-        )
-
-
-def check_enough(k: Any, shape: tuple[int, ...], size: int) -> None:
-    """Raise ValueError if more numbers would be sent than a leaf has."""
-    if k > size:
-        raise ValueError(
-            f"k must not be above the size of a leaf; got k={k:g} for one of shape "
-            f"{shape}. A share, as k=0.1, fits every leaf."
-        )

@@ -5,7 +5,6 @@ SHA-256 of its content, with zeros where that is said. It is one file as before,
 whoever knows its format can read, and one damaged bit is seen.
 """
 
-import errno
 import hashlib
 import os
 import shutil
@@ -37,17 +36,15 @@ def named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def renamed(
-    target: Path, private: bool = False, folder: bool = False, sealed: bool = False,
-    before: Path | None = None,
-) -> Iterator[Path]:  # fmt: skip
+    target: Path, private: bool = False, folder: bool = False, sealed: bool = False
+) -> Iterator[Path]:
     """Give a temporary name to write under; rename it to the target if all went well.
 
     When this ends, what was written is on disk under its name, or an error says why
     not. A private file can be read by its owner alone. For a `folder` the name is that
     of an empty one, which takes the place of nothing. Into a `sealed` file its seal is
-    put, in the place of the one BLANK that was written. The file that was there goes
-    on under the name `before`, in the same folder. What a killed writer leaves behind,
-    `clear_parts` removes.
+    put, in the place of the one BLANK that was written. What a killed writer leaves
+    behind, `clear_parts` removes.
     """
     make_folder(target.parent)
     part = target.with_name(f"{_prefix(target)}{uuid.uuid4().hex[:8]}")
@@ -63,29 +60,11 @@ def renamed(
                 _seal(part)
             for path in (*(part.rglob("*") if folder else ()), part):
                 sync(path)
-            if before is not None and target.exists():
-                _keep(target, before)
             os.replace(part, target)
         except BaseException:
             _remove(part)
             raise
         sync(target.parent)
-
-
-def _keep(target: Path, before: Path) -> None:
-    """Give a file another name too; it is there under one of them at any moment."""
-    link = target.with_name(f"{_prefix(target)}before")
-    if os.path.exists(before) and os.path.samefile(before, target):
-        return  # a writer was killed when it had done this
-    link.unlink(missing_ok=True)
-    try:
-        os.link(target, link)
-    except OSError as error:  # a file system that knows one name for a file
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-            raise
-        shutil.copyfile(target, link)
-        sync(link)
-    os.replace(link, before)
 
 
 def take_lock(handle: int, wait: bool = False) -> bool:

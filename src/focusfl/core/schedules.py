@@ -152,12 +152,4 @@ class InverseSqrt:
         return self.lr * (1 + np.asarray(index, float) / self.every) ** -self.power
 
 
-__all__ = [
-    "SCHEDULES",
-    "Constant",
-    "Cosine",
-    "Exponential",
-    "InverseSqrt",
-    "Polynomial",
-    "Steps",
-]
+__all__ = ["SCHEDULES", "Constant", "Cosine", "Exponential", "InverseSqrt", "Polynomial", "Steps"]

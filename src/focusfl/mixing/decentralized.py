@@ -18,12 +18,15 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.core.validation import check_count, unknown
-from focusfl.mixing.matrices import Mixing
-from focusfl.mixing.stacked import Gradients, Stacked, coefficients, gradients
-from focusfl.mixing.stochastic import (
+from focusfl.mixing.matrices import (
+    Gradients,
+    Mixing,
+    Stacked,
     check_column_stochastic,
     check_doubly_stochastic,
     check_row_stochastic,
+    coefficients,
+    gradients,
 )
 from focusfl.problems import Problem
 

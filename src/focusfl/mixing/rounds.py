@@ -10,8 +10,7 @@ from typing import SupportsIndex
 import numpy as np
 from jaxtyping import Bool, Float
 
-from focusfl.mixing.matrices import average, collect, pull
-from focusfl.mixing.stacked import Stacked, gradients
+from focusfl.mixing.matrices import Stacked, average, collect, gradients, pull
 from focusfl.problems import Quadratic
 
 Trajectory = Float[np.ndarray, "rounds_and_one dim"]
