@@ -126,7 +126,7 @@ class Cached(OnDevice):
 
     def restore(self, carry: Carry, log: Log, facts: Callable[[], Facts]) -> tuple[Carry, Log]:
         found, log = self.checkpoint.restore(self._without_rows(carry), log, facts)
-        self.store.keep(found.gradients_done)
+        self.store.set_index(found.gradients_done)
         return found._replace(clients=carry.clients, gradients_done=carry.gradients_done), log
 
     def keep(self, carry: Carry, log: Log) -> None:
@@ -138,10 +138,10 @@ class Cached(OnDevice):
             self.store.flush()
             self.checkpoint.keep(self._without_rows(carry), log)
             self.checkpoint.write()
-            self.store.keep(self.store.where())
+            self.store.set_index(self.store.index())
 
     def load(self, carry: Carry, plan: Plan) -> tuple[Carry, Plan]:
-        many, ids = len(self.store.at), self._participants(plan)
+        many, ids = len(self.store.places), self._participants(plan)
         rows = (self._coming or self._read(plan)).result()
         self._write_back(carry, ids, rows)
         self._out, self._coming = ids, None
@@ -160,7 +160,7 @@ class Cached(OnDevice):
 
     def _without_rows(self, carry: Carry) -> Carry:
         # In a checkpoint, where the rows are takes the place of the rows.
-        where: Any = self.store.where()
+        where: Any = self.store.index()
         return carry._replace(clients=None, gradients_done=where)
 
     def _read(self, plan: Plan) -> Future:
@@ -184,7 +184,7 @@ class Cached(OnDevice):
         self._writing = self._thread.submit(self.store.write, out, done)
 
     def _participants(self, plan: Plan) -> Ids:
-        return np.unique(plan.ids[plan.ids < len(self.store.at)])
+        return np.unique(plan.ids[plan.ids < len(self.store.places)])
 
 
 def _table_size(rows: int) -> int:

@@ -61,35 +61,34 @@ def _factors(many: int) -> np.ndarray:
     return np.frombuffer(drawn, "<u8").astype(np.uint64) | np.uint64(1)
 
 
-class Leaf:
+class Column:
     """One leaf of all rows there are: an array, which may be the map of a file."""
 
-    def __init__(self, array: np.ndarray, file: Any = None, path: Path = Path(), do: str = ""):
-        """`path` names the file; `do` says what would do if it were damaged."""
-        self.array, self._file, self._path, self._do = array, file, path, do
+    def __init__(self, array: np.ndarray, file: Any = None, path: Path = Path(), advice: str = ""):
+        """`path` names the file; `advice` says what to do if it is damaged."""
+        self.array, self._file, self._path, self._advice = array, file, path, advice
         self._size = array[0].nbytes
         self._past_the_map = file is not None and self._size >= LARGE
         if file is not None:
             weakref.finalize(self, file.close)
 
-    def read(self, at: Ids, out: np.ndarray) -> None:
+    def read(self, places: Ids, out: np.ndarray) -> None:
         """Copy some rows."""
         if not self._past_the_map:
-            np.take(self.array, at, 0, out, "clip")  # any other mode copies twice
+            np.take(self.array, places, 0, out, "clip")  # any other mode copies twice
             return
-        for place, row in zip(at.tolist(), out, strict=True):
+        for place, row in zip(places.tolist(), out, strict=True):
             if os.preadv(self._file.fileno(), [row], place * self._size) != self._size:
                 raise OSError(f"could not read all of row {place}")
 
-    def write(self, at: Ids, rows: np.ndarray) -> None:
+    def write(self, places: Ids, rows: np.ndarray) -> None:
         """Replace some rows; raise OSError if the disk is full."""
         if self._file is None or not (self._past_the_map or self._is_tight(rows)):
-            self.array[at] = rows
+            self.array[places] = rows
             return
         with files.named(self._path):
-            for place, row in zip(at.tolist(), rows, strict=True):
-                done = os.pwrite(self._file.fileno(), row.data, place * self._size)
-                if done != self._size:
+            for place, row in zip(places.tolist(), rows, strict=True):
+                if os.pwrite(self._file.fileno(), row.data, place * self._size) != self._size:
                     raise OSError(f"could not write all of row {place}")
 
     def _is_tight(self, rows: np.ndarray) -> bool:
@@ -98,14 +97,14 @@ class Leaf:
         disk = os.fstatvfs(self._file.fileno())
         return disk.f_bavail * disk.f_frsize < ROOM + 2 * rows.nbytes
 
-    def check(self, rows: np.ndarray, sums: Sums, whose: Ids) -> None:
+    def check(self, rows: np.ndarray, sums: Sums, clients: Ids) -> None:
         """Raise Damaged unless rows of a file have the checksums that they should."""
-        wrong = whose[checksums(rows) != sums]
+        wrong = clients[checksums(rows) != sums]
         if len(wrong):
             raise files.Damaged(
                 f"{self._path} is damaged, or of another time than its checkpoint: "
-                f"{len(wrong)} of {len(whose)} rows are not as they were written, the "
-                f"first that of client {wrong[0]}; {self._do}."
+                f"{len(wrong)} of {len(clients)} rows are not as they were written, the "
+                f"first that of client {wrong[0]}; {self._advice}."
             )
 
     def flush(self) -> None:
@@ -116,79 +115,41 @@ class Leaf:
                 os.fsync(self._file.fileno())
 
 
-def map_leaves(
-    folder: Path,
-    shapes: list[tuple],
-    leaves: list[Row],
-    need: int,
-    named: bool,
-    resumed: bool,
-) -> list[Leaf]:
-    """Map a file per leaf. Raise if the disk is too small for what may be written:
-    a process that writes to a full one through a map is ended by the system."""
-    mapped: list[Leaf] = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if named and not resumed:  # what a run left that was never kept
-            for old in folder.glob(NAME.format("*")):
-                old.unlink()
-        free = disk_usage(folder).free
-        if need > free:
-            raise ValueError(
-                f"what clients remember may take {need / 2**30:.3g} GiB, and the disk "
-                f"of {folder} has {free / 2**30:.3g} GiB left. Use a folder on another."
-            )
-        for number, (shape, row) in enumerate(zip(shapes, leaves, strict=True)):
-            count = int(np.prod(shape)) * row.itemsize
-            file = _opened(folder / NAME.format(number), count, named, resumed)
-            array = np.memmap(file, row.dtype, "r+", shape=shape)
-            if named:
-                path, do = folder / NAME.format(number), AGAIN
-            else:
-                path, do = folder, "run it again with another state_folder"
-            mapped.append(Leaf(array, file, path, do))
-    except OSError as error:
-        raise ValueError(
-            "clients' memory must be in a folder that can be written to; "
-            f"got {folder}: {error.strerror}."
-        ) from None
-    return mapped
-
-
-def _opened(path: Path, count: int, named: bool, resumed: bool) -> Any:
-    """Open a file of so many bytes, all of them a hole if it is new."""
-    if resumed:
-        if not path.exists() or path.stat().st_size != count:
-            raise ValueError(
-                f"the checkpoint in {path.parent} needs {path.name}, which is missing "
-                f"or of another size; {AGAIN}."
-            )
-        return open(path, "r+b")
-    file = open(path, "w+b") if named else TemporaryFile(dir=path.parent)
-    file.truncate(count)
-    return file
-
-
 class Rows:
     """One leaf of everybody's memory, left where it is and not to be written to.
 
     rows[ids] reads the rows of some clients, np.asarray(rows) those of all.
     """
 
-    def __init__(self, kept: Leaf, at: Ids, first: Row, sums: Sums | None = None):
-        self._kept, self._at, self._first, self._sums = kept, at, first, sums
-        self.shape, self.dtype = (len(at), *first.shape), first.dtype
+    def __init__(self, column: Column, places: Ids, first: Row, sums: Sums | None):
+        self._column, self._places, self._first, self._sums = column, places, first, sums
+        self.shape, self.dtype = (len(places), *first.shape), first.dtype
         self.ndim = len(self.shape)
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self._places)
 
     def __getitem__(self, ids: Any) -> np.ndarray:
-        at = np.asarray(self._at[ids])
-        out = np.empty((at.size, *self._first.shape), self.dtype)
-        whose = np.asarray(np.arange(len(self))[ids]).ravel()
-        _read(out, self._kept, at.ravel(), self._first, self._sums, whose)
-        return out.reshape(*at.shape, *self._first.shape)
+        clients = np.arange(len(self))[ids]
+        out = np.empty((clients.size, *self._first.shape), self.dtype)
+        self.read(clients.ravel(), out)
+        return out.reshape(*clients.shape, *self._first.shape)
+
+    def read(self, clients: Ids, out: np.ndarray) -> None:
+        """Copy the rows of some clients, after a check of those that have checksums."""
+        places = self._places[clients]
+        is_here = places != NOWHERE
+        rows = out if is_here.all() else np.empty((is_here.sum(), *out.shape[1:]), out.dtype)
+        self._column.read(places[is_here], rows)
+        if self._sums is not None:
+            self._column.check(rows, self._sums[clients[is_here]], clients[is_here])
+        if rows is not out:
+            out[is_here], out[~is_here] = rows, self._first
+
+    def copy(self) -> "Rows":
+        """Give these rows as they are now: those in a `Store` change."""
+        sums = None if self._sums is None else self._sums.copy()
+        return Rows(self._column, self._places.copy(), self._first, sums)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
@@ -200,7 +161,18 @@ class Rows:
 
 
 class Store:
-    """The memory of all clients, a row per leaf and client."""
+    """The memory of all clients, a row per leaf and client.
+
+    Args:
+        first: a client's row before it has taken part.
+        num_clients: how many there are.
+        on_disk: in files; else in the memory of the host.
+        folder: of the files; None: the system's temporary one.
+        is_named: files stay in the folder, with two places per client; others vanish
+            with the last array.
+        is_resumed: the files are there already.
+        writers: how many clients will be written at most.
+    """
 
     def __init__(
         self,
@@ -208,78 +180,113 @@ class Store:
         num_clients: int,
         on_disk: bool,
         folder: str | Path | None = None,
-        named: bool = False,
-        resumed: bool = False,
-        most: int = 0,
+        is_named: bool = False,
+        is_resumed: bool = False,
+        writers: int = 0,
     ):
-        """`first` is a client's row before it has taken part; `most` of them will.
-
-        Files that are `named` stay in the folder, for a run that is `resumed`; others
-        vanish with the last array.
-        """
-        self.first = jax.tree.map(np.asarray, first)
-        self.at = np.full(num_clients, NOWHERE)
-        self._kept_at, self._safe = self.at.copy(), named
-        leaves, self._structure = jax.tree.flatten(self.first)
+        self.places = np.full(num_clients, NOWHERE)
+        self._safe_places, self._is_named = self.places.copy(), is_named
+        leaves, self._structure = jax.tree.flatten(jax.tree.map(np.asarray, first))
         self._sums = np.zeros((len(leaves) if on_disk else 0, num_clients), np.uint32)
-        shapes = [((1 + named) * num_clients, *row.shape) for row in leaves]
-        if not on_disk:  # zeros cost nothing until they are written to
-            pairs = zip(shapes, leaves, strict=True)
-            self._kept = [Leaf(np.zeros(shape, row.dtype)) for shape, row in pairs]
-            return
-        folder = Path(gettempdir() if folder is None else folder).expanduser()
-        need = (1 + named) * most * sum(row.nbytes for row in leaves)
-        if resumed:
-            need = 0  # was there when it began
-        self._kept = map_leaves(folder, shapes, leaves, need, named, resumed)
+        count = (1 + is_named) * num_clients
+        if on_disk:
+            folder = Path(gettempdir() if folder is None else folder).expanduser()
+            # What is resumed was there when it began.
+            rows = 0 if is_resumed else (1 + is_named) * writers
+            self._columns = map_columns(folder, count, leaves, rows, is_named, is_resumed)
+        else:  # zeros cost nothing until they are written to
+            self._columns = [Column(np.zeros((count, *row.shape), row.dtype)) for row in leaves]
+        each = zip_longest(self._columns, leaves, self._sums)
+        self._rows = [Rows(column, self.places, row, sums) for column, row, sums in each]
 
     def rows(self) -> Tree:
         """Everybody's memory as it is now, leaf by leaf, without reading it."""
-        at, sums = self.at.copy(), self._sums.copy()
-        each = zip_longest(self._kept, jax.tree.leaves(self.first), sums)
-        return jax.tree.unflatten(
-            self._structure, [Rows(kept, at, row, own) for kept, row, own in each]
-        )
+        return jax.tree.unflatten(self._structure, [rows.copy() for rows in self._rows])
 
     def read(self, ids: Ids, size: int | None = None) -> Tree:
         """Copy the rows of some clients into tables of so many rows."""
-        at, tables = self.at[ids], []
-        first_rows = jax.tree.leaves(self.first)
-        for kept, first, sums in zip_longest(self._kept, first_rows, self._sums):
-            table = np.zeros((size or len(ids), *first.shape), first.dtype)
-            _read(table[: len(ids)], kept, at, first, sums, ids)
+        tables = []
+        for rows in self._rows:
+            table = np.zeros((size or len(ids), *rows.shape[1:]), rows.dtype)
+            rows.read(ids, table[: len(ids)])
             tables.append(table)
         return jax.tree.unflatten(self._structure, tables)
 
     def write(self, ids: Ids, rows: Tree) -> None:
         """Replace the rows of some clients."""
-        at, many = self.at[ids], len(self.at)
-        if self._safe:
-            other = np.where(at == NOWHERE, ids, (at + many) % (2 * many))
-            at = np.where(at == self._kept_at[ids], other, at)
-        else:
-            at = ids
-        leaves = jax.tree.leaves(rows)
-        for kept, own, sums in zip_longest(self._kept, leaves, self._sums):
-            kept.write(at, own)
+        places, many = ids, len(self.places)
+        if self._is_named:
+            places = self.places[ids]
+            other = np.where(places == NOWHERE, ids, (places + many) % (2 * many))
+            places = np.where(places == self._safe_places[ids], other, places)
+        each = zip_longest(self._columns, jax.tree.leaves(rows), self._sums)
+        for column, leaf, sums in each:
+            column.write(places, leaf)
             if sums is not None:
-                sums[ids] = checksums(own)
-        self.at[ids] = at
+                sums[ids] = checksums(leaf)
+        self.places[ids] = places
 
     def flush(self) -> None:
         """See to it that what was written survives this machine."""
-        for kept in self._kept:
-            kept.flush()
+        for column in self._columns:
+            column.flush()
 
-    def where(self) -> Tree:
-        """What a checkpoint must hold: of two places, which is whose, and checksums."""
-        return (self.at // len(self.at)).astype(np.int8), self._sums
+    def index(self) -> Tree:
+        """Give what a checkpoint must hold: of two places, which is whose, and checksums."""
+        return (self.places // len(self.places)).astype(np.int8), self._sums
 
-    def keep(self, where: Tree) -> None:
+    def set_index(self, index: Tree) -> None:
         """Take this for what the newest checkpoint says."""
-        place, sums = where
-        self.at = places(place)
-        self._kept_at, self._sums = self.at.copy(), sums.copy()
+        halves, sums = index
+        self.places[:], self._sums[:] = places_of(halves), sums
+        self._safe_places = self.places.copy()
+
+
+def map_columns(
+    folder: Path, count: int, leaves: list[Row], writes: int, is_named: bool, is_resumed: bool
+) -> list[Column]:
+    """Map a file of so many rows per leaf.
+
+    Raise ValueError if the disk is too small for the rows that may be written: a process
+    that writes to a full one through a map is ended by the system.
+    """
+    columns: list[Column] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if is_named and not is_resumed:  # what a run left that was never kept
+            for old in folder.glob(NAME.format("*")):
+                old.unlink()
+        need, free = writes * sum(row.nbytes for row in leaves), disk_usage(folder).free
+        if need > free:
+            raise ValueError(
+                f"what clients remember may take {need / 2**30:.3g} GiB, and the disk "
+                f"of {folder} has {free / 2**30:.3g} GiB left. Use a folder on another."
+            )
+        for number, row in enumerate(leaves):
+            path, size = folder / NAME.format(number), count * row.nbytes
+            if not is_resumed:
+                file: Any = open(path, "w+b") if is_named else TemporaryFile(dir=folder)
+                file.truncate(size)  # all of it a hole
+            elif not path.exists() or path.stat().st_size != size:
+                raise ValueError(
+                    f"the checkpoint in {folder} needs {path.name}, which is missing or of "
+                    f"another size; {AGAIN}."
+                )
+            else:
+                file = open(path, "r+b")
+            array = np.memmap(file, row.dtype, "r+", shape=(count, *row.shape))
+            if is_named:
+                columns.append(Column(array, file, path, AGAIN))
+            else:
+                columns.append(
+                    Column(array, file, folder, "run it again with another state_folder")
+                )
+    except OSError as error:
+        raise ValueError(
+            "clients' memory must be in a folder that can be written to; "
+            f"got {folder}: {error.strerror}."
+        ) from None
+    return columns
 
 
 def check_rows(folder: Path, arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[Path, str]]:
@@ -287,39 +294,28 @@ def check_rows(folder: Path, arrays: Mapping[str, np.ndarray]) -> Iterator[tuple
 
     `arrays` is what the checkpoint has: of memory on the device, no files.
     """
-    place, sums = (arrays.get(f"['state'].gradients_done[{k}]") for k in range(2))
-    if place is None or sums is None:
+    halves, sums = (arrays.get(f"['state'].gradients_done[{k}]") for k in range(2))
+    if halves is None or sums is None:
         return
-    at = places(place)
-    for number, own in enumerate(sums):
+    places = places_of(halves)
+    for number, column_sums in enumerate(sums):
         path = folder / NAME.format(number)
-        if not path.is_file() or path.stat().st_size % (2 * len(at)):
+        if not path.is_file() or path.stat().st_size % (2 * len(places)):
             yield path, "it is missing or of another size"
             continue
-        shape = 2 * len(at), path.stat().st_size // (2 * len(at))
+        shape = 2 * len(places), path.stat().st_size // (2 * len(places))
         array = np.memmap(path, np.uint8, "r", shape=shape)
-        rows = Rows(Leaf(array, None, path, AGAIN), at, array[0], own)
-        some = max(1, AT_ONCE // shape[1])
+        rows = Rows(Column(array, None, path, AGAIN), places, array[0], column_sums)
+        at_once = max(1, AT_ONCE // shape[1])
         try:
-            for start in range(0, len(at), some):
-                rows[start : start + some]
+            for start in range(0, len(places), at_once):
+                rows[start : start + at_once]
             yield path, ""
         except Damaged as error:
             yield path, str(error)
 
 
-def places(place: np.ndarray) -> Ids:
-    """Where rows are, by which of their two places it is."""
-    at = np.arange(len(place)) + len(place) * place.astype(int)
-    return np.where(place == NOWHERE, NOWHERE, at)
-
-
-def _read(out: np.ndarray, kept: Leaf, at: Ids, first: Row, sums: Sums | None, whose: Ids) -> None:
-    """Read the rows of clients at their places, and check what has checksums."""
-    here = at != NOWHERE
-    there = out if here.all() else np.empty((here.sum(), *first.shape), first.dtype)
-    kept.read(at[here], there)
-    if sums is not None:
-        kept.check(there, sums[whose[here]], whose[here])
-    if there is not out:
-        out[here], out[~here] = there, first
+def places_of(halves: np.ndarray) -> Ids:
+    """Give the place of every client's row, by which of its two places that is."""
+    places = np.arange(len(halves)) + len(halves) * halves.astype(int)
+    return np.where(halves == NOWHERE, NOWHERE, places)
