@@ -20,9 +20,7 @@ class Local(NamedTuple):
 
 
 @ALGORITHMS.register(
-    "client_opt",
-    style=16,
-    invariant="prox keeps exactness; weight decay and clipping do not",
+    "client_opt", style=16, invariant="prox keeps exactness; weight decay and clipping do not"
 )
 @dataclass(frozen=True)
 class ClientOpt(OwnModel):

@@ -30,9 +30,7 @@ class Client(NamedTuple):
 
 
 @ALGORITHMS.register(
-    "compressed",
-    style=27,
-    invariant="server: Σ (memory − e), with e what is not sent yet",
+    "compressed", style=27, invariant="server: Σ (memory − e), with e what is not sent yet"
 )
 @dataclass(frozen=True)
 class Compressed(Wrapped):

@@ -17,9 +17,7 @@ class Server(NamedTuple):
 
 
 @ALGORITHMS.register(
-    "fedasync",
-    style=28,
-    invariant="FedAvg if all come every round and mixing is 1",
+    "fedasync", style=28, invariant="FedAvg if all come every round and mixing is 1"
 )
 @dataclass(frozen=True)
 class FedAsync(AsyncDescent[Server]):

@@ -19,9 +19,7 @@ class Server(NamedTuple):
 
 
 @ALGORITHMS.register(
-    "fedbuff",
-    style=23,
-    invariant="FedAvg if all come every round and fill the buffer",
+    "fedbuff", style=23, invariant="FedAvg if all come every round and fill the buffer"
 )
 @dataclass(frozen=True)
 class FedBuff(AsyncDescent[Server]):

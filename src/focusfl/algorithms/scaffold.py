@@ -28,10 +28,7 @@ class Local(NamedTuple):
 
 
 @ALGORITHMS.register(
-    "scaffold",
-    label="SCAFFOLD",
-    style=2,
-    invariant="c = mean cᵢ; option II finds it from dx alone",
+    "scaffold", label="SCAFFOLD", style=2, invariant="c = mean cᵢ; option II finds it from dx alone"
 )
 @dataclass(frozen=True)
 class Scaffold(Algorithm[Server, Client, Local]):

@@ -32,9 +32,7 @@ class Server(NamedTuple):
 
 
 @ALGORITHMS.register(
-    "server_opt",
-    style=10,
-    invariant="rests where the inner one does, except ProxSkip",
+    "server_opt", style=10, invariant="rests where the inner one does, except ProxSkip"
 )
 @dataclass(frozen=True)
 class ServerOpt(OwnModel):

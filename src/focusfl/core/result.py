@@ -210,11 +210,7 @@ class Result(Generic[S, C]):
 
 
 def costs(
-    algorithm: Algorithm,
-    num_clients: int,
-    counts: np.ndarray,
-    local_steps: int,
-    x: Tree = None,
+    algorithm: Algorithm, num_clients: int, counts: np.ndarray, local_steps: int, x: Tree = None
 ) -> dict[str, np.ndarray]:
     """Vectors of the model's size sent and gradients computed per round.
 

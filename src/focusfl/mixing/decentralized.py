@@ -165,20 +165,11 @@ METHODS = {
     "ab_cta": Method(_tracking_cta, ("R", "C"), vectors=2),
 }
 
-_CHECKS = {
-    "W": check_doubly_stochastic,
-    "R": check_row_stochastic,
-    "C": check_column_stochastic,
-}
+_CHECKS = {"W": check_doubly_stochastic, "R": check_row_stochastic, "C": check_column_stochastic}
 
 
 def run(
-    method: str,
-    grads: Gradients,
-    Z0: Stacked,
-    lr: float,
-    iterations: int,
-    **weights: Any,
+    method: str, grads: Gradients, Z0: Stacked, lr: float, iterations: int, **weights: Any
 ) -> Trajectory:
     """Z at the start and after each iteration; where it diverges, inf and nan.
 

@@ -18,13 +18,7 @@ from focusfl.core.validation import (
     check_positive,
     numeric,
 )
-from focusfl.participation.model import (
-    Ids,
-    Numbers,
-    PerClient,
-    check_each,
-    numbers,
-)
+from focusfl.participation.model import Ids, Numbers, PerClient, check_each, numbers
 from focusfl.participation.trace import read_avail
 
 SPREAD = ("median", "sigma")  # of a lognormal distribution over clients

@@ -21,13 +21,7 @@ from focusfl.core.validation import (
 )
 from focusfl.participation.full import Full
 from focusfl.participation.latency import LatencyModel, Pace, Work
-from focusfl.participation.model import (
-    BLOCK,
-    Ids,
-    Marginals,
-    Participation,
-    PerClient,
-)
+from focusfl.participation.model import BLOCK, Ids, Marginals, Participation, PerClient
 
 PerRound = Float[np.ndarray, " rounds"] | Int[np.ndarray, " rounds"]
 SAMPLED = 2048  # rounds by which marginals are estimated

@@ -19,12 +19,7 @@ from focusfl.simulation.checkpoint import CheckpointFile, Facts
 from focusfl.simulation.plan import Plan
 from focusfl.simulation.round import Carry, ClientData, Config, num_rows
 from focusfl.simulation.rows import Ids, Store
-from focusfl.simulation.scan import (
-    Log,
-    carry_on_device,
-    initial_carry,
-    warm_up_in_parts,
-)
+from focusfl.simulation.scan import Log, carry_on_device, initial_carry, warm_up_in_parts
 from focusfl.simulation.spec import ClientState, Options
 
 GRAINS = 8  # a table has a power of two of rows, or some eighths between two

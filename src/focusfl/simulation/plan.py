@@ -41,11 +41,7 @@ class Participants:
     """
 
     def __init__(
-        self,
-        participation: Participation,
-        num_clients: int,
-        rounds: int,
-        seeds: Sequence[int],
+        self, participation: Participation, num_clients: int, rounds: int, seeds: Sequence[int]
     ):
         self._streams = [schedule(participation, num_clients, rounds, seed) for seed in seeds]
         self._ready: list[deque[Ids]] = [deque() for _ in seeds]
@@ -122,9 +118,7 @@ class Plan(NamedTuple):
 
 
 def cohort_sizes(
-    active: Int[np.ndarray, " rounds"],
-    num_clients: int,
-    pace: ChunkPolicy = QUICK,
+    active: Int[np.ndarray, " rounds"], num_clients: int, pace: ChunkPolicy = QUICK
 ) -> tuple[int, ...]:
     """Choose the few numbers of slots that waste little on rounds of these sizes.
 
@@ -243,23 +237,12 @@ class Layout(NamedTuple):
         return self._laid_out(self.config, nobody, 0, 0)
 
     def _laid_out(
-        self,
-        config: "Config",
-        now: Sequence[Sequence[Ids]],
-        start: int,
-        turns: int | np.ndarray,
+        self, config: "Config", now: Sequence[Sequence[Ids]], start: int, turns: int | np.ndarray
     ) -> Plan:
         devices = config.devices
         dealt = devices.shard(now)
         laid_out = devices.merge(
-            plan(
-                dealt,
-                start,
-                self.rows,
-                config.slots,
-                devices.clients_per_device,
-                self.on_empty,
-            )
+            plan(dealt, start, self.rows, config.slots, devices.clients_per_device, self.on_empty)
         )
         if self.weights is not None:
             weight = np.stack([weight_of(own, self.weights, self.rows) for own in now])

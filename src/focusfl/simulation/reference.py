@@ -21,13 +21,7 @@ from focusfl.problems import Problem
 from focusfl.simulation.callbacks import Callbacks, split_callbacks
 from focusfl.simulation.client_round import batch_stream, batches_of, client_round, grad_fn
 from focusfl.simulation.divergence import finish, limit_of, number, sane, warn_of_rest
-from focusfl.simulation.spec import (
-    DEFAULT_OPTIONS,
-    LearningRate,
-    Options,
-    RunSpec,
-    choose_lr,
-)
+from focusfl.simulation.spec import DEFAULT_OPTIONS, LearningRate, Options, RunSpec, choose_lr
 from focusfl.simulation.step_sizes import step_of
 
 

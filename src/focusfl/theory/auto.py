@@ -53,10 +53,7 @@ class Choice(NamedTuple):
 
 
 def auto_lr(
-    algorithm: Algorithm,
-    problem: Problem,
-    participation: Participation,
-    local_steps: int = 1,
+    algorithm: Algorithm, problem: Problem, participation: Participation, local_steps: int = 1
 ) -> Choice:
     """Choose a stable and fast step size; the same for the same arguments.
 
@@ -191,10 +188,7 @@ def _affordable(problem: Quadratics, active: float) -> int:
 
 
 def _for_network(
-    algorithm: Algorithm,
-    problem: LossProblem,
-    participation: Participation,
-    local_steps: int,
+    algorithm: Algorithm, problem: LossProblem, participation: Participation, local_steps: int
 ) -> Choice:
     """Choose the step with the smallest training loss after several short runs."""
     judged = replace(

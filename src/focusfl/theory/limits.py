@@ -19,10 +19,7 @@ Vector = Float[np.ndarray, " dim"]
 
 
 def fedavg_fixed_point(
-    problem: Problem,
-    lr: float,
-    local_steps: int,
-    weights: list | PerClient | None = None,
+    problem: Problem, lr: float, local_steps: int, weights: list | PerClient | None = None
 ) -> Vector:
     """Solve x = sum of w_i GD_i(x) for x, where GD_i is local steps on f_i.
 
@@ -108,11 +105,7 @@ def fedau_weights(participation: Participation, num_clients: int, cutoff: int = 
 
 
 def fedau_limit(
-    problem: Problem,
-    participation: Participation,
-    lr: float,
-    local_steps: int,
-    cutoff: int = 50,
+    problem: Problem, participation: Participation, lr: float, local_steps: int, cutoff: int = 50
 ) -> Vector:
     """Give the mean of FedAU's stationary iterates, for clients that toss coins.
 
@@ -138,10 +131,7 @@ def weighted_optimum(problem: Problem, weights: list | PerClient | None) -> Vect
 
 
 def first_order_bias(
-    problem: Problem,
-    lr: float,
-    local_steps: int,
-    weights: list | PerClient | None = None,
+    problem: Problem, lr: float, local_steps: int, weights: list | PerClient | None = None
 ) -> Vector:
     """Give the fixed point of FedAvg minus the weighted optimum, to first order in lr.
 
@@ -163,11 +153,7 @@ def first_order_bias(
 
 
 def noise_floor(
-    problem: Problem,
-    participation: Participation,
-    lr: float,
-    scale: float,
-    averaged: int = 1,
+    problem: Problem, participation: Participation, lr: float, scale: float, averaged: int = 1
 ) -> float:
     """Give E|x - x*|^2 at which FOCUS stalls under N(0, scale^2 I) on every gradient.
 

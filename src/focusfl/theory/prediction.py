@@ -4,15 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from focusfl.algorithms import (
-    MIFA,
-    FedAU,
-    FedAvg,
-    FedVARP,
-    Focus,
-    ProxSkip,
-    Scaffnew,
-)
+from focusfl.algorithms import MIFA, FedAU, FedAvg, FedVARP, Focus, ProxSkip, Scaffnew
 from focusfl.algorithms.wrapped import innermost
 from focusfl.core import Algorithm
 from focusfl.core.validation import check_positive

@@ -129,13 +129,7 @@ def rates(known: Constants, lr: float) -> list[Rate]:
     step = lr * known.total  # what a round moves along the gradient of F
     out, alike = [], known.weight is None
     if known.mu and alike:
-        out.append(
-            Rate(
-                1 - step * known.mu / 2,
-                "Psi >= |x - x*|^2",
-                "Theorem 1, 1 - lr mu N / 2",
-            )
-        )
+        out.append(Rate(1 - step * known.mu / 2, "Psi >= |x - x*|^2", "Theorem 1, 1 - lr mu N / 2"))
     if known.mu_F:
         out.append(
             Rate(

@@ -12,13 +12,7 @@ from focusfl.participation import Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
 from focusfl.theory import limits
 from focusfl.theory.auto import auto_lr
-from focusfl.theory.constants import (
-    Quadratics,
-    check_quadratic,
-    check_rounds,
-    constants,
-    exact,
-)
+from focusfl.theory.constants import Quadratics, check_quadratic, check_rounds, constants, exact
 from focusfl.theory.steps import rates, step_sizes
 
 PUBLISHED = Focus(memory="last")  # the one that Theorem 1 is about
