@@ -111,7 +111,7 @@ def test_who_leaves_within_a_round_is_late():
         ),
         (
             lambda: LatencyModel(trace=[[1, 0]]).check(2),
-            "trace: 1 of .* the first is 1",
+            "1 of the first .* devices of the trace are never there: 1",
         ),
         (lambda: FOUR.check(5), "compute must have one entry per client; got 4 for 5"),
         (lambda: Sync({"compute": 1, "speed": 2}), "latency: unknown part: 'speed'"),

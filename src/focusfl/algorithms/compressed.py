@@ -139,8 +139,7 @@ class Compressed(Wrapped):
 
     def _check(self, up: Message) -> None:
         """Raise ValueError if the compressor does not fit what is pushed."""
-        shapes: list[tuple[int, ...]] = []
-        tree.map(lambda a: shapes.append(tuple(getattr(a, "shape", ()))), up)
+        shapes = [tuple(getattr(leaf, "shape", ())) for leaf in tree.leaves(up)]
         coded = [shape for shape in shapes if self._codes(shape)]
         for shape in coded:
             self.compressor.check(shape)

@@ -66,8 +66,7 @@ class LineTracker(Algorithm[Server, Client, Any]):
 
 def begin(params: Tree) -> tuple[Line, Client]:
     """The sum of nobody's lines, and a client that has none."""
-    kinds: set[str] = set()
-    tree.map(lambda leaf: kinds.add(str(leaf.dtype)), params)
+    kinds = {str(leaf.dtype) for leaf in tree.leaves(params)}
     if len(kinds) > 1:
         raise ValueError(
             "a curvature is one number for the whole model, which must be of one "

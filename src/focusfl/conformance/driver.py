@@ -7,7 +7,6 @@ environment.
 """
 
 import ctypes
-import inspect
 import json
 import os
 import signal
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.conformance.problem import ROWS, Row, schedule, standard
-from focusfl.core.validation import numeric, shown
+from focusfl.core.validation import accepts, numeric, shown
 
 PR_SET_PDEATHSIG = 1
 METHODS = ("start", "round", "model")
@@ -59,7 +58,7 @@ class Driver:
                     f"it must have start(), round(state, participants, lost) and "
                     f"model(state); got {shown(driven)}, without {name}."
                 )
-        self.takes_lost = _takes_lost(driven.round)
+        self.takes_lost = accepts(driven.round, None, [], [])
         if row.loses and not self.takes_lost:
             raise NotApplicable("round takes no third argument: who is lost")
         if row.unequal and not getattr(driven, "own_steps", False):
@@ -116,17 +115,6 @@ class Driver:
 
     def _when(self) -> str:
         return f" in round {self.number}" if self.number else ""
-
-
-def _takes_lost(function: Callable) -> bool:
-    """Say whether a round takes a third argument: whose reply is lost."""
-    try:
-        inspect.signature(function).bind(None, [], [])
-    except TypeError:
-        return False
-    except ValueError:  # some builtins have no signature
-        return True
-    return True
 
 
 def load(name: str) -> Any:

@@ -55,15 +55,10 @@ def _require(holds: Any, law: str) -> None:
 
 def _gap(a: Any, b: Any) -> float:
     """The largest difference between two trees, beside the largest number in them."""
-    gaps, sizes = [0.0], [1.0]
-
-    def compare(a: Any, b: Any) -> None:
-        a, b = np.asarray(a, float), np.asarray(b, float)
-        gaps.append(float(np.max(np.abs(a - b), initial=0)))
-        sizes.append(float(np.max(np.abs(a), initial=0)))
-
-    tree.map(compare, a, b)
-    return float(max(gaps) / max(sizes))
+    a, b = (tree.map(lambda leaf: np.asarray(leaf, float), part) for part in (a, b))
+    gaps = tree.map(lambda a, b: np.abs(a - b).max(initial=0), a, b)
+    sizes = tree.map(lambda a: np.abs(a).max(initial=0), a)
+    return float(max(tree.leaves(gaps), default=0.0) / max([1.0, *tree.leaves(sizes)]))
 
 
 def _read_only(a: Any) -> Any:
@@ -253,14 +248,12 @@ def _check_participation(model: Participation, num_clients: int) -> None:
 def _check_problem(problem: Problem) -> None:
     from focusfl.algorithms import Focus
 
-    def leading(leaf: Any) -> None:
+    for leaf in tree.leaves(problem.data):
         _require(
             np.shape(leaf)[:1] == (problem.num_clients,),
             f"every leaf of data has a row for each client; got shape {np.shape(leaf)} for "
             f"{problem.num_clients} clients",
         )
-
-    tree.map(leading, problem.data)
     objective = problem.objective
     _require(
         copy.deepcopy(objective) == objective and hash(copy.deepcopy(objective)) == hash(objective),

@@ -21,9 +21,17 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 P = TypeVar("P", bound=Callable[..., Any])
+
+
+class _Note(NamedTuple):
+    """What a file says of a part that it registers."""
+
+    label: str
+    style: int | None
+    invariant: str
 
 
 class Registry(Mapping[str, Any]):
@@ -37,9 +45,7 @@ class Registry(Mapping[str, Any]):
     def __init__(self, what: str, group: str):
         self.what, self.group = what, group
         self.registered: dict[str, Any] = {}  # without those of entry points
-        self._labels: dict[str, str] = {}
-        self._styles: dict[str, int] = {}
-        self._invariants: dict[str, str] = {}
+        self._notes: dict[str, _Note] = {}
 
     def register(
         self, name: str, *, label: str | None = None, style: int | None = None, invariant: str = ""
@@ -66,10 +72,7 @@ class Registry(Mapping[str, Any]):
                     f"give {'.'.join(_origin(part))} another name."
                 )
             self.registered[name] = part
-            self._labels[name] = label or part.__name__
-            self._invariants[name] = invariant
-            if style is not None:
-                self._styles[name] = style
+            self._notes[name] = _Note(label or part.__name__, style, invariant)
             return part
 
         return add
@@ -104,15 +107,15 @@ class Registry(Mapping[str, Any]):
 
     def label(self, name: str) -> str:
         """Say what figures and tables call a part; imports nothing."""
-        return self._labels[name] if name in self._labels else self.installed[name].attr
+        return self._notes[name].label if name in self._notes else self.installed[name].attr
 
     def style(self, name: str) -> int | None:
         """Say which of the colours and lines of figures a part has for itself, if any."""
-        return self._styles.get(name)
+        return self._notes[name].style if name in self._notes else None
 
     def invariant(self, name: str) -> str:
         """Say what holds in every round of an algorithm, if its file says so."""
-        return self._invariants.get(name, "")
+        return self._notes[name].invariant if name in self._notes else ""
 
     def classes(self) -> dict[str, str]:
         """Map names in Python, such as `Focus`, to names in a study; imports nothing."""

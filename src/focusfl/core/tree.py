@@ -19,18 +19,21 @@ def map(f: Callable, a: Tree, *rest: Tree) -> Tree:
     return f(a, *rest)
 
 
+def leaves(a: Tree) -> list[Any]:
+    """List the leaves in order."""
+    all_leaves: list[Any] = []
+    map(all_leaves.append, a)
+    return all_leaves
+
+
 def size(a: Tree) -> int:
     """Count the numbers in all leaves."""
-    counts: list[int] = []
-    map(lambda a: counts.append(math.prod(getattr(a, "shape", ()))), a)
-    return sum(counts)
+    return sum(math.prod(getattr(leaf, "shape", ())) for leaf in leaves(a))
 
 
 def nbytes(a: Tree) -> int:
-    """How much memory all leaves take, those of numpy or jax."""
-    sizes: list[int] = []
-    map(lambda a: sizes.append(a.nbytes if hasattr(a, "nbytes") else 8), a)
-    return sum(sizes)
+    """Count the bytes of all leaves, those of numpy or jax."""
+    return sum(getattr(leaf, "nbytes", 8) for leaf in leaves(a))
 
 
 def zeros(a: Tree) -> Tree:
@@ -60,6 +63,4 @@ def axpy(s: Any, a: Tree, b: Tree) -> Tree:
 
 def dot(a: Tree, b: Tree) -> Any:
     """The inner product over all leaves, a number in the dtype of the leaves."""
-    parts: list[Any] = []
-    map(lambda a, b: parts.append((a * b).sum()), a, b)
-    return sum(parts)
+    return sum(leaves(map(lambda a, b: (a * b).sum(), a, b)))

@@ -1,6 +1,7 @@
 """Checks of what a user hands in, and the words for what is wrong with it."""
 
 import difflib
+import inspect
 import math
 import os
 from collections.abc import Collection, Sequence
@@ -76,6 +77,19 @@ def check_fits(what: str, count: int, advice: str) -> None:
             f"{what} would take {8 * count / 2**30:,.0f} GiB; this machine has "
             f"{memory / 2**30:.0f}. Use {advice}."
         )
+
+
+def accepts(function: Any, *arguments: Any) -> bool:
+    """Say whether something can be called with these arguments, as far as its signature tells."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C without a signature
+        pass
+    return True
 
 
 def is_number(value: Any) -> bool:

@@ -18,7 +18,7 @@ from focusfl.core.validation import (
     check_positive,
     numeric,
 )
-from focusfl.participation.model import Ids, Numbers, PerClient, check_each, numbers
+from focusfl.participation.model import Ids, Numbers, PerClient, check_devices, check_each, numbers
 from focusfl.participation.trace import read_avail
 
 SPREAD = ("median", "sigma")  # of a lognormal distribution over clients
@@ -74,22 +74,9 @@ class LatencyModel:
         for name in ("compute", "up", "down", "latency"):
             if not isinstance(getattr(self, name), Mapping):
                 check_each(name, getattr(self, name), num_clients)
-        if self.trace is None:
-            return
-        there = np.asarray(self.trace, float).max(0) > 0
-        devices = int(there.sum()) if self.drop_absent else len(there)
-        if devices < num_clients:
-            what = "devices that are ever there" if self.drop_absent else "devices"
-            raise ValueError(
-                f"trace must have at least one device per client; got {devices} {what} "
-                f"for {num_clients} clients."
-            )
-        if not self.drop_absent and not there[:num_clients].all():
-            absent = np.flatnonzero(~there[:num_clients])
-            raise ValueError(
-                f"trace: {len(absent)} of the first {num_clients} devices are never "
-                f"there, the first is {absent[0]}. Use drop_absent = true."
-            )
+        if self.trace is not None:
+            is_ever_there = np.asarray(self.trace).any(0)
+            check_devices("the trace", is_ever_there, num_clients, self.drop_absent)
 
     def pace(self, num_clients: int, work: Work) -> "Pace":
         """How long each of so many clients takes for such a reply."""

@@ -219,6 +219,31 @@ def check_each(name: str, value: Any, num_clients: int) -> None:
         )
 
 
+def check_devices(name: str, is_ever_there: Any, num_clients: int, drop_absent: bool) -> None:
+    """Raise if a trace has too few devices, or clients that are never there.
+
+    Args:
+        name: of the trace, in messages.
+        is_ever_there: by device.
+        num_clients: N; they are the first devices.
+        drop_absent: devices that are never there are left out.
+    """
+    devices = np.sum(is_ever_there) if drop_absent else len(is_ever_there)
+    if devices < num_clients:
+        what = "devices that are ever there" if drop_absent else "devices"
+        raise ValueError(
+            f"{name} must have at least one device per client; got {devices} {what} for "
+            f"{num_clients} clients."
+        )
+    absent = np.flatnonzero(~is_ever_there[:num_clients])
+    if len(absent) and not drop_absent:
+        names = ", ".join(map(str, absent[:8])) + ", ..." * (len(absent) > 8)
+        raise ValueError(
+            f"{len(absent)} of the first {num_clients} devices of {name} are never there: "
+            f"{names}. Use drop_absent = true to take the next ones instead."
+        )
+
+
 def check_size(num_clients: int, m: int) -> None:
     """Raise if m clients cannot be drawn from num_clients."""
     check_count("num_clients", num_clients)

@@ -18,7 +18,7 @@ from jaxtyping import Int8
 from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, check_flag, check_one_of, numeric, shown
 from focusfl.data.flash import flash_availability
-from focusfl.participation.model import Marginals, Participation, ids_of
+from focusfl.participation.model import Marginals, Participation, check_devices, ids_of
 
 UNKNOWN = ("away", "hold", "error")
 
@@ -65,22 +65,7 @@ class Trace(Participation):
 
     def check(self, num_clients):
         check_count("num_clients", num_clients)
-        there = self._there()
-        present = there.any(0)
-        devices = present.sum() if self.drop_absent else len(present)
-        if devices < num_clients:
-            what = "devices that are ever there" if self.drop_absent else "devices"
-            raise ValueError(
-                f"the trace must have at least one device per client; got {devices} "
-                f"{what} for {num_clients} clients."
-            )
-        absent = np.flatnonzero(~present[:num_clients])
-        if len(absent) and not self.drop_absent:
-            named = ", ".join(map(str, absent[:8])) + ", ..." * (len(absent) > 8)
-            raise ValueError(
-                f"{len(absent)} of the first {num_clients} devices are never there: "
-                f"{named}. Use drop_absent = true to take the next ones instead."
-            )
+        check_devices("the trace", self._there().any(0), num_clients, self.drop_absent)
 
     def draw(self, state, rounds, num_clients, rng):
         del rng  # deterministic

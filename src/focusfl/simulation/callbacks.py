@@ -1,6 +1,5 @@
 """What watches a run between rounds: targets that end it, and functions of the user."""
 
-import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 
 from focusfl.core import Algorithm
 from focusfl.core.tree import Tree, nbytes
-from focusfl.core.validation import check_positive, is_number, shown, unknown
+from focusfl.core.validation import accepts, check_positive, is_number, shown, unknown
 
 # Called with the rounds done and the metrics by then; may say that it is enough.
 Progress = Callable[[int, Mapping[str, Any]], bool | None]
@@ -107,7 +106,7 @@ def split_callbacks(callbacks: Callbacks) -> tuple[Stop, Progress | None]:
     stops = [entry for entry in entries if isinstance(entry, Stop)]
     functions: list[Any] = [entry for entry in entries if not isinstance(entry, Stop)]
     for function in functions:
-        if isinstance(function, type) or not _accepts(function, 0, {}):
+        if isinstance(function, type) or not accepts(function, 0, {}):
             hint = "; call it" if function is Stop else ""
             raise ValueError(
                 "callbacks must be a Stop, a function of the rounds done and the metrics, "
@@ -121,19 +120,6 @@ def split_callbacks(callbacks: Callbacks) -> tuple[Stop, Progress | None]:
         return any([function(done, metrics) for function in functions])
 
     return stops[0] if stops else Stop(), call_all if functions else None
-
-
-def _accepts(function: Any, *arguments: Any) -> bool:
-    """Say whether something can be called with these, as far as one can tell."""
-    if not callable(function):
-        return False
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # a function of C without a signature
-        pass
-    return True
 
 
 class Targets(NamedTuple):

@@ -200,6 +200,5 @@ def tracker_norm(server: Any, total_weight: float | int) -> float | None:
     tracker = gradient_sum(server)
     if tracker is None:
         return None
-    squares: list[float] = []
-    tree.map(lambda y: squares.append(float(np.vdot(y, y).real)), tracker)
+    squares = (float(np.vdot(y, y).real) for y in tree.leaves(tracker))
     return float(np.sqrt(sum(squares))) / total_weight

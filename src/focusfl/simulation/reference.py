@@ -234,9 +234,7 @@ def states(
 
 
 def _is_finite(x: Tree) -> bool:
-    checks: list[bool] = []
-    tree.map(lambda a: checks.append(bool(np.isfinite(np.asarray(a)).all())), x)
-    return all(checks)
+    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in tree.leaves(x))
 
 
 def _stack(trees: list[Tree]) -> Tree:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from focusfl.algorithms.focus import Focus
-from focusfl.core import Algorithm
+from focusfl.algorithms.wrapped import Wrapped
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_positive
 from focusfl.participation import Participation
@@ -103,31 +103,18 @@ class WatchedClient(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Watched(Algorithm):
+class _Watched(Wrapped):
     """FOCUS, with clients that remember where they took their gradient."""
 
     inner: Focus
-
-    @property
-    def starts_warm(self):
-        return self.inner.starts_warm
 
     def init(self, params):
         server, client = self.inner.init(params)
         return server, WatchedClient(client, params)
 
-    def broadcast(self, server):
-        return self.inner.broadcast(server)
-
     def pull(self, client, down):
         return self.inner.pull(client.client, down)
-
-    def step(self, local, grad_fn, batch, rd):
-        return self.inner.step(local, grad_fn, batch, rd)
 
     def push(self, client, down, local, rd):
         pushed, up = self.inner.push(client.client, down, local, rd)
         return WatchedClient(pushed, local.x), up
-
-    def update(self, server, total, rd):
-        return self.inner.update(server, total, rd)
