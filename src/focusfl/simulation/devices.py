@@ -24,7 +24,6 @@ from jaxtyping import Array, Int
 
 from focusfl.core.tree import Tree
 from focusfl.participation.model import Ids
-from focusfl.simulation.plan import Plan
 from focusfl.simulation.spec import ClientState, Options
 
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
@@ -68,32 +67,22 @@ class Devices:
         flat, back = ravel_pytree(own)
         return back(jax.lax.psum(flat, AXIS))
 
-    def shard(self, drawn: Sequence[Sequence[Ids]]) -> Sequence[Sequence[Ids]]:
+    def shard(self, schedules: Sequence[Sequence[Ids]]) -> Sequence[Sequence[Ids]]:
         """Give the rows of every device's participants, for all schedules in turn."""
         if self.mesh is None:
-            return drawn
-        dealt: list[list[Ids]] = []
-        for own in drawn:
-            rounds, who = len(own), np.concatenate([np.zeros(0, int), *own])
-            number = np.repeat(np.arange(rounds), [len(ids) for ids in own])
-            hand = who % self.count * rounds + number
-            ends = np.cumsum(np.bincount(hand, minlength=self.count * rounds))
-            order = np.argsort(hand, kind="stable")
-            hands = np.split(who[order] // self.count, ends[:-1])
-            dealt += [hands[i : i + rounds] for i in range(0, len(hands), rounds)]
-        return dealt
+            return schedules
+        return [
+            [ids[ids % self.count == device] // self.count for ids in rounds]
+            for rounds in schedules
+            for device in range(self.count)
+        ]
 
-    def merge(self, dealt: Plan) -> Plan:
-        """Lay the slots of all devices side by side, in a plan of what was dealt."""
-        if self.mesh is None:
-            return dealt
-        rows, slots = dealt.ids.shape[1:]
-        active = dealt.active.reshape(-1, self.count, rows).sum(1, dtype=np.int32)
-        hands = dealt.ids.reshape(-1, self.count, rows, slots).swapaxes(1, 2)
-        ids = hands.reshape(-1, rows, self.count * slots)
-        if len(ids) == 1:
-            active, ids = active[0], ids[0]
-        return dealt._replace(active=active, ids=ids)
+    def merge(self, ids: np.ndarray) -> np.ndarray:
+        """Lay the slots of all devices side by side, (schedules, rows, slots), schedule by
+        schedule."""
+        rows, slots = ids.shape[1:]
+        by_device = ids.reshape(-1, self.count, rows, slots).swapaxes(1, 2)
+        return by_device.reshape(-1, rows, self.count * slots)
 
     def put(self, data: Tree, eval_data: Tree) -> tuple[Tree, Tree]:
         """Bring clients' data to where they live, what all look at to everywhere."""

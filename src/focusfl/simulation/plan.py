@@ -173,46 +173,33 @@ def ensure_capacity(
     return (*slots, min(num_clients, largest + largest // 8))
 
 
-def plan(
-    drawn: Sequence[Sequence[Ids]],
-    start: int,
-    rows: int,
-    slots: tuple[int, ...],
-    num_clients: int,
-    on_empty: OnEmpty,
-) -> Plan:
-    """Lay out one chunk that begins with round `start`; pad it to so many rows.
+def slot_ids(
+    schedules: Sequence[Sequence[Ids]], rows: int, slots: tuple[int, ...], num_clients: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Give who has which slot, as (schedules, rows, slots), and the branch of every row.
 
-    `drawn` holds the rounds of every schedule that runs side by side. They share the
-    branch, which is that of the largest; several have a first axis of their own.
+    Schedules that run side by side share the branch, which is that of the largest. Rows after
+    their last round are nobody's; so are slots with ids of N and above.
     """
-    count = len(drawn[0])
-    active = np.zeros((len(drawn), rows), int)
-    active[:, :count] = [[len(ids) for ids in own] for own in drawn]
-    most = active.max(0)
-    branch = NOBODY + 1 + np.searchsorted(slots, most)
+    sizes = np.zeros((len(schedules), rows), int)
+    sizes[:, : len(schedules[0])] = [[len(ids) for ids in rounds] for rounds in schedules]
+    branch = NOBODY + 1 + np.searchsorted(slots, sizes.max(0))
     # With a slot for everybody each has their own, and nothing need be gathered.
-    own = np.take([0, *slots], branch) == num_clients
-    ids = np.tile(num_clients + np.arange(slots[-1]), (len(drawn), rows, 1))
-    for mine, sizes, theirs in zip(ids, active, drawn, strict=True):
-        who = np.concatenate([np.zeros(0, int), *theirs])
-        row = np.repeat(np.arange(rows), sizes)
-        place = np.arange(len(who)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        mine[row, np.where(own[row], who, place)] = who
-    number = np.arange(start, start + rows)
-    if on_empty == "skip":
-        branch[most == 0] = NOBODY
-    branch[count:], number[count:] = NOBODY, PADDING
-    if len(drawn) == 1:
-        active, ids = active[0], ids[0]
-    return Plan(*(a.astype(np.int32) for a in (branch, number, active, ids)))
+    is_full = np.take([0, *slots], branch) == num_clients
+    table = np.tile(num_clients + np.arange(slots[-1]), (len(schedules), rows, 1))
+    for slot_of, counts, rounds in zip(table, sizes, schedules, strict=True):
+        ids = np.concatenate([np.zeros(0, int), *rounds])
+        row = np.repeat(np.arange(rows), counts)
+        place = np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)
+        slot_of[row, np.where(is_full[row], ids, place)] = ids
+    return table, branch
 
 
 class Layout(NamedTuple):
     """How rounds become chunks of so many rows."""
 
     config: "Config"
-    drawn: Participants
+    participants: Participants
     rounds: int
     rows: int
     on_empty: OnEmpty
@@ -222,37 +209,47 @@ class Layout(NamedTuple):
     def after(self, done: int) -> Iterator[tuple["Config", Plan]]:
         """Yield the chunks after so many rounds, with what each is compiled for."""
         slots, devices = self.config.slots, self.config.devices
-        turns: int | np.ndarray = 0
+        turns = np.zeros(1, int)  # participants before the chunk, by schedule
         for start in range(0, self.rounds, self.rows):
-            now = self.drawn.take(self.rows)
-            slots = ensure_capacity(slots, devices.shard(now), devices.clients_per_device)
+            schedules = self.participants.take(self.rows)
+            slots = ensure_capacity(slots, devices.shard(schedules), devices.clients_per_device)
             if start >= done:
                 config = self.config._replace(slots=slots)
-                yield config, self._laid_out(config, now, start, turns)
-            turns = turns + np.array([sum(map(len, own)) for own in now])
+                yield config, self._lay_out(config, schedules, start, turns)
+            turns = turns + [sum(map(len, rounds)) for rounds in schedules]
 
-    def nobodys(self, schedules: int) -> Plan:
+    def of_nobody(self, schedules: int) -> Plan:
         """Lay out a chunk of nobody, in the shape of any other."""
         nobody = [[np.zeros(0, int)] * self.rows] * schedules
-        return self._laid_out(self.config, nobody, 0, 0)
+        return self._lay_out(self.config, nobody, 0, np.zeros(1, int))
 
-    def _laid_out(
-        self, config: "Config", now: Sequence[Sequence[Ids]], start: int, turns: int | np.ndarray
+    def _lay_out(
+        self, config: "Config", schedules: Sequence[Sequence[Ids]], start: int, turns: np.ndarray
     ) -> Plan:
-        devices = config.devices
-        dealt = devices.shard(now)
-        laid_out = devices.merge(
-            plan(dealt, start, self.rows, config.slots, devices.clients_per_device, self.on_empty)
+        """Lay out one chunk that begins with round `start`.
+
+        With several schedules all but `branch` and `round` have a first axis for them.
+        """
+        devices, count = config.devices, len(schedules[0])
+        ids, branch = slot_ids(
+            devices.shard(schedules), self.rows, config.slots, devices.clients_per_device
         )
+        active = np.zeros((len(schedules), self.rows), int)
+        active[:, :count] = [[len(ids) for ids in rounds] for rounds in schedules]
+        number = np.arange(start, start + self.rows)
+        if self.on_empty == "skip":
+            branch[active.max(0) == 0] = NOBODY
+        branch[count:], number[count:] = NOBODY, PADDING
+        weight = spent = None
         if self.weights is not None:
-            weight = np.stack([weight_of(own, self.weights, self.rows) for own in now])
-            laid_out = laid_out._replace(weight=weight if len(now) > 1 else weight[0])
-        if self.budget_spent is None:
-            return laid_out
-        counts = np.zeros((len(now), self.rows), int)
-        counts[:, : len(now[0])] = [[len(ids) for ids in own] for own in now]
-        spent = self.budget_spent(np.reshape(turns, (-1, 1)) + np.cumsum(counts, 1))
-        return laid_out._replace(budget_spent=spent if len(now) > 1 else spent[0])
+            weight = np.stack([weight_of(own, self.weights, self.rows) for own in schedules])
+        if self.budget_spent is not None:
+            spent = self.budget_spent(turns[:, None] + np.cumsum(active, 1))
+        by_schedule: Any = (active.astype(np.int32), devices.merge(ids).astype(np.int32))
+        by_schedule += (None, spent, weight)
+        if len(schedules) == 1:
+            by_schedule = [None if a is None else a[0] for a in by_schedule]
+        return Plan(branch.astype(np.int32), number.astype(np.int32), *by_schedule)
 
 
 def weight_of(drawn: Sequence[Ids], weights: np.ndarray, rows: int) -> np.ndarray:

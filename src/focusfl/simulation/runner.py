@@ -78,7 +78,7 @@ class Runner:
             program = scan.scan_rounds if spec.num_runs == 1 else scan.scan_sweep
 
             def facts() -> Facts:
-                like = store.like(carry, layout.nobodys(len(spec.seeds)))
+                like = store.like(carry, layout.of_nobody(len(spec.seeds)))
                 warm = spec.algorithm.starts_warm
                 start = scan.compiled_carry.lower(self.without_rounds, x0, clients, keys[0], warm)
                 chunk = program.lower(self.config, like[0], inputs, like[1])
