@@ -40,12 +40,12 @@ class StepWarning(UserWarning):
 
 def sane(metrics: Mapping[str, Any], limit: Any) -> Any:
     """Whether a model with these metrics is still worth going on from."""
-    ok = True
+    is_sane = True
     for value in metrics.values():
-        ok = ok & (value - value == 0)  # finite, in any array library
+        is_sane = is_sane & (value - value == 0)  # finite, in any array library
     if "distance" in metrics:
-        ok = ok & (metrics["distance"] <= limit)
-    return ok
+        is_sane = is_sane & (metrics["distance"] <= limit)
+    return is_sane
 
 
 def number(name: str, value: Any) -> float:
@@ -61,35 +61,45 @@ def limit_of(first: Mapping[str, Any]) -> float:
     Raise if it cannot begin: metrics that are not finite at x0 say nothing later.
     """
     for name, value in first.items():
-        if not np.isfinite(found := number(name, value)):
+        if not np.isfinite(number(name, value)):
             raise ValueError(
-                f"{name} is {found} at x0; look for NaN, infinity or very large "
+                f"{name} is {float(value)} at x0; look for NaN, infinity or very large "
                 "numbers in the data, or start from another x0."
             )
     return BLOWN_UP * max(1.0, float(first.get("distance", 0.0)))
 
 
 def finish(results: Sequence[Result], on_divergence: str) -> None:
-    """Raise or warn if runs diverged; call it from what a user calls.
+    """Raise or warn if runs diverged, or warn if a network did not learn.
 
-    With None nothing is said: that is for who says it otherwise.
+    Call it from what a user calls: warnings name the line that called that. With "ignore"
+    nothing is said.
     """
-    broken = [result for result in results if result.diverged_at is not None]
-    worse = [result for result in results if _got_worse(result)]
     if on_divergence == "ignore":
         return
-    if broken:
-        words = _advice(broken, len(results))
+    diverged = [result for result in results if result.diverged_at is not None]
+    if diverged:
+        message = _divergence_message(diverged, len(results))
         if on_divergence == "raise":
-            raise Diverged(words)
-        warnings.warn(words, DivergenceWarning, stacklevel=3)
-    if worse:
-        warnings.warn(_too_large(worse), StepWarning, stacklevel=3)
+            raise Diverged(message)
+        warnings.warn(message, DivergenceWarning, stacklevel=3)
+    if worse := [result for result in results if _got_worse(result)]:
+        losses = ", ".join(
+            f"from {run.metrics['loss'][0]:.3g} to {np.nanmax(run.metrics['loss']):.3g} at "
+            f"lr = {run.lr:.3g}"
+            for run in worse[:4]
+        )
+        smaller = min(FIRST_GUESS, min(run.lr for run in worse) / 4)
+        message = (
+            f"the loss went {losses} and ended no better than it began: the step does not "
+            f'suit this algorithm. Try lr = {smaller:.2g}, or lr="auto", which tries some.'
+        )
+        warnings.warn(message, StepWarning, stacklevel=3)
 
 
 def _got_worse(result: Result) -> bool:
-    """Whether a network did not learn: the loss doubled and ended near or above the
-    first one; or, of a classifier, it is no less after PATIENCE rounds."""
+    """Whether a network did not learn: the loss doubled and ended near or above the first one;
+    or, of a classifier, it is no less after PATIENCE rounds."""
     loss = result.metrics.get("loss")
     if loss is None or "distance" in result.metrics or result.diverged_at is not None:
         return False
@@ -100,41 +110,30 @@ def _got_worse(result: Result) -> bool:
     return bool(rose or stuck and "accuracy" in result.metrics)
 
 
-def _too_large(worse: Sequence[Result]) -> str:
-    found = ", ".join(
-        f"from {run.metrics['loss'][0]:.3g} to {np.nanmax(run.metrics['loss']):.3g} at "
-        f"lr = {run.lr:.3g}"
-        for run in worse[:4]
+def _divergence_message(diverged: Sequence[Result], runs: int) -> str:
+    places = [f"in round {run.diverged_at} at lr = {run.lr:.3g}" for run in diverged[:4]]
+    more = f" and {len(diverged) - 4} more" if len(diverged) > 4 else ""
+    subject = "the run" if runs == 1 else f"{len(diverged)} of {runs} runs"
+    smaller = min(_smaller(run.lr, run.diverged_at or 0) for run in diverged)
+    message = (
+        f"{subject} diverged {', '.join(places)}{more}. A result ends before that round. "
+        f"Try lr = {smaller:.2g} or below"
     )
-    smaller = min(FIRST_GUESS, min(run.lr for run in worse) / 4)
-    return (
-        f"the loss went {found} and ended no better than it began: the step does not "
-        f'suit this algorithm. Try lr = {smaller:.2g}, or lr="auto", which tries some.'
-    )
+    if any(run.diverged_at == 0 for run in diverged):
+        message += "; if round 0 breaks at any lr, look for NaN or infinity in the data"
+    return message + "."
 
 
 def _smaller(lr: float, rounds: int) -> float:
     """A step to try after one that lasted for so many rounds.
 
-    Who passed BLOWN_UP after r rounds grew by at most its r-th root in each, and growth
-    is in proportion to the step. In a first round several local steps have grown, which
-    calls for no step a million times smaller: that would stand still. A step above 100
-    tells nothing: .1 is a first guess.
+    Who passed BLOWN_UP after r rounds grew by at most its r-th root in each, and growth is in
+    proportion to the step. In a first round several local steps have grown, which calls for no
+    step a million times smaller: that would stand still. A step above 100 tells nothing: .1 is a
+    first guess.
     """
     factor = max(4.0, BLOWN_UP ** (1 / max(rounds, 1)))
     return min(lr / factor, FIRST_GUESS) if lr > 100 else lr / min(factor, FURTHEST)
-
-
-def _advice(broken: Sequence[Result], runs: int) -> str:
-    where = [f"in round {run.diverged_at} at lr = {run.lr:.3g}" for run in broken[:4]]
-    more = f" and {len(broken) - 4} more" if len(broken) > 4 else ""
-    what = "the run" if runs == 1 else f"{len(broken)} of {runs} runs"
-    words = f"{what} diverged {', '.join(where)}{more}"
-    smaller = min(_smaller(run.lr, run.diverged_at or 0) for run in broken)
-    words += f". A result ends before that round. Try lr = {smaller:.2g} or below"
-    if any(run.diverged_at == 0 for run in broken):
-        words += "; if round 0 breaks at any lr, look for NaN or infinity in the data"
-    return words + "."
 
 
 class RestWarning(UserWarning):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,6 +17,7 @@ from focusfl.core.validation import (
     check_is,
     check_one_of,
     check_seed,
+    is_number,
     shown,
 )
 from focusfl.participation import Participation
@@ -170,8 +170,7 @@ class Checkpoint:
 
     def __post_init__(self):
         check_folder("checkpoint", self.folder)
-        seconds = isinstance(self.every, Real) and not isinstance(self.every, bool)
-        if not seconds or not self.every >= 0:
+        if not is_number(self.every) or not self.every >= 0:
             raise ValueError(
                 "every must be a number of seconds between checkpoints, 0 or more; "
                 f"got {self.every!r}."
@@ -225,11 +224,10 @@ class Options:
 DEFAULT_OPTIONS = Options()
 
 
-def check_folder(name: str, given: Any) -> None:
+def check_folder(name: str, value: Any) -> None:
     """Raise unless this is the path of a folder."""
-    path = isinstance(given, str | Path)
-    if not path or not str(given) or "\0" in str(given):
-        raise ValueError(f"{name} must be the path of a folder; got {given!r}.")
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ValueError(f"{name} must be the path of a folder; got {value!r}.")
 
 
 def choose_lr(
@@ -259,14 +257,14 @@ def choose_lr(
 
 
 def rates_of(lrs: Sequence[float | Schedule]) -> list[float | Schedule]:
-    """The step sizes of runs side by side, numbers and functions of the round."""
+    """List the step sizes of runs side by side, numbers and functions of the round."""
     rates: list[Any] = list(lrs) if _several(lrs) else [lrs]
+    if not rates:
+        raise ValueError("lrs must hold at least one number; got [].")
     if not all(callable(rate) or _is_number(rate) for rate in rates):
         raise ValueError(
             f"lrs must be a list of numbers or functions of the round; got {shown(lrs)}."
         )
-    if not rates:
-        raise ValueError("lrs must hold at least one number; got [].")
     return [rate if callable(rate) else float(rate) for rate in rates]
 
 
@@ -305,22 +303,23 @@ def _is_number(value: Any) -> bool:
 
 
 def _start(problem: Problem, x0: Tree | None) -> Tree:
+    """Give the model to start from, checked, in the problem's dtype."""
     if x0 is None:
         return problem.x0
 
-    def leaf(like, asked):
+    def leaf(like, value):
         try:
-            given = np.asarray(asked)
-            if given.dtype.kind not in "biufV":  # V: bfloat16
+            array = np.asarray(value)
+            if array.dtype.kind not in "biufV":  # V: bfloat16
                 raise ValueError
-            given = given.astype(problem.dtype)
+            array = array.astype(problem.dtype)
         except ValueError:
-            raise ValueError(f"x0 must be real numbers; got {shown(asked)}.") from None
-        if given.shape != np.shape(like):
-            raise ValueError(f"x0 must have shape {np.shape(like)}; got {given.shape}.")
-        if not np.all(np.isfinite(given)):
+            raise ValueError(f"x0 must be real numbers; got {shown(value)}.") from None
+        if array.shape != np.shape(like):
+            raise ValueError(f"x0 must have shape {np.shape(like)}; got {array.shape}.")
+        if not np.all(np.isfinite(array)):
             raise ValueError("x0 must be finite; it holds NaN or infinity.")
-        return given
+        return array
 
     try:
         return tree.map(leaf, problem.x0, x0)

@@ -115,18 +115,18 @@ def in_words(lr: Any) -> str | None:
 
 def _called(lr: Any, index: int) -> float:
     try:
-        found = lr(index)
-        step = float(found) if np.ndim(found) == 0 else None
+        value = lr(index)
+        step = float(value) if np.ndim(value) == 0 else None
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(
             "lr must be a number, or a function that gives one for every round; in "
             f"round {index} it raised {reason[:200].rstrip('.')}."
         ) from error
-    if step is None or isinstance(found, bool | str):
+    if step is None or isinstance(value, bool | str):
         raise ValueError(
             "lr as a function of the round must give one number; it gave "
-            f"{shown(found)} in round {index}."
+            f"{shown(value)} in round {index}."
         )
     return step
 
