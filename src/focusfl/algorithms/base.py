@@ -1,9 +1,11 @@
 """What FedAvg and its relatives share: gradient steps from the pulled model."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple
 
 from focusfl.core import Algorithm, C, S, Tree, tree
+from focusfl.core.validation import check_positive
 
 
 class Local(NamedTuple):
@@ -32,6 +34,21 @@ class LocalDescent(Algorithm[S, C, Local], Generic[S, C]):
 
     def tracked(self, server, client):
         return {}
+
+
+@dataclass(frozen=True)
+class UpdateMemory(LocalDescent[S, C], Generic[S, C]):
+    """Base of methods whose server has the mean of all clients' last updates."""
+
+    server_lr: float = 1.0  # factor of the server's step, positive
+
+    def __post_init__(self):
+        check_positive("server_lr", self.server_lr)
+
+    def max_exact_lr(self, L, local_steps):
+        return math.inf if local_steps == 1 else 0.0  # several steps end at another x
+
+    tracks_mean = True
 
 
 class StaleModel(NamedTuple):

@@ -3,13 +3,11 @@
 https://arxiv.org/abs/2207.14130
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.algorithms.base import LocalDescent
+from focusfl.algorithms.base import UpdateMemory
 from focusfl.core import ALGORITHMS, Tree, tree
-from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):
@@ -23,18 +21,8 @@ class Client(NamedTuple):
 
 @ALGORITHMS.register("fedvarp", style=6, invariant="y = mean yᵢ")
 @dataclass(frozen=True)
-class FedVARP(LocalDescent[Server, Client]):
+class FedVARP(UpdateMemory[Server, Client]):
     """Correct the participants' updates by everybody's last ones."""
-
-    server_lr: float = 1.0  # factor of the server's step, positive
-
-    def __post_init__(self):
-        check_positive("server_lr", self.server_lr)
-
-    def max_exact_lr(self, L, local_steps):
-        return math.inf if local_steps == 1 else 0.0  # several steps end at another x
-
-    tracks_mean = True
 
     def init(self, params):
         zero = tree.zeros(params)

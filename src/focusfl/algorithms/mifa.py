@@ -3,13 +3,11 @@
 https://arxiv.org/abs/2106.04159
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.algorithms.base import LocalDescent
+from focusfl.algorithms.base import UpdateMemory
 from focusfl.core import ALGORITHMS, Tree, tree
-from focusfl.core.validation import check_positive
 
 
 class Server(NamedTuple):
@@ -23,22 +21,12 @@ class Client(NamedTuple):
 
 @ALGORITHMS.register("mifa", style=3, invariant="g = mean gᵢ")
 @dataclass(frozen=True)
-class MIFA(LocalDescent[Server, Client]):
+class MIFA(UpdateMemory[Server, Client]):
     """Move by everybody's last update, however old; absent clients count too.
 
     In the paper an empty round still moves the model: run it with
     `Options(on_empty="step")`.
     """
-
-    server_lr: float = 1.0  # factor of the server's step, positive
-
-    def __post_init__(self):
-        check_positive("server_lr", self.server_lr)
-
-    def max_exact_lr(self, L, local_steps):
-        return math.inf if local_steps == 1 else 0.0  # several steps end at another x
-
-    tracks_mean = True
 
     def init(self, params):
         zero = tree.zeros(params)

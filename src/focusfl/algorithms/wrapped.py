@@ -8,6 +8,11 @@ from focusfl.core import Algorithm
 from focusfl.core.validation import check_is
 
 
+def _forward(name: str) -> Any:
+    """Make a property or method that is the one of the algorithm inside."""
+    return property(lambda self: getattr(self.original, name))
+
+
 @dataclass(frozen=True)
 class Wrapped(Algorithm[Any, Any, Any]):
     """Another algorithm, but for the methods that a subclass writes anew.
@@ -24,66 +29,24 @@ class Wrapped(Algorithm[Any, Any, Any]):
         """The algorithm that is wrapped."""
         return self.inner  # type: ignore[attr-defined]
 
-    @property
-    def starts_warm(self):
-        return self.original.starts_warm
-
-    @property
-    def cost(self):
-        return self.original.cost
-
-    def traffic(self, params):
-        return self.original.traffic(params)
-
-    @property
-    def uses_stale_model(self):
-        return self.original.uses_stale_model
-
-    @property
-    def elementwise(self):
-        return self.original.elementwise
-
-    @property
-    def accepts_stale_model(self):
-        return self.original.accepts_stale_model
-
-    @property
-    def sends_state(self):
-        return self.original.sends_state
-
-    @property
-    def has_after_update(self):
-        return self.original.has_after_update
-
-    def init(self, params):
-        return self.original.init(params)
-
-    def broadcast(self, server):
-        return self.original.broadcast(server)
-
-    def pull(self, client, down):
-        return self.original.pull(client, down)
-
-    def step(self, local, grad_fn, batch, rd):
-        return self.original.step(local, grad_fn, batch, rd)
-
-    def push(self, client, down, local, rd):
-        return self.original.push(client, down, local, rd)
-
-    def update(self, server, total, rd):
-        return self.original.update(server, total, rd)
-
-    def after_update(self, client, down, rd):
-        return self.original.after_update(client, down, rd)
-
-    def state_after(self, client, up, down, rd):
-        return self.original.state_after(client, up, down, rd)
-
-    def forget(self, server, client, weight, num_clients):
-        return self.original.forget(server, client, weight, num_clients)
-
-    def recompute(self, server, clients):
-        return self.original.recompute(server, clients)
+    starts_warm = _forward("starts_warm")
+    cost = _forward("cost")
+    traffic = _forward("traffic")
+    uses_stale_model = _forward("uses_stale_model")
+    elementwise = _forward("elementwise")
+    accepts_stale_model = _forward("accepts_stale_model")
+    sends_state = _forward("sends_state")
+    has_after_update = _forward("has_after_update")
+    init = _forward("init")
+    broadcast = _forward("broadcast")
+    pull = _forward("pull")
+    step = _forward("step")
+    push = _forward("push")
+    update = _forward("update")
+    after_update = _forward("after_update")
+    state_after = _forward("state_after")
+    forget = _forward("forget")
+    recompute = _forward("recompute")
 
 
 @dataclass(frozen=True)
