@@ -37,7 +37,6 @@ class CheckpointFile:
 
     def __init__(self, folder: Path | None, every: float | int):
         self.folder, self.every = folder, every
-        self._kept: Tree = None  # in memory, not yet in the file
         self._last = time.monotonic()
 
     def exists(self) -> bool:
@@ -54,40 +53,34 @@ class CheckpointFile:
         self._facts = facts() | _here()
         if not self.exists():
             return state, log
-        found = read_arrays(self.folder / NAME)
-        _compare(json.loads(str(found.pop(FACTS))), self._facts, self.folder)
-        begun = {"state": state, "log": log}
+        arrays = read_arrays(self.folder / NAME)
+        _compare(json.loads(str(arrays.pop(FACTS))), self._facts, self.folder)
+        start = {"state": state, "log": log}
         run = jax.tree_util.tree_map_with_path(
             # bfloat16, say, is written as bare bytes
-            lambda path, like: found[jax.tree_util.keystr(path)].view(like.dtype),
-            begun,
+            lambda path, like: arrays[jax.tree_util.keystr(path)].view(like.dtype),
+            start,
         )
-        run = _in_place_of(begun, run)
+        run = _in_place_of(start, run)
         return run["state"], run["log"]
 
     def due(self) -> bool:
-        """Say whether it is time to keep the run again."""
+        """Say whether it is time to write the run again."""
         return self.folder is not None and time.monotonic() - self._last >= self.every
 
-    def keep(self, state: Tree, log: Tree) -> None:
-        """Copy, for `write`: the buffers may be given to the next chunk by then."""
-        if self.folder is not None:
-            self._kept = jax.tree.map(np.array, {"state": state, "log": log})
-            self._last = time.monotonic()
-
-    def write(self) -> None:
-        """Put what was kept into the file, or leave the file as it is."""
-        if self.folder is None or self._kept is None:
+    def write(self, state: Tree, log: Tree) -> None:
+        """Put a run into the file, or leave the file as it is."""
+        if self.folder is None:
             return
         arrays: dict[str, Any] = {FACTS: json.dumps(self._facts, default=int)}
-        for path, leaf in jax.tree_util.tree_leaves_with_path(self._kept):
+        for path, leaf in jax.tree_util.tree_leaves_with_path({"state": state, "log": log}):
             arrays[jax.tree_util.keystr(path)] = leaf
         with renamed(self.folder / NAME, sealed=True) as part:
             with open(part, "wb") as file:
                 np.savez(file, **arrays)
             with ZipFile(part, "a") as archive:
                 archive.comment = BLANK.encode()
-        self._kept = None
+        self._last = time.monotonic()
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -153,15 +146,15 @@ def _compare(then: Facts, now: Facts, folder: Path) -> None:
         )
 
 
-def _in_place_of(begun: Tree, found: Tree) -> Tree:
-    """Give leaves the kind of those begun: weakness of type and device."""
-    olds, form = jax.tree.flatten(begun)
-    news = jax.tree.leaves(found)
-    there = [k for k, old in enumerate(olds) if isinstance(old, jax.Array)]
-    moved = _set_all([olds[k] for k in there], [news[k] for k in there])
-    for k, new in zip(there, moved, strict=True):
+def _in_place_of(start: Tree, run: Tree) -> Tree:
+    """Give the leaves of a run the kind of those that it started with: weakness of type, device."""
+    olds, structure = jax.tree.flatten(start)
+    news = jax.tree.leaves(run)
+    on_device = [k for k, old in enumerate(olds) if isinstance(old, jax.Array)]
+    moved = _set_all([olds[k] for k in on_device], [news[k] for k in on_device])
+    for k, new in zip(on_device, moved, strict=True):
         news[k] = new
-    return jax.tree.unflatten(form, news)
+    return jax.tree.unflatten(structure, news)
 
 
 @jax.jit

@@ -60,9 +60,9 @@ class OnDevice:
     def prefetch(self, plan: Plan) -> None:
         """Get the state of the next chunk's participants ready."""
 
-    def keep(self, carry: Carry, log: Log) -> None:
-        """Make all that was done so far part of the checkpoint, if there is one."""
-        self.checkpoint.keep(carry, log)
+    def save(self, carry: Carry, log: Log) -> None:
+        """Write all that was done so far to the checkpoint, if there is one."""
+        self.checkpoint.write(carry, log)
 
     def export(self, states: Any) -> Tree:
         """Give all clients' states after the last round."""
@@ -124,15 +124,14 @@ class Cached(OnDevice):
         self.store.set_index(found.gradients_done)
         return found._replace(clients=carry.clients, gradients_done=carry.gradients_done), log
 
-    def keep(self, carry: Carry, log: Log) -> None:
+    def save(self, carry: Carry, log: Log) -> None:
         self._write_back(carry)
         self._out = self._coming = None
         if self._writing is not None:
             self._writing.result()
         if self.checkpoint.folder is not None:
             self.store.flush()
-            self.checkpoint.keep(self._without_rows(carry), log)
-            self.checkpoint.write()
+            self.checkpoint.write(self._without_rows(carry), log)
             self.store.set_index(self.store.index())
 
     def load(self, carry: Carry, plan: Plan) -> tuple[Carry, Plan]:

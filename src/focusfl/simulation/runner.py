@@ -89,7 +89,7 @@ class Runner:
             with store:
                 state, log = run_chunks(
                     lambda config, carry, plan: program(config, carry, inputs, plan),
-                    layout.after(len(first.is_alive) - 1), state, first, checkpoint, store,
+                    layout.after(len(first.is_alive) - 1), state, first, store,
                     self.stop.watch(self.progress, self.began),
                 )  # fmt: skip
                 return self._results(state, log, store, eval_data)
@@ -246,7 +246,6 @@ def run_chunks(
     plans: Iterator[tuple[Config, Plan]],
     carry: Carry,
     first: Log,
-    checkpoint: CheckpointFile,
     store: OnDevice,
     progress: Progress | None,
 ) -> tuple[Carry, Log]:
@@ -262,11 +261,10 @@ def run_chunks(
         carry, plan = store.load(carry, plan)
         carry, log = run(config, carry, plan)
         running.append((log, int((plan.round != PADDING).sum())))
-        checkpoint.write()  # what was kept before this chunk, while it is running
         now = next(plans, None)
         if now:
             store.prefetch(now[1])
-        due = now is not None and checkpoint.due()
+        due = now is not None and store.checkpoint.due()
         # The log of a chunk is waited for while the next is running, but for a
         # checkpoint and at the end.
         while len(running) > (now is not None and not due):
@@ -274,12 +272,11 @@ def run_chunks(
             if progress:  # a stop that was asked for stays asked for
                 enough |= bool(progress(_rounds_done(logs), _last_metrics(logs[-1])))
         if due:
-            store.keep(carry, _joined(logs))
+            store.save(carry, _joined(logs))
     logs += [fetch(*more) for more in running]  # where it was enough
     whole = _joined(logs)
     if len(logs) > 1:
-        store.keep(carry, whole)
-        checkpoint.write()
+        store.save(carry, whole)
     return carry, whole
 
 
