@@ -73,26 +73,24 @@ class Report:
         return {"exact": self.exact, **asdict(self)}
 
     def words(self) -> str:
-        """Whom it behaves like, in a sentence."""
+        """Say whom it behaves like, in a sentence."""
         if self.like:
             return f"behaves like {' or '.join(self.like)}"
         compared = [row for row in self.rows if row.like or row.nearest]
         if not compared:
             return "could not be compared with any rule"
-
-        def follows(rule: rules.Rule) -> list[RowReport]:
-            return [row for row in compared if _agrees(rule, row)]
-
-        most = max(rules.rules(), key=lambda rule: len(follows(rule)))
-        alike = follows(most)
-        rest = [row for row in compared if row not in alike]
-        said = [f"behaves like {most.name} (in {_names(alike)})"] if alike else []
-        if others := [row for row in rest if row.like]:
-            said.append(f"like {others[0].like[0]} (in {_names(others)})")
-        if none := [row for row in rest if not row.like]:
-            where = f"like none of {self.rules} rules (in {_names(none)})"
-            said.append(f"{'' if said else 'behaves '}{where}, nearest {none[0].nearest}")
-        return "; ".join(said)
+        alike = {
+            rule.name: [row for row in compared if _agrees(rule, row)] for rule in rules.rules()
+        }
+        name = max(alike, key=lambda name: len(alike[name]))
+        others = [row for row in compared if row not in alike[name]]
+        parts = [f"behaves like {name} (in {_names(alike[name])})"] if alike[name] else []
+        if other := [row for row in others if row.like]:
+            parts.append(f"like {other[0].like[0]} (in {_names(other)})")
+        if unlike := [row for row in others if not row.like]:
+            where = f"like none of {self.rules} rules (in {_names(unlike)})"
+            parts.append(f"{'' if parts else 'behaves '}{where}, nearest {unlike[0].nearest}")
+        return "; ".join(parts)
 
     def __str__(self) -> str:
         lines = [f"{r.row:8} {r.verdict:14} {r.reason}" for r in self.rows]
@@ -144,8 +142,8 @@ def check(
                     f"or an Algorithm; got {shown(implementation)}."
                 )
             start = partial(Driver, make, limit=limit)
-        found = tuple(_row(start, ROWS[name], watch) for name in rows)
-    return Report(found, _like_in_all(found), len(rules.rules()))
+        reports = tuple(_row(start, ROWS[name], watch) for name in rows)
+    return Report(reports, _like_in_all(reports), len(rules.rules()))
 
 
 class Ending(NamedTuple):
@@ -191,13 +189,24 @@ class Run(NamedTuple):
     """One row at one step."""
 
     models: np.ndarray
-    single: bool
-    late: bool  # its time was over
+    is_single: bool
+    is_late: bool  # its time was over
     ending: Ending
+
+    def __str__(self) -> str:
+        """Say how a run ends that is not exact."""
+        end, rounds = self.ending, len(self.models)
+        if end.word == "biased":
+            return f"rests {end.error:.2g} away"
+        if end.word == "diverged":
+            return f"in round {end.at}"
+        late = ", when its time was over" * self.is_late
+        pace = f", a factor {end.rate:.5f} each" * bool(np.isfinite(end.rate))
+        return f"{end.error:.2g} away after {rounds} rounds{pace}{late}"
 
 
 def _row(start: Callable, row: Row, watch: Watch | None) -> RowReport:
-    """One row, at one step or two."""
+    """Run one row, at one step or two."""
     tell = partial(watch, row.name) if watch else lambda done: None
     try:
         run = _run(start, row, LR, tell)
@@ -205,65 +214,52 @@ def _row(start: Callable, row: Row, watch: Watch | None) -> RowReport:
         return RowReport(row.name, "not applicable", str(why))
     except Failed as why:
         return RowReport(row.name, "failed", str(why))
-    if (wrong := _suddenly(run)) is not None:
-        return RowReport(row.name, "failed", wrong)
-    got, rounds, again = run.ending, len(run.models), None
-    reason = f"error {got.error:.0e} after {rounds} rounds"
-    if got.word != "exact":
+    end, rounds, again = run.ending, len(run.models), None
+    reason = f"error {end.error:.0e} after {rounds} rounds"
+    if end.word != "exact":
         try:
-            smaller = LR / SMALLER
-            again = _run(start, row, smaller, lambda n: tell(n + rounds)).ending
-            second = _in_short(again, got)
+            again = _run(start, row, LR / SMALLER, lambda done: tell(done + rounds)).ending
+            second = _in_short(again, end)
         except Failed as why:
             second = str(why)
-        reason = f"{_at_first(run)}; with a step {SMALLER} times smaller {second}"
-    like, nearest, leaves = _rule(row, run.models, run.single)
-    return RowReport(
-        row.name, got.word, reason, _number(got), _number(again), rounds,
-        like, nearest, leaves,
-    )  # fmt: skip
+        reason = f"{run}; with a step {SMALLER} times smaller {second}"
+    like, nearest, leaves = _rule(row, run.models, run.is_single)
+    error, smaller = (e.error if e and np.isfinite(e.error) else None for e in (end, again))
+    return RowReport(row.name, end.word, reason, error, smaller, rounds, like, nearest, leaves)
 
 
 def _run(start: Callable, row: Row, lr: float, tell: Callable) -> Run:
-    """Go on until it is exact, has diverged or has had its rounds or its time."""
+    """Go on until it is exact, has diverged or has had its rounds or its time.
+
+    Raise Failed if the model is no number before it has grown.
+    """
     problem, driver = standard().at(lr), start(row, lr)
     models = np.empty((0, problem.dim))
     while True:
         path = driver.go(AT_ONCE)
         models = np.concatenate([models, path.models])
         tell(len(models))
-        got = judge(problem, models, path.single)
-        settled = got.word == "biased" or got.rate < 1
-        if got.word in ("exact", "diverged") or len(models) >= ROUNDS * (2 - settled):
-            return Run(models, path.single, False, got)
+        end = judge(problem, models, path.single)
+        if end.word == "diverged":
+            _check_growth(models)
+        is_settled = end.word == "biased" or end.rate < 1
+        if end.word in ("exact", "diverged") or len(models) >= ROUNDS * (2 - is_settled):
+            return Run(models, path.single, False, end)
         if path.late:  # at rest it may be, but not for as long as is asked
-            return Run(models, path.single, True, got._replace(word="unsettled"))
+            return Run(models, path.single, True, end._replace(word="unsettled"))
 
 
-def _suddenly(run: Run) -> str | None:
-    """What is wrong with a model that is no number before it has grown."""
-    finite = np.isfinite(run.models).all(axis=1)
-    if finite.all():
-        return None
-    bad = int(np.argmin(finite))
-    grown = bad and standard().error(run.models[bad - 1]) > GROWN
-    return None if grown else f"model(state) is not finite after round {bad + 1}."
-
-
-def _at_first(run: Run) -> str:
-    """A run that is not exact, in words."""
-    got, rounds = run.ending, len(run.models)
-    if got.word == "biased":
-        return f"rests {got.error:.2g} away"
-    if got.word == "diverged":
-        return f"in round {got.at}"
-    when = ", when its time was over" * run.late
-    pace = f", a factor {got.rate:.5f} each" * bool(np.isfinite(got.rate))
-    return f"{got.error:.2g} away after {rounds} rounds{pace}{when}"
+def _check_growth(models: np.ndarray) -> None:
+    """Raise Failed if models are not finite all of a sudden."""
+    is_finite = np.isfinite(models).all(axis=1)
+    first = int(np.argmin(is_finite))
+    if is_finite.all() or first and standard().error(models[first - 1]) > GROWN:
+        return
+    raise Failed(f"model(state) is not finite after round {first + 1}.")
 
 
 def _in_short(again: Ending, first: Ending) -> str:
-    """The second run, with the smaller step."""
+    """Say how the second run ends, with the smaller step."""
     if again.word == first.word == "biased":
         less = "less, " if again.error < first.error / 2 else "still "
         return f"{less}{again.error:.2g}"
@@ -271,10 +267,6 @@ def _in_short(again: Ending, first: Ending) -> str:
         return "too"
     end = f", {again.error:.2g} away" * (again.word in ("biased", "unsettled"))
     return f"it is {again.word}{end}"
-
-
-def _number(got: Ending | None) -> float | None:
-    return got.error if got and np.isfinite(got.error) else None
 
 
 def _rule(row: Row, models: np.ndarray, single: bool) -> tuple[tuple[str, ...], str, int | None]:
@@ -298,12 +290,12 @@ def _rule(row: Row, models: np.ndarray, single: bool) -> tuple[tuple[str, ...], 
 def _like_in_all(rows: tuple[RowReport, ...]) -> tuple[str, ...]:
     """Rules that agree in every row that could be compared."""
     compared = [row for row in rows if row.like or row.nearest]
-    found = {
+    alike = {
         rule.name: rule
         for rule in rules.rules()
         if compared and all(_agrees(rule, row) for row in compared)
     }
-    return tuple(name for name, rule in found.items() if rule.of not in found)
+    return tuple(name for name, rule in alike.items() if rule.of not in alike)
 
 
 def _agrees(rule: rules.Rule, row: RowReport) -> bool:
