@@ -127,24 +127,16 @@ def rates(known: Constants, lr: float) -> list[Rate]:
     """
     check_positive("lr", lr)
     step = lr * known.total  # what a round moves along the gradient of F
-    out, alike = [], known.weight is None
+    rows, alike = [], known.weight is None
     if known.mu and alike:
-        out.append(Rate(1 - step * known.mu / 2, "Psi >= |x - x*|^2", "Theorem 1, 1 - lr mu N / 2"))
+        contraction = 1 - step * known.mu / 2
+        rows.append(Rate(contraction, "Psi >= |x - x*|^2", "Theorem 1, 1 - lr mu N / 2"))
     if known.mu_F:
-        out.append(
-            Rate(
-                1 - step * known.mu_F,
-                "|x - x*|",
-                "gradient descent on F at small lr, 1 - lr N mu_F",
-            )
-        )
+        source = "gradient descent on F at small lr, 1 - lr N mu_F"
+        rows.append(Rate(1 - step * known.mu_F, "|x - x*|", source))
     if known.beta and alike:
-        out += [
-            Rate(1 - step * known.beta, "F - F*, as printed", "Theorem 1, 1 - lr beta N"),
-            Rate(
-                1 - step * known.beta / 4,
-                "F - F*, as proved",
-                "its proof gives 1 - lr beta N / 4 (errata A9)",
-            ),
-        ]
-    return out
+        printed, proved = 1 - step * known.beta, 1 - step * known.beta / 4
+        source = "its proof gives 1 - lr beta N / 4 (errata A9)"
+        rows.append(Rate(printed, "F - F*, as printed", "Theorem 1, 1 - lr beta N"))
+        rows.append(Rate(proved, "F - F*, as proved", source))
+    return rows

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from focusfl.algorithms import Focus, Scaffold
+from focusfl.core import Algorithm
 from focusfl.core.validation import check_count, check_positive
 from focusfl.participation import Participation
 from focusfl.problems import LeastSquares, Problem, Quadratic
@@ -85,45 +86,39 @@ def report(
     check_rounds(participation)
     known = constants(problem)
     marginals = participation.marginals(known.N)
-    rows: list[Row] = []
-
-    def add(section: str, name: str, value: float | int | None, source: str) -> None:
-        rows.append(Row(section, name, value, source))
-
     of = "constants"
-    for name, value, source in [
-        ("L", known.L, "smoothness of every f_i"),
-        ("mu", known.mu, "strong convexity of every f_i"),
-        ("L_F", known.L_F, "smoothness of F"),
-        ("mu_F", known.mu_F, "strong convexity of F"),
-        ("beta", known.beta, "PL constant of F"),
-        ("N", known.N, "clients"),
-        ("min p", float(marginals.p.min()), "P(i in S), the rarest client"),
-        ("min q", float(marginals.q.min()), "E[1{i in S}/|S|], the lightest client"),
-    ]:
-        add(of, name, value, source)
+    rows = [
+        Row(of, "L", known.L, "smoothness of every f_i"),
+        Row(of, "mu", known.mu, "strong convexity of every f_i"),
+        Row(of, "L_F", known.L_F, "smoothness of F"),
+        Row(of, "mu_F", known.mu_F, "strong convexity of F"),
+        Row(of, "beta", known.beta, "PL constant of F"),
+        Row(of, "N", known.N, "clients"),
+        Row(of, "min p", float(marginals.p.min()), "P(i in S), the rarest client"),
+        Row(of, "min q", float(marginals.q.min()), "E[1{i in S}/|S|], the lightest client"),
+    ]
     of = "largest step of Theorem 1"
-    for step in step_sizes(known, marginals, local_steps):
-        add(
-            of, f"{step.regime}, {step.reading}", step.lr,
-            f"{step.binding}; {step.note}",
-        )  # fmt: skip
+    rows += [
+        Row(of, f"{step.regime}, {step.reading}", step.lr, f"{step.binding}; {step.note}")
+        for step in step_sizes(known, marginals, local_steps)
+    ]
     choice = auto_lr(PUBLISHED, problem, participation, local_steps)
-    add("step to use", "auto_lr", choice.lr, choice.why)
+    rows.append(Row("step to use", "auto_lr", choice.lr, choice.why))
     of = "step below which rest is the optimum"
-    mean = "Focus, mean memory"
-    for name, algorithm in (
-        ("Focus", PUBLISHED), (mean, Focus()), ("Scaffold", Scaffold()),
-    ):  # fmt: skip
+    algorithms: dict[str, Algorithm] = {
+        "Focus": PUBLISHED,
+        "Focus, mean memory": Focus(),
+        "Scaffold": Scaffold(),
+    }
+    for name, algorithm in algorithms.items():
         bound = algorithm.max_exact_lr(known.L, local_steps)
-        told = "any step will do" if np.isinf(bound) else f"lr L = {lr * known.L:.3g}"
-        add(
-            of, name, None if np.isinf(bound) else bound,
-            f"{told}; past it a run may stop elsewhere" if bound < np.inf else told,
-        )  # fmt: skip
+        if np.isinf(bound):
+            rows.append(Row(of, name, None, "any step will do"))
+        else:
+            source = f"lr L = {lr * known.L:.3g}; past it a run may stop elsewhere"
+            rows.append(Row(of, name, bound, source))
     of = f"factor per round of FOCUS at lr = {lr:.3g}"
-    for rate in rates(known, lr):
-        add(of, rate.what, rate.factor, rate.source)
+    rows += [Row(of, rate.what, rate.factor, rate.source) for rate in rates(known, lr)]
     if isinstance(exact(problem), Quadratic | LeastSquares):
         problem = check_quadratic(problem, "where runs end")
         rows += _ends(problem, participation, lr, local_steps, scale, cutoff)
@@ -135,17 +130,13 @@ def report(
 
 
 def _ends(
-    problem: Quadratics,
-    participation: Participation,
-    lr: float,
-    local_steps: int,
-    scale: float,
-    cutoff: int,
-) -> list[Row]:
-    """Where everybody ends, as |limit - x*| / |x*|."""
+    problem: Quadratics, participation: Participation, lr: float, local_steps: int,
+    scale: float, cutoff: int,
+) -> list[Row]:  # fmt: skip
+    """Give where everybody ends, as |limit - x*| / |x*|."""
     unit, optimum = float(problem.eval_data["unit"]), problem.optimum
 
-    def far(x: np.ndarray) -> float:
+    def distance(x: np.ndarray) -> float:
         return float(np.linalg.norm(x - optimum)) / unit
 
     bias = limits.first_order_bias(problem, lr, local_steps)
@@ -154,26 +145,22 @@ def _ends(
     sampled = limits.fedavg_limit(problem, participation, lr, local_steps)
     fedau = limits.fedau_limit(problem, participation, lr, local_steps, cutoff)
     of = "relative distance from x* in the end"
+    exact_ones = Row(of, "FOCUS, SCAFFOLD", 0.0, "their fixed point is x*")
+    if lr >= PUBLISHED.max_exact_lr(problem.L, local_steps):
+        exact_ones = Row(of, "SCAFFOLD", 0.0, "FOCUS may stop elsewhere: lr is at 1/L or past it")
     return [
-        _exact(of, problem, lr, local_steps),
-        Row(of, "MIFA, FedVARP", far(everybody), "x° with weights 1/N"),
-        Row(of, "  to first order", far(optimum + bias),
+        exact_ones,
+        Row(of, "MIFA, FedVARP", distance(everybody), "x° with weights 1/N"),
+        Row(of, "  to first order", distance(optimum + bias),
             "lr (tau-1)/2 inv(H) mean(H_i g_i*)"),
-        Row(of, "FedAvg, on average", far(sampled), "x° with weights q / sum q"),
-        Row(of, f"FedAU({cutoff}), on average", far(fedau),
+        Row(of, "FedAvg, on average", distance(sampled), "x° with weights q / sum q"),
+        Row(of, f"FedAU({cutoff}), on average", distance(fedau),
             f"x° with weights 1 - (1 - p)^{cutoff}"),
         Row(of, f"SG-FOCUS, noise {scale:.3g}", float(np.sqrt(floor)) / unit,
             "root of lr s^2/2 tr(inv(H)) mean(2/p - 1)"),
         Row(of, "  with mean memory", float(np.sqrt(floor / local_steps)) / unit,
             "the same with s^2/tau"),
     ]  # fmt: skip
-
-
-def _exact(of: str, problem: Quadratics, lr: float, local_steps: int) -> Row:
-    bound = PUBLISHED.max_exact_lr(problem.L, local_steps)
-    if lr < bound:
-        return Row(of, "FOCUS, SCAFFOLD", 0.0, "their fixed point is x*")
-    return Row(of, "SCAFFOLD", 0.0, "FOCUS may stop elsewhere: lr is at 1/L or past it")
 
 
 def _number(value: float | int | None) -> str:
