@@ -101,13 +101,13 @@ class Trace(Participation):
         return avail == 1
 
 
-def read_avail(given):
+def read_avail(avail):
     """Give the matrix itself, that in a file, or that of the phones of FLASH."""
-    if not isinstance(given, str | Path):
-        return given
-    if given == "flash_availability":
+    if not isinstance(avail, str | Path):
+        return avail
+    if avail == "flash_availability":
         return flash_availability()
-    path = os.path.expandvars(given)
+    path = os.path.expandvars(avail)
     try:
         if not is_zipfile(path):  # or numpy would take it for a pickle, and say so
             open(path, "rb").close()
@@ -141,16 +141,15 @@ def from_events(
     Available (1) is off or locked, and charging, and on wifi; one of the three known to
     be missing makes a 0. It is unknown (-1) where the log does not tell: before the
     first events of a device and after its last one. Times are the multiples of
-    grid_minutes since midnight, from the first event of all to the last, or from
-    `start` to `end` ("2020-01-29" or "2020-01-29 12:00"). `logs` is
-    {device: {"messages": "YYYY-mm-dd HH:MM:SS \\t event" lines}}, or the path of such
-    a .json or .json.gz file.
+    grid_minutes since midnight.
 
     Args:
-        logs: {device: {"messages": text}}, or the path of such a file.
+        logs: {device: {"messages": "YYYY-mm-dd HH:MM:SS \\t event" lines}}, or the path
+            of such a .json or .json.gz file.
         grid_minutes: minutes from one time to the next.
-        start: the first time; the first event of all, if None.
-        end: the last time; the last event of all, if None.
+        start: the first time, as "2020-01-29" or "2020-01-29 12:00"; that of the first
+            event of all, if None.
+        end: the last time; that of the last event of all, if None.
 
     Raises:
         ValueError: If there is no event, or end is before start.
@@ -158,13 +157,12 @@ def from_events(
     check_count("grid_minutes", grid_minutes)
     if not isinstance(logs, Mapping | str | Path):
         raise ValueError(f"logs must be a mapping or a path; got {shown(logs)}.")
-    found = logs if isinstance(logs, Mapping) else _read(logs)
-    if not isinstance(found, Mapping) or not all(
-        isinstance(device, Mapping) and isinstance(device.get("messages"), str)
-        for device in found.values()
-    ):
-        raise ValueError('logs must look like {device: {"messages": text}}.')
-    devices = [_parse(name, log["messages"]) for name, log in found.items()]
+    table = logs if isinstance(logs, Mapping) else _read(logs)
+    try:
+        texts = {name: str.strip(log["messages"]) for name, log in table.items()}
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError('logs must look like {device: {"messages": text}}.') from None
+    devices = [_parse(name, text) for name, text in texts.items()]
     if not sum(len(times) for times, _ in devices):
         raise ValueError("the logs hold no events; give at least one device with some.")
     step = np.timedelta64(60 * grid_minutes, "s")
