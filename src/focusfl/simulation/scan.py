@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float
 
 from focusfl.core import Round, metrics, tree
 from focusfl.core.tree import Tree
-from focusfl.problems import Objective
 from focusfl.simulation.callbacks import Targets
 from focusfl.simulation.devices import REPLICATED, SHARDED
 from focusfl.simulation.divergence import sane
@@ -305,19 +304,14 @@ def _warm_round(config: Config) -> Round:
 
 def evaluated(config: Config, carry: Carry, eval_data: Tree) -> tuple[Carry, Log]:
     """Evaluate x0, by a program that algorithms share; give the log's first entry too."""
-    about = config.objective, config.per_client, config.record_models
-    values, is_alive, first = _first_evaluation(*about, carry.server.x, eval_data)
-    return carry._replace(metrics=values, is_alive=is_alive), first
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _first_evaluation(
-    objective: Objective, per_client: bool, record_models: bool, x: Tree, eval_data: Tree
-) -> tuple[dict[str, Any], Array, Log]:
-    found = metrics.evaluate(objective, per_client, x, eval_data)
-    values, is_alive = jax.tree.map(jnp.asarray, found), jnp.array(True)
-    first = Log(values, is_alive, x if record_models else None)
-    return values, is_alive, jax.tree.map(lambda a: a[None], first)
+    x = carry.server.x
+    metrics = evaluate(config.objective, config.per_client, x, eval_data)
+    metrics, is_alive = jax.tree.map(jnp.asarray, (metrics, True))
+    first = Log(metrics, is_alive, x if config.record_models else None)
+    # Copies: the first chunk takes the buffers of the carry for its own.
+    return carry._replace(metrics=metrics, is_alive=is_alive), jax.tree.map(
+        lambda a: np.array(a)[None], first
+    )
 
 
 def carry_on_device(config: Config, x0: Tree, clients: ClientData, key: Any) -> Carry:
