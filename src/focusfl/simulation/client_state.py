@@ -19,7 +19,7 @@ from focusfl.simulation.checkpoint import CheckpointFile, Facts
 from focusfl.simulation.plan import Plan
 from focusfl.simulation.round import Carry, ClientData, Config, num_rows
 from focusfl.simulation.rows import Ids, Store
-from focusfl.simulation.scan import Log, carry_on_device, initial_carry, warm_up_in_parts
+from focusfl.simulation.scan import Log, carry_on_device, initial_carry, warm_up
 from focusfl.simulation.spec import ClientState, Options
 
 GRAINS = 8  # a table has a power of two of rows, or some eighths between two
@@ -91,7 +91,7 @@ class Cached(OnDevice):
     def begin(self, x0: Tree, clients: ClientData, key: Any, turns: int) -> Carry:
         config, many = self.config, num_rows(clients)
         one = jax.tree.map(lambda a: a[:1], clients)
-        carry = initial_carry(config, x0, one, key)
+        carry = initial_carry(config, x0, one)
         row = jax.tree.map(lambda a: np.asarray(a[0]), (carry.clients, carry.gradients_done))
         warm, resumed = config.algorithm.starts_warm, self.checkpoint.exists()
         self.store = Store(
@@ -108,7 +108,7 @@ class Cached(OnDevice):
         def read(ids):
             return self.store.read(ids[ids < many], len(ids))
 
-        return carry._replace(server=warm_up_in_parts(config, x0, clients, key, write, read))
+        return carry._replace(server=warm_up(config, x0, clients, key, write, read))
 
     def like(self, carry: Carry, plan: Plan) -> tuple[Carry, Plan]:
         slots = plan.ids.shape[-1]

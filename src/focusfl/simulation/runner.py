@@ -79,8 +79,7 @@ class Runner:
 
             def facts() -> Facts:
                 like = store.like(carry, layout.of_nobody(len(spec.seeds)))
-                warm = spec.algorithm.starts_warm
-                start = scan.compiled_carry.lower(self.without_rounds, x0, clients, keys[0], warm)
+                start = scan.compiled_carry.lower(self.without_rounds, x0, clients)
                 chunk = program.lower(self.config, like[0], inputs, like[1])
                 code = _digest(start.as_text(), chunk.as_text())
                 return self._facts(x0, place) | {CODE: code}

@@ -6,7 +6,7 @@ cost follows |S|, not N. `Carry.clients` may be a table of a chunk's participant
 (client_state.py); the plan then says which place in it is whose.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -248,35 +248,27 @@ evaluate = jax.jit(metrics.evaluate, static_argnums=(0, 1))
 evaluate_clients = jax.jit(metrics.evaluate_clients, static_argnums=0)
 
 
-def initial_carry(
-    config: Config, x0: Tree, clients: ClientData, key: Any, warm: bool = False
-) -> Carry:
-    """Give the state before round 0, after a warm start of all clients at once if `warm`.
+def initial_carry(config: Config, x0: Tree, clients: ClientData) -> Carry:
+    """Give the state before round 0, without a warm start.
 
     A few numbers are copied to the device sooner than a program that writes them there
     is compiled.
     """
-    if config.devices.count == 1 and not warm:
+    if config.devices.count == 1:
         carry = shapes(config, x0, clients)
         if tree.size(carry) <= COPIED:
             return jax.tree.map(jnp.array, carry)
-    return compiled_carry(config, x0, clients, key, warm)
+    return compiled_carry(config, x0, clients)
 
 
-@partial(jax.jit, static_argnums=(0, 4))
-def compiled_carry(config: Config, x0: Tree, clients: ClientData, key: Any, warm: bool) -> Carry:
+@partial(jax.jit, static_argnums=0)
+def compiled_carry(config: Config, x0: Tree, clients: ClientData) -> Carry:
     """The same, of any size, on any devices."""
 
-    def on_each(x0, clients, key):
-        carry = _fresh(config, x0, num_rows(clients))
-        if not warm:
-            return carry
-        rows = jnp.arange(num_rows(clients))
-        server, states = run_round(config, _warm_round(config), rows, None, carry, clients, key)
-        return Carry(server, states, carry.gradients_done + 1)
+    def on_each(x0, clients):
+        return _fresh(config, x0, num_rows(clients))
 
-    takes = (REPLICATED, SHARDED, REPLICATED)
-    return config.devices.each(on_each, takes, SPREAD)(x0, clients, key)
+    return config.devices.each(on_each, (REPLICATED, SHARDED), SPREAD)(x0, clients)
 
 
 def shapes(config: Config, x0: Tree, clients: ClientData) -> Carry:
@@ -315,23 +307,22 @@ def evaluated(config: Config, carry: Carry, eval_data: Tree) -> tuple[Carry, Log
 
 
 def carry_on_device(config: Config, x0: Tree, clients: ClientData, key: Any) -> Carry:
-    """Give all clients' state before round 0, warmed up in parts if they are many."""
-    warm = config.algorithm.starts_warm
-    several = config.devices.count > 1  # which warm all their clients up at once
-    if not warm or several or num_rows(clients) <= _at_once(x0):
-        return initial_carry(config, x0, clients, key, warm)
-    carry = initial_carry(config, x0, clients, key)
+    """Give all clients' state before round 0, after a warm start where there is one."""
+    carry = initial_carry(config, x0, clients)
+    if not config.algorithm.starts_warm:
+        return carry
     table = (carry.clients, carry.gradients_done)
 
-    def write(ids, rows):
+    def write(rows, states):
         nonlocal table
-        table = _put(table, ids, rows)
+        is_whole = len(rows) == config.devices.clients_per_device
+        table = states if is_whole else _put(config, table, rows, states)
 
-    server = warm_up_in_parts(config, x0, clients, key, write, lambda ids: _get(table, ids))
+    server = warm_up(config, x0, clients, key, write, lambda rows: _get(config, table, rows))
     return Carry(server, *table)
 
 
-def warm_up_in_parts(
+def warm_up(
     config: Config,
     x0: Tree,
     clients: ClientData,
@@ -339,44 +330,40 @@ def warm_up_in_parts(
     write: Callable[[Ids, Any], None],
     read: Callable[[Ids], Any],
 ) -> Any:
-    """Start all clients warm, some at a time; give the server by then.
+    """Start all clients warm, some rows of every device at a time; give the server by then.
 
-    `write` and `read` store and fetch (state, gradients done) of some clients. The sum of
-    what they push is that of the parts, one after the other.
+    `write` and `read` store and fetch (state, gradients done) of some rows. The sum of what
+    clients push is that of the parts, one after the other.
     """
+    at_once = min(config.devices.clients_per_device, max(1, AT_ONCE // tree.size(x0)))
+    starts = range(0, config.devices.clients_per_device, at_once)
+    parts = [np.arange(start, start + at_once) for start in starts]  # the last is padded
     total = None
-    for ids in parts(x0, num_rows(clients)):
-        rows, message = _warm_part(config, x0, clients, key, ids)
+    for rows in parts:
+        states, message = _warm_part(config, x0, clients, key, rows)
         total = message if total is None else tree.add(total, message)
-        write(ids, rows)
+        write(rows, states)
     server = _warm_update(config, x0, total)
     if config.algorithm.has_after_update:
-        for ids in parts(x0, num_rows(clients)):
-            states, done = read(ids)
-            write(ids, (_warm_after_update(config, server, states), done))
+        for rows in parts:
+            states, done = read(rows)
+            write(rows, (_warm_after_update(config, server, states), done))
     return server
 
 
-def parts(x0: Tree, clients: int) -> Iterator[Ids]:
-    """Yield all clients, as many at a time as may be; the last part is padded."""
-    at_once = min(clients, _at_once(x0))
-    for first in range(0, clients, at_once):
-        yield np.arange(first, first + at_once)
-
-
-def _at_once(x0: Tree) -> int:
-    return max(1, AT_ONCE // tree.size(x0))
-
-
 @partial(jax.jit, static_argnums=0)
-def _warm_part(config: Config, x0: Tree, clients: ClientData, key: Any, ids: Ids) -> Any:
-    """The states and gradients done of some clients, and the sum of what they push."""
-    own = take_rows(clients, ids)
-    carry = _fresh(config, x0, len(ids))
-    is_active = ids < config.devices.num_clients
-    cohort = Cohort(ids, is_active, None, carry.clients, carry.gradients_done)
-    states, total = train(config, _warm_round(config), cohort, own, key, carry.server)
-    return (states, carry.gradients_done + 1), total
+def _warm_part(config: Config, x0: Tree, clients: ClientData, key: Any, rows: Ids) -> Any:
+    """The states and gradients done of some rows, and the sum of what they push."""
+
+    def on_each(x0, clients, key, rows):
+        carry, ids = _fresh(config, x0, len(rows)), config.devices.client_ids(rows)
+        is_active = ids < config.devices.num_clients
+        cohort = Cohort(ids, is_active, rows, carry.clients, carry.gradients_done)
+        states, total = train(config, _warm_round(config), cohort, clients, key, carry.server)
+        return (states, carry.gradients_done + 1), config.devices.total(total)
+
+    takes, gives = (REPLICATED, SHARDED, REPLICATED, REPLICATED), (SHARDED, REPLICATED)
+    return config.devices.each(on_each, takes, gives)(x0, clients, key, rows)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -389,12 +376,19 @@ def _warm_after_update(config: Config, server: Any, states: Any) -> Any:
     return after_update(config, _warm_round(config), server, states)
 
 
-_get = jax.jit(take_rows)
+@partial(jax.jit, static_argnums=0)
+def _get(config: Config, table: Tree, rows: Ids) -> Tree:
+    return config.devices.each(take_rows, (SHARDED, REPLICATED), SHARDED)(table, rows)
 
 
-@partial(jax.jit, donate_argnums=0)
-def _put(table: Tree, ids: Ids, rows: Tree) -> Tree:
-    return jax.tree.map(lambda a, b: a.at[ids].set(b, mode="drop"), table, rows)
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _put(config: Config, table: Tree, rows: Ids, states: Tree) -> Tree:
+    def on_each(table, rows, states):
+        return jax.tree.map(lambda a, b: a.at[rows].set(b, mode="drop"), table, states)
+
+    return config.devices.each(on_each, (SHARDED, REPLICATED, SHARDED), SHARDED)(
+        table, rows, states
+    )
 
 
 @partial(jax.jit, static_argnums=0)
