@@ -66,5 +66,5 @@ class FedNova(LocalDescent[Server, Client]):
 
     def counts(self, steps):
         """How often gradients are in a move of so many steps, in all: |a|_1."""
-        kept = self.momentum
-        return (steps - kept * (1 - kept**steps) / (1 - kept)) / (1 - kept)
+        momentum = self.momentum
+        return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)

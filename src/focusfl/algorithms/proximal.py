@@ -11,12 +11,12 @@ from typing import Any
 from focusfl.core import Round
 
 
-def strength(given: float | None, rd: Round) -> Any:
+def strength(constant: float | None, rd: Round) -> Any:
     """Factor of the distance in every local gradient."""
-    return 1 / (rd.local_steps * rd.lr) if given is None else given
+    return 1 / (rd.local_steps * rd.lr) if constant is None else constant
 
 
-def stationary_below(given: float | None, L: float, local_steps: int) -> float:
+def stationary_below(constant: float | None, L: float, local_steps: int) -> float:
     """The step below which local steps that lead back to where they began were none.
 
     The spring adds its strength to L, and gradient descent goes down with every step
@@ -25,4 +25,4 @@ def stationary_below(given: float | None, L: float, local_steps: int) -> float:
     """
     if local_steps == 1:
         return math.inf
-    return (2 - 1 / local_steps) / L if given is None else 2 / (L + given)
+    return (2 - 1 / local_steps) / L if constant is None else 2 / (L + constant)

@@ -94,10 +94,10 @@ class ProxSkip(CorrectedDescent[Server, Client]):
 @cache
 def _keys(seed: int) -> tuple[int, ...]:
     """Sixteen bits for every turn, from a seed, as splitmix64 draws them."""
-    found, whole = [], 2**64 - 1
+    keys, whole = [], 2**64 - 1
     for turn in range(1, TURNS + 1):
         z = (seed + turn * 0x9E3779B97F4A7C15) & whole
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & whole
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & whole
-        found.append((z ^ (z >> 31)) >> 48)
-    return tuple(found)
+        keys.append((z ^ (z >> 31)) >> 48)
+    return tuple(keys)

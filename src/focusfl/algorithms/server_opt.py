@@ -109,18 +109,18 @@ class ServerOpt(OwnModel):
     def update(self, server, total, rd):
         inner = self.inner.update(whole(server), total, rd)
         move = tree.sub(inner.x, server.x)
-        begun = rd.index >= 0  # nothing moves in the warm-up, which is no step
-        count = server.count + begun
-        m, v, step = self._step(server, move, begun, count)
+        has_begun = rd.index >= 0  # nothing moves in the warm-up, which is no step
+        count = server.count + has_begun
+        m, v, step = self._step(server, move, has_begun, count)
         x = tree.axpy(self.server_lr, step, server.x)
         return Server(x, without_model(inner), m, v, count)
 
-    def _step(self, server, move, begun, count):
+    def _step(self, server, move, has_begun, count):
         """The new m and v, and which way x goes."""
         if self.optimizer == "momentum":
             m = tree.axpy(self.beta1, server.m, move)
             return m, server.v, m
-        new, fresh = begun * (1 - self.beta1), begun * (1 - self.beta2)
+        new, fresh = has_begun * (1 - self.beta1), has_begun * (1 - self.beta2)
         m = tree.map(lambda m, d: (1 - new) * m + new * d, server.m, move)
 
         def squares(v, d):

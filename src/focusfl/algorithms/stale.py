@@ -73,5 +73,5 @@ class Stale(Wrapped):
         return self.inner.recompute(server, inner)
 
     def after_update(self, client, down, rd):
-        told = {name: down[name] for name in down}  # by name: a deployment sends these
-        return Client(self.inner.after_update(client.inner, down, rd), told)
+        message = {name: down[name] for name in down}  # by name: a deployment sends these
+        return Client(self.inner.after_update(client.inner, down, rd), message)

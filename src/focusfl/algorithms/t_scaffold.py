@@ -104,8 +104,8 @@ class TScaffold(Algorithm[Server, Client, Local]):
 
     def weight(self, steps: int) -> float:
         """What the local gradients are multiplied by in the sum of the steps."""
-        kept = self.momentum
-        return (steps - kept * (1 - kept**steps) / (1 - kept)) / (1 - kept)
+        momentum = self.momentum
+        return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
 
     @property
     def accepts_stale_model(self):

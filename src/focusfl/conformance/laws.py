@@ -134,14 +134,14 @@ def _check_round(algorithm: Algorithm) -> None:
     server, client = algorithm.init(_read_only(np.linspace(-1, 1, DIM)))
     derived = client
     for index in range(2):
-        own = rd._replace(index=index)
+        round_rd = rd._replace(index=index)
         server, client = _read_only(server), _read_only(client)
         down = _read_only(algorithm.broadcast(server))
         try:
-            new, up = client_round(algorithm, client, down, gradient, [None] * STEPS, own)
-            updated = algorithm.update(server, _read_only(up), own)
+            new, up = client_round(algorithm, client, down, gradient, [None] * STEPS, round_rd)
+            updated = algorithm.update(server, _read_only(up), round_rd)
             answer = _read_only(algorithm.broadcast(updated))
-            settled = algorithm.after_update(_read_only(new), answer, own)
+            settled = algorithm.after_update(_read_only(new), answer, round_rd)
         except ValueError as error:
             if "read-only" in str(error):
                 raise ContractBroken("no method writes to what it is given") from error
@@ -160,8 +160,8 @@ def _check_round(algorithm: Algorithm) -> None:
         if algorithm.sends_state:
             derived = settled
         else:
-            derived = algorithm.state_after(derived, up, down, own)
-            derived = algorithm.after_update(derived, answer, own)
+            derived = algorithm.state_after(derived, up, down, round_rd)
+            derived = algorithm.after_update(derived, answer, round_rd)
         server, client = updated, settled
     _check_tracking(algorithm, server, derived)
 
@@ -229,13 +229,13 @@ def _check_participation(model: Participation, num_clients: int) -> None:
         )
     marginals = model.marginals(num_clients)
     shares = present / np.maximum(present.sum(1, keepdims=True), 1)
-    for name, drawn, stated, own in (
+    for name, drawn, stated, stated_error in (
         ("p", present, marginals.p, marginals.p_error),
         ("q", shares, marginals.q, marginals.q_error),
     ):
         # Rounds may depend on each other: means over blocks of 200 give the error.
         blocks = drawn.reshape(-1, 200, num_clients).mean(1)
-        error = np.hypot(blocks.std(0) / len(blocks) ** 0.5, own) + 1 / rounds
+        error = np.hypot(blocks.std(0) / len(blocks) ** 0.5, stated_error) + 1 / rounds
         far = np.abs(drawn.mean(0) - stated) / error
         _require(
             np.shape(stated) == (num_clients,) and far.max() < 6,

@@ -109,31 +109,31 @@ class Slipped:
     def start(self) -> tuple[np.ndarray, ...]:
         """x, c and all c_i."""
         x, many = self.problem.x0, self.problem.num_clients
-        c, own = {"": (0, 0), "c_i": (0, 1), "all": (1, np.nan)}[self.begins_as_model]
-        return x, c * x, np.tile(own * x, (many, 1))
+        c, c_i = {"": (0, 0), "c_i": (0, 1), "all": (1, np.nan)}[self.begins_as_model]
+        return x, c * x, np.tile(c_i * x, (many, 1))
 
     def round(self, state, participants, lost) -> tuple[np.ndarray, ...]:
         """One round."""
-        x, c, own = state[0], state[1], state[2].copy()
+        x, c, c_i = state[0], state[1], state[2].copy()
         dx, dc, lr = [], [], self.problem.lr
         for i in participants:
-            own[i] = np.where(np.isnan(own[i]), x, own[i])  # not seen before
-            z, drift, steps = x, self.sign * (c - own[i]), self.problem.steps[i]
+            c_i[i] = np.where(np.isnan(c_i[i]), x, c_i[i])  # not seen before
+            z, drift, steps = x, self.sign * (c - c_i[i]), self.problem.steps[i]
             for _ in range(steps):
                 z = z - lr * (self.problem.gradient(i, z) + drift)
-            new = own[i] - c + (x - z) / (lr * (steps if self.divided else 1))
+            new = c_i[i] - c + (x - z) / (lr * (steps if self.divided else 1))
             if self.option == 1:
                 new = self.problem.gradient(i, x)
             if i not in lost:
                 dx.append(z - x)
-                dc.append(new - own[i])
+                dc.append(new - c_i[i])
             if self.written_back and (self.advances or i not in lost):
-                own[i] = new
+                c_i[i] = new
         many = self.problem.num_clients
         over = {"N": many, "S": len(dx), "asked": len(participants)}
         moved = dx[-1] if "x" in self.last_only else sum(dx) / over[self.x_over]
         c = c + sum(dc[-1:] if "c" in self.last_only else dc) / over[self.c_over]
-        return x + moved, c, own
+        return x + moved, c, c_i
 
     def model(self, state) -> np.ndarray:
         """x"""
@@ -157,19 +157,19 @@ class SlippedFocus:
 
     def round(self, state, participants, lost) -> tuple[np.ndarray, ...]:
         """One round."""
-        x, y, own = state[0], state[1], state[2].copy()
+        x, y, stored = state[0], state[1], state[2].copy()
         pushed = []
         for i in participants:
             z, u = x, 0 * x
             for _ in range(self.problem.steps[i]):
                 z = z - self.problem.lr * u
                 grad = self.problem.gradient(i, z)
-                u = grad - own[i]
+                u = grad - stored[i]
             if i not in lost:
                 pushed.append(grad if self.whole else u)
-                own[i] = self.kept * grad
+                stored[i] = self.kept * grad
         y = y + sum(pushed) / (len(pushed) if self.mean else 1)
-        return x - self.problem.lr * y, y, own
+        return x - self.problem.lr * y, y, stored
 
     def model(self, state) -> np.ndarray:
         """x"""
@@ -214,7 +214,7 @@ class Rule(NamedTuple):
 
 def library() -> dict[str, Any]:
     """The library's algorithms at their defaults, by the names of their papers."""
-    found = {
+    algorithms = {
         NAMES.get(name, kind.__name__): kind()
         for name, kind in ALGORITHMS.items()
         if name not in APART
@@ -222,7 +222,7 @@ def library() -> dict[str, Any]:
             one.default is not MISSING or one.default_factory is not MISSING for one in fields(kind)
         )
     }
-    return found | {
+    return algorithms | {
         "SCAFFOLD I": Scaffold(option=1),
         "FOCUS": Focus(memory="last"),
         "FOCUS, warm start": Focus(warm_start=True, memory="last"),
@@ -259,28 +259,28 @@ def paths(row: Row) -> dict[str, np.ndarray]:
 
     Without those that cannot do it, or are there another rule."""
     problem = standard().unequal() if row.unequal else standard()
-    found: dict[str, np.ndarray] = {}
+    models_of: dict[str, np.ndarray] = {}
     with np.errstate(all="ignore"):
         for rule in rules():
-            one = rule.make(problem)
-            if rule.of and not row.loses or row.unequal and not one.own_steps:
+            driven = rule.make(problem)
+            if rule.of and not row.loses or row.unequal and not driven.own_steps:
                 continue
-            state, models = one.start(), []
+            state, models = driven.start(), []
             for participants, lost in islice(schedule(row), COMPARED):
-                state = one.round(state, participants, lost)
-                models.append(one.model(state))
-            found[rule.name] = np.array(models)
-    return found
+                state = driven.round(state, participants, lost)
+                models.append(driven.model(state))
+            models_of[rule.name] = np.array(models)
+    return models_of
 
 
 def distances(row: Row, models: np.ndarray) -> dict[str, np.ndarray]:
     """How far models are from each rule's, round by round, as a share of how far they
     all have come."""
     x0, size = standard().x0, len(models)
-    found = {}
+    shares = {}
     for name, path in paths(row).items():
         path = path[:size]
         moved = np.maximum.accumulate(np.linalg.norm(path - x0, axis=1))
         apart = np.linalg.norm(models[: len(path)] - path, axis=1)
-        found[name] = apart / np.maximum(moved, STILL)  # a buffer may not be full yet
-    return found
+        shares[name] = apart / np.maximum(moved, STILL)  # a buffer may not be full yet
+    return shares

@@ -150,10 +150,10 @@ def _checked(path: Path, whole: bytes | mmap) -> str | None:
     if at < 0:
         return None
     at += len(SEAL)
-    said = bytes(whole[at : at + DIGITS]).decode(errors="replace")
-    if said != _digest(whole, at):
+    stated = bytes(whole[at : at + DIGITS]).decode(errors="replace")
+    if stated != _digest(whole, at):
         raise Damaged(f"{path} is damaged: its checksum is not that of its content")
-    return said
+    return stated
 
 
 def _seal(part: Path) -> None:
@@ -167,13 +167,13 @@ def _seal(part: Path) -> None:
 
 def _digest(whole: bytes | mmap, at: int) -> str:
     """SHA-256 of a content, with zeros where its seal says it."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with memoryview(whole) as view:
         for some in (view[:at], b"0" * DIGITS, view[at + DIGITS :]):
-            found.update(some)
+            digest.update(some)
             if isinstance(some, memoryview):
                 some.release()
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def sync(path: Path) -> None:

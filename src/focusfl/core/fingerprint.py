@@ -38,8 +38,8 @@ def fingerprint(*values: Any) -> str:
 def source() -> str:
     """Name the source of this package that numbers depend on."""
     names = sorted(file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py"))
-    own = [name for name in names if not name.startswith(tuple(f"{room}/" for room in APART))]
-    return fingerprint(*((name, (PACKAGE / name).read_bytes()) for name in own))
+    files = [name for name in names if not name.startswith(tuple(f"{room}/" for room in APART))]
+    return fingerprint(*((name, (PACKAGE / name).read_bytes()) for name in files))
 
 
 def stable_repr(value: Any) -> str:

@@ -63,18 +63,18 @@ def eval_data_of(problem: Any, per_client: bool) -> Tree:
 def evaluate(objective: Any, per_client: bool, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """The metrics of a model, with those of clients' own if they are asked for."""
     common = eval_data if not per_client else eval_data["common"]
-    found = objective.evaluate(x, common)
-    check_names(found)
+    values = objective.evaluate(x, common)
+    check_names(values)
     if not per_client:
-        return found
-    return {**found, **summarize_clients(evaluate_clients(objective, x, eval_data), found)}
+        return values
+    return {**values, **summarize_clients(evaluate_clients(objective, x, eval_data), values)}
 
 
 def evaluate_clients(objective: Any, x: Tree, eval_data: Tree) -> dict[str, Any]:
     """Evaluate a model on each client's own data: arrays of shape (clients,)."""
-    found = objective.evaluate_clients(x, eval_data["clients"])
-    check_names(found)
-    return found
+    values = objective.evaluate_clients(x, eval_data["clients"])
+    check_names(values)
+    return values
 
 
 def summarize_clients(
@@ -85,7 +85,7 @@ def summarize_clients(
 
     Raise if nobody can know which end is the worst, or if `others` has such a name.
     """
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for name, values in clients.items():
         if not has_direction(name):
             raise ValueError(
@@ -97,16 +97,16 @@ def summarize_clients(
         ordered = values.__array_namespace__().sort(values)
         few = -(-len(values) // 10)
         worst = ordered[:few] if rises(name) else ordered[-few:]
-        found |= {
+        summary |= {
             f"{name}/{WORST}": worst[0] if rises(name) else worst[-1],
             f"{name}/{TENTH}": worst.mean(),
             f"{name}/{SPREAD}": values.std(),
         }
-    if clash := found.keys() & (others or {}).keys():
+    if clash := summary.keys() & (others or {}).keys():
         raise ValueError(
             f"{min(clash)} is a metric that per_client=True adds; call yours otherwise."
         )
-    return found
+    return summary
 
 
 def has_direction(metric: str) -> bool:

@@ -35,10 +35,10 @@ def save_model(path: str | Path, model: Tree, about: Mapping[str, str] = {}) -> 
     """
     path, leaves = Path(path), _leaves(model)
     paths = {name: where for name, (where, _) in leaves.items()}
-    ours = {"about": dict(about), "paths": paths, "seal": files.BLANK}
+    metadata = {"about": dict(about), "paths": paths, "seal": files.BLANK}
     arrays = {name: np.asarray(leaf, order="C") for name, (_, leaf) in leaves.items()}
     try:
-        content = save(arrays, {METADATA: json.dumps(ours)})
+        content = save(arrays, {METADATA: json.dumps(metadata)})
     except SafetensorError as error:
         raise ValueError(f"this model cannot be saved: {error}.") from None
     return files.write(path, content, sealed=True)
@@ -62,13 +62,13 @@ def read_with_about(path: str | Path) -> tuple[Tree, dict[str, str]]:
     try:
         _, stated = files.read(path)
         with safe_open(path, "numpy") as file:
-            ours = _metadata(file)
-            if ("seal" in ours) != (stated is not None):
+            metadata = _metadata(file)
+            if ("seal" in metadata) != (stated is not None):
                 raise files.Damaged(f"{path} is damaged: its checksum is gone")
-            paths = ours.get("paths", {})
+            paths = metadata.get("paths", {})
             leaves = {name: file.get_tensor(name) for name in file.keys()}
         return _nested({tuple(paths.get(n, n.split("."))): a for n, a in leaves.items()}), (
-            ours.get("about", {})
+            metadata.get("about", {})
         )
     except files.Damaged as error:
         raise files.Damaged(f"{error}. Use a copy, or save it again.") from None

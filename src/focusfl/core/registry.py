@@ -119,8 +119,8 @@ class Registry(Mapping[str, Any]):
 
     def classes(self) -> dict[str, str]:
         """Map names in Python, such as `Focus`, to names in a study; imports nothing."""
-        own = {part.__name__: name for name, part in self.registered.items()}
-        return {entry.attr: name for name, entry in self.installed.items()} | own
+        registered = {part.__name__: name for name, part in self.registered.items()}
+        return {entry.attr: name for name, entry in self.installed.items()} | registered
 
     def attribute(self, module: str, name: str) -> Any:
         """Find a part by its name in Python, for the `__getattr__` of a module."""

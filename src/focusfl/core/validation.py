@@ -156,9 +156,9 @@ def printable(text: str, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    kept = "\n" * lines
+    breaks = "\n" * lines
     return "".join(
-        sign if sign.isprintable() or sign in kept else ascii(sign)[1:-1] for sign in text
+        sign if sign.isprintable() or sign in breaks else ascii(sign)[1:-1] for sign in text
     )
 
 

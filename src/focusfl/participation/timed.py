@@ -271,10 +271,10 @@ class Async(Timed):
         pace, travel, compute, heap = state  # a heap of many is not copied: it moves on
         vary = self.factors(rng, len(rounds) * self.replies)
         drawn, ends = [], []
-        for own in vary.reshape(len(rounds), self.replies).tolist():
-            came = [heappop(heap) for _ in own]
+        for factors in vary.reshape(len(rounds), self.replies).tolist():
+            came = [heappop(heap) for _ in factors]
             now = came[-1][0]
-            for (_, i), factor in zip(came, own, strict=True):
+            for (_, i), factor in zip(came, factors, strict=True):
                 takes = travel[i] + compute[i] * factor
                 heappush(heap, (pace.finish(i, now, takes), i))
             drawn.append([i for _, i in came])

@@ -41,13 +41,13 @@ class Stop:
         if self.accuracy is not None and self.accuracy > 1:
             raise ValueError(f"accuracy must be a share of at most 1; got {self.accuracy}.")
         for side in ("below", "above"):
-            own = getattr(self, side)
-            if not isinstance(own, Mapping) or not all(
-                is_number(bound) and bound == bound for bound in own.values()
+            bounds = getattr(self, side)
+            if not isinstance(bounds, Mapping) or not all(
+                is_number(bound) and bound == bound for bound in bounds.values()
             ):
                 raise ValueError(
                     f"{side} must name metrics and a number for each, as in "
-                    f'{{"loss": 0.1}}; got {own!r}.'
+                    f'{{"loss": 0.1}}; got {bounds!r}.'
                 )
 
     def targets(self, first: Mapping[str, Any]) -> "Targets":

@@ -58,5 +58,5 @@ def batches_of(objective: Any, key: Any, client: Any) -> Callable[[Any], Any]:
         return lambda number: None
     from focusfl.core import random as keys
 
-    own = keys.fold(key, client)
-    return lambda number: Batch(own, number)
+    stream = keys.fold(key, client)
+    return lambda number: Batch(stream, number)

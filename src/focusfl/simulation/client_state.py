@@ -120,9 +120,9 @@ class Cached(OnDevice):
         return carry, plan._replace(places=plan.ids)
 
     def restore(self, carry: Carry, log: Log, facts: Callable[[], Facts]) -> tuple[Carry, Log]:
-        found, log = self.checkpoint.restore(self._without_rows(carry), log, facts)
-        self.store.set_index(found.gradients_done)
-        return found._replace(clients=carry.clients, gradients_done=carry.gradients_done), log
+        kept_carry, log = self.checkpoint.restore(self._without_rows(carry), log, facts)
+        self.store.set_index(kept_carry.gradients_done)
+        return kept_carry._replace(clients=carry.clients, gradients_done=carry.gradients_done), log
 
     def save(self, carry: Carry, log: Log) -> None:
         self._write_back(carry)

@@ -60,11 +60,11 @@ class Devices:
             return rows
         return rows * self.count + jax.lax.axis_index(AXIS)
 
-    def total(self, own: Tree) -> Tree:
+    def total(self, part: Tree) -> Tree:
         """Sum over devices, in one message."""
         if self.mesh is None:
-            return own
-        flat, back = ravel_pytree(own)
+            return part
+        flat, back = ravel_pytree(part)
         return back(jax.lax.psum(flat, AXIS))
 
     def shard(self, schedules: Sequence[Sequence[Ids]]) -> Sequence[Sequence[Ids]]:
@@ -88,16 +88,16 @@ class Devices:
         """Bring clients' data to where they live, what all look at to everywhere."""
         if self.mesh is None:
             return jax.device_put((data, eval_data))
-        theirs, everywhere = (NamedSharding(self.mesh, cut) for cut in (SHARDED, REPLICATED))
+        sharded, replicated = (NamedSharding(self.mesh, cut) for cut in (SHARDED, REPLICATED))
 
         def deal(a):
             a = np.asarray(a)
             shape = self.count * self.clients_per_device, *a.shape[1:]
-            return jax.make_array_from_callback(shape, theirs, partial(self._hand, a))
+            return jax.make_array_from_callback(shape, sharded, partial(self._hand, a))
 
         def repeat(a):
             a = np.asarray(a)
-            return jax.make_array_from_callback(a.shape, everywhere, lambda _: a)
+            return jax.make_array_from_callback(a.shape, replicated, lambda _: a)
 
         return jax.tree.map(deal, data), jax.tree.map(repeat, eval_data)
 
@@ -114,32 +114,32 @@ class Devices:
 
     def _hand(self, a: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
         """The rows of one device: of its clients, and any other to fill it up."""
-        own = a[(index[0].start or 0) // self.clients_per_device :: self.count]
-        return np.concatenate([own, a[: self.clients_per_device - len(own)]])
+        rows = a[(index[0].start or 0) // self.clients_per_device :: self.count]
+        return np.concatenate([rows, a[: self.clients_per_device - len(rows)]])
 
 
 def devices_for(options: Options, num_clients: int) -> Devices:
     """Choose the devices of a run; raise if it cannot have those asked for."""
-    asked, alone = options.devices, jax.process_count() == 1
-    if asked is None or asked == 1 and alone:
+    count, alone = options.devices, jax.process_count() == 1
+    if count is None or count == 1 and alone:
         return Devices(num_clients)
     there = jax.devices()
-    if asked > len(there):
+    if count > len(there):
         raise ValueError(
-            f"devices must be at most {len(there)}, as many as there are; got {asked}. "
-            f"XLA_FLAGS=--xla_force_host_platform_device_count={asked} makes so many "
+            f"devices must be at most {len(there)}, as many as there are; got {count}. "
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={count} makes so many "
             "of a CPU."
         )
-    if asked < len(there) and not alone:
-        raise ValueError(f"devices must be {len(there)}, all that the processes have; got {asked}.")
+    if count < len(there) and not alone:
+        raise ValueError(f"devices must be {len(there)}, all that the processes have; got {count}.")
     if options.client_state not in ("auto", "device"):
         raise ValueError(
             'client_state must be "device" on several devices; '
-            f"got {options.client_state!r} and devices = {asked}."
+            f"got {options.client_state!r} and devices = {count}."
         )
     if options.checkpoint is not None and not alone:
         raise ValueError("a run of several processes cannot keep a checkpoint; leave it out.")
-    return Devices(num_clients, Mesh(np.array(there[:asked]), (AXIS,)))
+    return Devices(num_clients, Mesh(np.array(there[:count]), (AXIS,)))
 
 
 class DoesNotFit(ValueError):
@@ -184,28 +184,28 @@ def needs(
     state = runs * size(client_state)
     on_cpu = jax.default_backend() == "cpu"
     shares = min(devices, jax.process_count()) if on_cpu else devices
-    own = size(data) // shares
-    others = own + devices // shares * size(everywhere)
-    return Needs(state // shares, others, own, num_clients, runs)
+    shared = size(data) // shares
+    others = shared + devices // shares * size(everywhere)
+    return Needs(state // shares, others, shared, num_clients, runs)
 
 
-def choose_client_state(asked: ClientState, needs: Needs, kept: bool) -> ClientState:
+def choose_client_state(wanted: ClientState, needs: Needs, has_checkpoint: bool) -> ClientState:
     """Decide where clients' memory is kept; raise if it cannot be there."""
-    if asked == "host" and kept:
+    if wanted == "host" and has_checkpoint:
         raise ValueError(
             "a checkpoint needs clients' memory on the device or on disk; got "
             'client_state="host". Use "disk".'
         )
-    if asked in ("host", "disk") and needs.runs > 1:
+    if wanted in ("host", "disk") and needs.runs > 1:
         raise DoesNotFit(
             "off the device clients' memory is that of one run at a time; got "
-            f"client_state={asked!r} for {needs.runs} runs side by side."
+            f"client_state={wanted!r} for {needs.runs} runs side by side."
         )
     room = available()
     fits = needs.clients + needs.others <= room
-    if fits and asked in ("auto", "device"):
+    if fits and wanted in ("auto", "device"):
         return "device"
-    if needs.others > room or asked == "device" or needs.runs > 1:
+    if needs.others > room or wanted == "device" or needs.runs > 1:
         each = (needs.clients + needs.data) / needs.num_clients
         hint = ' With client_state="disk" only data and model need to.'
         raise DoesNotFit(
@@ -214,10 +214,10 @@ def choose_client_state(asked: ClientState, needs: Needs, kept: bool) -> ClientS
             f"device has {_gib(room)}. About {int(room / each):,} clients would fit."
             + (hint if needs.others <= room else "")
         )
-    if asked != "auto":
-        return asked
+    if wanted != "auto":
+        return wanted
     on_cpu = jax.default_backend() == "cpu"  # whose memory is the host's
-    free = 0 if on_cpu or kept else _machine() - needs.others
+    free = 0 if on_cpu or has_checkpoint else _machine() - needs.others
     chosen: ClientState = "host" if needs.clients <= free else "disk"
     print(
         f"client_state={chosen!r}: what {needs.num_clients:,} clients remember takes "

@@ -51,7 +51,7 @@ class Participants:
         while not self.all and total < AHEAD:
             total += self._draw(BLOCK)
         # as far as the run is known before it begins
-        self.ahead: list[list[Ids]] = [list(own) for own in self._ready]
+        self.ahead: list[list[Ids]] = [list(ready) for ready in self._ready]
 
     @property
     def all(self) -> bool:
@@ -68,7 +68,7 @@ class Participants:
         self.ahead = []  # no longer needed here
         if not self.all and len(self._ready[0]) < count:
             self._draw(count - len(self._ready[0]))
-        return [[own.popleft() for _ in range(min(count, len(own)))] for own in self._ready]
+        return [[ready.popleft() for _ in range(min(count, len(ready)))] for ready in self._ready]
 
     def _draw(self, count: int) -> int:
         """Draw so many more rounds; say how many take part in them."""
@@ -167,7 +167,7 @@ def ensure_capacity(
     slots: tuple[int, ...], drawn: Sequence[Sequence[Ids]], num_clients: int
 ) -> tuple[int, ...]:
     """Add a number of slots if these are too few for rounds that were not looked at."""
-    largest = max(len(ids) for own in drawn for ids in own)
+    largest = max(len(ids) for rounds in drawn for ids in rounds)
     if largest <= slots[-1]:
         return slots
     return (*slots, min(num_clients, largest + largest // 8))

@@ -168,9 +168,9 @@ def play_round(
     no_steps = algorithm.push(clients[0], down, algorithm.pull(clients[0], down), rd)
     total = tree.zeros(no_steps[1])
     for i in ids:
-        own = rd if local_steps is None else rd._replace(local_steps=local_steps[i])
+        client_rd = rd if local_steps is None else rd._replace(local_steps=local_steps[i])
         client, up = client_round(
-            algorithm, clients[i], down, gradients[i], batches(i, own.local_steps), own
+            algorithm, clients[i], down, gradients[i], batches(i, client_rd.local_steps), client_rd
         )
         if i not in lost:
             total = tree.add(total, up if weights is None else tree.scale(weights[i], up))

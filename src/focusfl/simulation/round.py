@@ -112,13 +112,13 @@ def train(
     their messages, each times its client's weight."""
     if take_turns(server.x):
         return _train_in_turn(config, round_info, cohort, clients, key, server)
-    own = clients if cohort.data_rows is None else take_rows(clients, cohort.data_rows)
+    cohort_clients = clients if cohort.data_rows is None else take_rows(clients, cohort.data_rows)
     participant = _participant(config, round_info, key, server)
     states, messages = jax.vmap(participant, axis_size=len(cohort.client_ids))(
-        cohort.states, own.data, cohort.client_ids, cohort.gradients_done
+        cohort.states, cohort_clients.data, cohort.client_ids, cohort.gradients_done
     )
     messages = jax.tree.map(lambda leaf: where(cohort.is_active, leaf, 0), messages)
-    return states, jax.tree.map(lambda leaf: leaf.sum(0), _times(own.weight, messages))
+    return states, jax.tree.map(lambda leaf: leaf.sum(0), _times(cohort_clients.weight, messages))
 
 
 def _train_in_turn(
@@ -130,17 +130,17 @@ def _train_in_turn(
 
     def alone(slot: Any, states: Any) -> tuple[Any, Any]:
         row = slot if cohort.data_rows is None else cohort.data_rows[slot]
-        own, state = take_rows(clients, row), take_rows(states, slot)
+        client, state = take_rows(clients, row), take_rows(states, slot)
         state, message = participant(
-            state, own.data, cohort.client_ids[slot], cohort.gradients_done[slot]
+            state, client.data, cohort.client_ids[slot], cohort.gradients_done[slot]
         )
         # A number in a message may be Python's own.
-        return state, _times(own.weight, jax.tree.map(jnp.asarray, message))
+        return state, _times(client.weight, jax.tree.map(jnp.asarray, message))
 
     def turn(k: Any, sums: tuple[Any, Any]) -> tuple[Any, Any]:
         (states, total), slot = sums, order[k]
         state, message = alone(slot, states)
-        states = jax.tree.map(lambda all_, own: all_.at[slot].set(own), states, state)
+        states = jax.tree.map(lambda all_, new: all_.at[slot].set(new), states, state)
         return states, jax.tree.map(jnp.add, total, message)
 
     order = jnp.argsort(~cohort.is_active)

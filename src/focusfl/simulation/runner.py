@@ -96,7 +96,7 @@ class Runner:
     def _config(self) -> Config:
         """Say what is compiled, with cohorts of the sizes that the participants need."""
         spec, participants = self.spec, self.participants
-        sizes = [[len(ids) for ids in own] for own in self.devices.shard(participants.ahead)]
+        sizes = [[len(ids) for ids in rounds] for rounds in self.devices.shard(participants.ahead)]
         slots = cohort_sizes(np.max(sizes, 0), self.devices.clients_per_device, self.policy)
         active = participants.active
         sometimes = bool((active.min(0) < np.minimum(active.max(0), 1)).any())
@@ -181,7 +181,7 @@ class Runner:
     def _facts(self, x0: Any, place: str) -> Facts:
         """Say what a checkpoint is of: runs with other facts are other runs."""
         spec = self.spec
-        ahead = [np.concatenate(own) for own in self.participants.ahead]
+        ahead = [np.concatenate(rounds) for rounds in self.participants.ahead]
         return {
             "algorithm": stable_repr(spec.algorithm),
             "objective": stable_repr(spec.problem.objective),
@@ -205,10 +205,10 @@ class Runner:
         axes = (spec.num_runs > 1) + (len(spec.seeds) > 1)
         for s, k in product(range(len(spec.seeds)), range(len(spec.lrs))):
             which = (k, s)[:axes]
-            own = jax.jit(_one_of)(which, carry) if which else carry
-            clients = store.export(own.clients)
-            own_log = _one_of(which, log)
-            results.append(self._result(k, s, own, own_log, clients, eval_data))
+            run_carry = jax.jit(_one_of)(which, carry) if which else carry
+            clients = store.export(run_carry.clients)
+            run_log = _one_of(which, log)
+            results.append(self._result(k, s, run_carry, run_log, clients, eval_data))
         return results
 
     def _result(

@@ -135,8 +135,8 @@ class RunSpec:
 
 def check_per_client(problem: Problem) -> None:
     """Raise unless a problem can be evaluated client by client."""
-    own = type(problem.objective).evaluate_clients is not Objective.evaluate_clients
-    if not own or problem.client_eval_data is None:
+    has_method = type(problem.objective).evaluate_clients is not Objective.evaluate_clients
+    if not has_method or problem.client_eval_data is None:
         raise ValueError(
             "per_client=True needs a problem with client_eval_data, and an "
             f"objective with evaluate_clients; {type(problem).__name__} has none."

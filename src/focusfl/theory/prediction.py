@@ -49,16 +49,16 @@ def predict(
         return Prediction()
     participation = participation.with_work(algorithm, problem.x0, local_steps)
     plain = exact(problem)
-    ours = algorithm if type(algorithm) is Focus else None
-    rate = _rate(plain, participation, lr) if ours else None
+    focus = algorithm if type(algorithm) is Focus else None
+    rate = _rate(plain, participation, lr) if focus else None
     safe = rests_at_optimum(algorithm, plain, participation, lr, local_steps)
     bias = 0.0 if safe else None
     if not isinstance(plain, Quadratic | LeastSquares) or plain.x0.size > MAX_DIM:
         return Prediction(rate, bias)
     unit, optimum = float(plain.eval_data["unit"]), plain.optimum
     rarest = participation.marginals(plain.num_clients).p.min()
-    if noise and ours and rarest > 0:
-        averaged = local_steps if ours.memory == "mean" else 1
+    if noise and focus and rarest > 0:
+        averaged = local_steps if focus.memory == "mean" else 1
         square = limits.noise_floor(plain, participation, lr, noise, averaged)
         return Prediction(rate, bias, float(np.sqrt(square)) / unit)
     if bias == 0:
