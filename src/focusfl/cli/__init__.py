@@ -16,11 +16,8 @@ from focusfl.cli import (
     doctor,
     new,
     reports,
-    reproduce,
     studies,
     suite,
-    tune,
-    verify,
 )
 from focusfl.core.validation import printable
 
@@ -87,13 +84,11 @@ def parser() -> argparse.ArgumentParser:
 
     new.add(command)
     studies.add(command)
-    tune.add(command)
     reports.add(command)
     check.add(command)
-    verify.add(command)
     for add, name, what, example in [
         (
-            reproduce.add, "reproduce", "run an experiment of the paper again",
+            studies.add_reproduce, "reproduce", "run an experiment of the paper again",
             "focusfl reproduce ridge",
         ),
         (

@@ -6,12 +6,10 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusfl.cli import hosts
-from focusfl.cli.options import folder, need_flower
+from focusfl.cli.options import changes, folder, need_flower, print_files
 from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
@@ -30,17 +28,25 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "focusfl deploy init hospitals",
     )  # fmt: skip
     init.add_argument("folder", type=Path, help="to be made")
-    hosts.add(command)
+    keys = command(
+        "certificates", _certificates,
+        "write certificates, keys and nginx's configuration, or renew the server's certificate",
+        "focusfl deploy certificates keys --hosts fl.example.org --sites paris rome",
+    )  # fmt: skip
+    keys.add_argument("folder", type=Path, nargs="?", default=Path("keys"))
+    keys.add_argument("--hosts", nargs="+", default=[], help="names of the server")
+    keys.add_argument("--sites", nargs="+", default=[], help="a name each")
+    keys.add_argument(
+        "--renew", action="store_true", help="sign another certificate for the server"
+    )
     status = command(
         "status", _status, "say what runs of what `deploy local` has started",
         "focusfl deploy status runs",
     )  # fmt: skip
-    status.add_argument("folder", type=Path, nargs="?", default=RUNS)
     watch = command(
         "watch", _serve, "show how jobs are doing, on a page and for Prometheus",
         "focusfl deploy watch runs/deploy-study --port 8484",
     )  # fmt: skip
-    watch.add_argument("folder", type=Path, nargs="?", default=RUNS)
     watch.add_argument(
         "--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"
     )
@@ -48,7 +54,8 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "stop", _stop, "stop what `deploy local` has started in a folder",
         "focusfl deploy stop runs/deploy-study",
     )  # fmt: skip
-    stop.add_argument("folder", type=Path, nargs="?", default=RUNS)
+    for sub in (status, watch, stop):
+        sub.add_argument("folder", type=Path, nargs="?", default=RUNS)
 
 
 def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -59,10 +66,7 @@ def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
     local.add_argument("what", type=Path, metavar="CONFIG", help="TOML file of a study, or an app")
     local.add_argument("--clients", type=int, help="SuperNodes (as in the study)")
     local.add_argument("--algorithm", help="of the study (its first)")
-    local.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE",
-        help="change one setting of the study; may be repeated",
-    )  # fmt: skip
+    changes(local)
     local.add_argument(
         "--tls", action="store_true", help="encrypt, and let known SuperNodes in alone"
     )
@@ -165,30 +169,35 @@ def _words(found: Mapping[str, Any]) -> list[str]:
 
 
 def _draw(place: Path) -> list[Path]:
-    """Draw what was found, as of a study; give its files."""
-    from focusfl.core.files import write
+    """Write the page and the figure of a deployment, as of a study; give all its files."""
     from focusfl.studies import store
-    from focusfl.studies.report import html
+    from focusfl.studies.report import output
 
-    found = store.Study.load(place)
-    names = (store.CURVES, store.MANIFEST, "model.npz")
-    files = [place / name for name in names]
-    if find_spec("matplotlib"):
-        from focusfl.studies.report import figure, plots
-
-        picture = figure.render(plots.plot([found]), "png")
-        files.append(write(place / "figure.png", picture))
-    return [*files, write(place / "index.html", html.page([found]))]
+    study = store.Study.load(place)
+    return [place / store.CURVES, place / "model.npz", *output.save_report(study)]
 
 
 def _init(options: argparse.Namespace) -> int:
     from focusfl.deploy import apps
 
-    files = apps.init(options.folder)
-    if options.json:
-        print(json.dumps({"files": [str(file) for file in files]}))
+    print_files(options, apps.init(options.folder))
+    return 0
+
+
+def _certificates(options: argparse.Namespace) -> int:
+    need_flower()  # it brings what signs
+    from focusfl.deploy import certificates
+    from focusfl.flower.identity import expiries
+
+    if options.renew:
+        files = certificates.renew(options.folder, options.hosts)
     else:
-        print("\n".join(f"written: {file}" for file in files))
+        files = certificates.make(options.folder, options.hosts, options.sites)
+    words = expiries(options.folder)
+    if options.json:
+        print(json.dumps({"files": [str(file) for file in files], "ending": words}))
+    else:
+        print("\n".join([*(f"written: {file}" for file in files), *words]))
     return 0
 
 

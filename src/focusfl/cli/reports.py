@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from focusfl.cli.completion import offer
+from focusfl.cli.options import folder, print_files, words
 from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     kind = export.add_argument("--what", help="curves or table (of .csv: curves; of .tex: table)")
     offer(kind, ("curves", "table"))
     export.add_argument(
-        "--columns", type=_words, default=[], metavar="A,B",
+        "--columns", type=words, default=[], metavar="A,B",
         help="only these columns, in this order: as a .csv names them, with error for "
         "median and quartiles and error_mean for mean and standard deviation",
     )  # fmt: skip
@@ -77,8 +78,7 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _plot_options(plot: argparse.ArgumentParser) -> None:
     axis = plot.add_argument(
         "--x", default="rounds",
-        help="rounds, vectors-sent, gradient-evaluations, seconds, bytes-up or "
-        "step-size (rounds)",
+        help=f"{', '.join(AXES[:-1])} or {AXES[-1]} (rounds)",
     )  # fmt: skip
     offer(axis, AXES)
     plot.add_argument(
@@ -96,29 +96,17 @@ def _plot_options(plot: argparse.ArgumentParser) -> None:
         help="draw every step size, not the best of each algorithm alone",
     )  # fmt: skip
     plot.add_argument("--reference", type=float, help="height of a line to compare to")
-    for flags, what in (
-        (("--scenarios", "--scenes"), "scenarios"),  # the second is the old name
-        (("--algorithms",), "algorithms"),
-    ):
-        plot.add_argument(*flags, type=_words, metavar="A,B", help=f"only these {what}")
+    for what in ("scenarios", "algorithms"):
+        plot.add_argument(f"--{what}", type=words, metavar="A,B", help=f"only these {what}")
     plot.add_argument("--width", type=float, default=6.75, help="in inches (6.75)")
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _read(folder: Path) -> "Study":
-    from focusfl.studies import store
-
-    return store.Study.load(folder)
 
 
 def _read_all(options: argparse.Namespace) -> "list[Study]":
     """Read all folders; pool those of one study, and say so."""
     from focusfl.studies.merge import by_study, pool
+    from focusfl.studies.store import Study
 
-    studies = by_study([_read(folder) for folder in options.runs])
+    studies = by_study([Study.load(folder) for folder in options.runs])
     for own in studies:
         if len(own) > 1 and not options.json:
             names = ", ".join(str(found.folder) for found in own)
@@ -127,7 +115,6 @@ def _read_all(options: argparse.Namespace) -> "list[Study]":
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from focusfl.cli.options import folder
     from focusfl.studies.merge import merge
     from focusfl.studies.report import output
 
@@ -172,8 +159,9 @@ def _plot(options: argparse.Namespace) -> int:
 
 def _compare(options: argparse.Namespace) -> int:
     from focusfl.studies.report import compare, terminal
+    from focusfl.studies.store import Study
 
-    found = compare.compare(_read(options.before), _read(options.after))
+    found = compare.compare(Study.load(options.before), Study.load(options.after))
     if options.json:
         print(json.dumps(compare.as_dict(found), indent=2))
         return 0
@@ -192,16 +180,15 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from focusfl.studies.merge import pool
     from focusfl.studies.report.export import export
+    from focusfl.studies.store import Study
 
-    found = pool([_read(folder) for folder in options.runs])
-    return _write(options, export(found, options.out, options.what, options.columns))
+    study = Study.load(*options.runs)
+    return _write(options, export(study, options.out, options.what, options.columns))
 
 
 def _write(options: argparse.Namespace, content: str | bytes) -> int:
     from focusfl.core import files
 
-    file = files.write(options.out, content)
-    print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
+    print_files(options, [files.write(options.out, content)])
     return 0

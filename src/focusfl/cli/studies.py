@@ -1,17 +1,29 @@
-"""Studies on the command line: begin one, run it, ask theory about it."""
+"""Studies on the command line: run, tune and verify one, and ask theory about it."""
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from focusfl.cli.options import changes, folder, results, scenarios, words
+from focusfl.cli.options import changes, folder, print_files, results, scenarios, words
+from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
-    from focusfl.studies.spec import StudySpec
+    from focusfl.studies.runner import RunGroup
+
+EXIT_DAMAGED = 1
+REPRODUCED = {  # studies that ship with the package, which `focusfl reproduce` runs
+    "ridge": "run the convergence figure as the paper's text has it",
+    "ridge-public-code": "run the convergence figure as the public code has it",
+    "quadratics": "run everything on well-conditioned quadratics",
+    "cifar10": "train SG-FOCUS and the others on CIFAR-10, which takes a GPU",
+    "hospitals": "train on four real hospitals, one of them rarely online",
+    "survival": "train a model of survival in six regions, one of them rarely online",
+}
 
 
 def add(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -21,19 +33,34 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
         "focusfl demo --out runs/demo",
     )  # fmt: skip
     run = command(
-        "run", run_study, "run the study in a TOML file",
+        "run", _run, "run the study in a TOML file",
         "focusfl run study.toml --set rounds=500 --set seeds=5",
     )  # fmt: skip
     theory = command(
         "theory", _theory, "print what theory predicts for the study in a TOML file",
         "focusfl theory study.toml --set lr=1e-4",
     )  # fmt: skip
-    for sub in (run, theory):
+    tune = command(
+        "tune", _tune, "find the best step size of every algorithm of a study",
+        "focusfl tune study.toml --set rounds=200",
+    )  # fmt: skip
+    for sub in (run, theory, tune):
         sub.add_argument("study", type=Path, help="TOML file of the study")
-    for sub in (demo, run, theory):
+    for sub in (demo, run, theory, tune):
         changes(sub)
     for sub in (demo, run):
-        run_options(sub)
+        _run_options(sub)
+    results(tune)
+    scenarios(tune)
+    verify = command(
+        "verify", _verify,
+        "say which files of a folder are damaged, by their checksums",
+        "focusfl verify runs/demo",
+    )  # fmt: skip
+    verify.add_argument(
+        "folder", type=Path, metavar="DIR",
+        help="of a study, a checkpoint, the suite, a deployment's server or site",
+    )  # fmt: skip
     command(
         "schema", _schema, "print the JSON schema of a study, for editors",
         "focusfl schema > study.schema.json",
@@ -54,8 +81,16 @@ def add(command: Callable[..., argparse.ArgumentParser]) -> None:
     )  # fmt: skip
 
 
-def run_options(sub: argparse.ArgumentParser) -> None:
-    """Choose what of a study is run, how, and where it is kept."""
+def add_reproduce(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of `focusfl reproduce`, one per study."""
+    for name, what in REPRODUCED.items():
+        sub = command(name, _reproduce, what, f"focusfl reproduce {name}")
+        changes(sub)
+        _run_options(sub)
+
+
+def _run_options(sub: argparse.ArgumentParser) -> None:
+    """Add the options that say what of a study is run, how, and where it is kept."""
     results(sub)
     scenarios(sub)
     which = sub.add_mutually_exclusive_group()
@@ -87,14 +122,22 @@ def _demo(options: argparse.Namespace) -> int:
     from focusfl.studies.spec import STUDIES
 
     options.study = STUDIES / "demo.toml"
-    return run_study(options)
+    return _run(options)
 
 
-def run_study(options: argparse.Namespace) -> int:
+def _reproduce(options: argparse.Namespace) -> int:
+    from focusfl.studies.spec import STUDIES
+
+    options.study = STUDIES / f"{options.name}.toml"
+    options.out = folder(options, f"reproduce-{options.name}")
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     """Run what is left of a study in its folder, and show what is there."""
     from focusfl.studies import spec
     from focusfl.studies.report import output, terminal
-    from focusfl.studies.runner import Store, run_in_folder
+    from focusfl.studies.runner import Store, run_groups, run_in_folder
 
     if options.workers is not None and options.workers < 1:
         raise ValueError(
@@ -111,69 +154,103 @@ def run_study(options: argparse.Namespace) -> int:
         kept = Checkpoint("runs") if plan.checkpoint_every else None
         chosen = Options(checkpoint=kept, client_state=plan.client_state, devices=plan.devices)
         devices_for(chosen, plan.problem.num_clients)
-    trackers = _trackers(options.track)
+    trackers = []
+    if options.track:
+        from focusfl.studies.tracking import tracker
+
+        trackers = [tracker(spec) for spec in options.track]
     place = folder(options, plan.name)
     left = Store(place, plan, fresh=options.fresh).left()
     if options.resume and not (place / "runs").is_dir():
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
-    told: set[str] = set()  # keys of runs that trackers know
-    watched = terminal.silence if options.quiet else terminal.study_progress
-    with ExitStack() as open_, watched(plan, left) as (watch, ended):
+    tracked: set[str] = set()  # keys of runs
+    show = terminal.silence if options.quiet else terminal.study_progress
+    with ExitStack() as stack, show(plan, left) as (watch, print_end):
         for track in trackers:
-            open_.enter_context(track)
+            stack.enter_context(track)
 
-        def tell(runs):
+        def track_all(runs):
             for run in runs:
                 for track in trackers:
                     track(run)
 
         def finished(runs):
-            ended(runs)
-            tell(runs)
-            told.update(run.row["key"] for run in runs)
+            print_end(runs)
+            track_all(runs)
+            tracked.update(run.row["key"] for run in runs)
 
         try:
-            found = run_in_folder(plan, place, watch, finished, options.workers or 0, options.fresh)
+            study = run_in_folder(plan, place, watch, finished, options.workers or 0, options.fresh)
         except KeyboardInterrupt:
-            _say_what_is_kept(place, plan)
+            runs = _count(run_groups(plan))
+            ended = runs - _count(Store(place, plan).left())
+            print(
+                f"{ended} of {runs} runs have ended and are kept in {place}; "
+                "the same command with --resume runs the rest",
+                file=sys.stderr,
+            )
             raise
-        tell(earlier := [run for run in found.runs if run.row["key"] not in told])
-    files = output.save_report(found)
+        earlier = [run for run in study.runs if run.row["key"] not in tracked]
+        track_all(earlier)
+    files = [str(file) for file in output.save_report(study)]
     if options.json:
-        rows = [run.row for run in found.runs]
-        print(json.dumps({"runs": rows, "files": [str(f) for f in files]}, indent=2))
+        print(json.dumps({"runs": [run.row for run in study.runs], "files": files}, indent=2))
     elif not options.quiet:
-        output.print_report(found)
+        output.print_report(study)
         if not left:
             print("nothing was left to run; --fresh runs everything again.")
         if trackers:
-            many = f"tracked: {len(found.runs)} runs"
-            print(f"{many}, {len(earlier)} of which had ended before")
-        print("written: " + "  ".join(str(f) for f in files))
+            print(f"tracked: {len(study.runs)} runs, {len(earlier)} of which had ended before")
+        print("written: " + "  ".join(files))
     return 0
 
 
-def _say_what_is_kept(place: Path, plan: "StudySpec") -> None:
-    """How much of an interrupted study need not be run again."""
-    from focusfl.studies.runner import Store, run_groups
-
-    def count(what):
-        return sum(len(group.lrs) * len(group.seeds) for group in what)
-
-    runs, left = count(run_groups(plan)), count(Store(place, plan).left())
-    print(
-        f"{runs - left} of {runs} runs have ended and are kept in {place}; "
-        "the same command with --resume runs the rest",
-        file=sys.stderr,
-    )
+def _count(groups: "Iterable[RunGroup]") -> int:
+    return sum(len(group.runs) for group in groups)
 
 
-def _trackers(specs: list[str]) -> list[Any]:
-    if not specs:
-        return []
-    from focusfl.studies.tracking import tracker
+def _tune(options: argparse.Namespace) -> int:
+    """Print the best step sizes, and what to write into a study."""
+    from focusfl.studies import spec
+    from focusfl.studies.report import terminal
+    from focusfl.studies.report.columns import short
+    from focusfl.studies.report.names import label
+    from focusfl.studies.tuning import tune
 
-    return [tracker(spec) for spec in specs]
+    plan = spec.load(options.study, options.set, options.algorithms, options.participation)
+    place = folder(options, f"{plan.name}-tuning")
+    with terminal.study_progress(plan, []) as (watch, _):
+        tuned = list(tune(plan, place, watch))
+    if options.json:
+        print(json.dumps([best._asdict() for best in tuned], indent=2))
+        return 0
+    rows = [
+        (best.participation, label(best.algorithm), str(best.local_steps), short(best.lr),
+         f"{short(best.tried[0])} to {short(best.tried[-1])}")
+        for best in tuned
+    ]  # fmt: skip
+    title = f"best step sizes after {plan.rounds:,} rounds"
+    heads = ("participation", "algorithm", "local steps", "lr", "tried")
+    terminal.print_table(title, heads, rows)
+    for name in dict.fromkeys(best.algorithm for best in tuned):
+        lrs = list(dict.fromkeys(best.lr for best in tuned if best.algorithm == name))
+        print(f"--set algorithms.{name}.lr={lrs if len(lrs) > 1 else lrs[0]}")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from focusfl.studies.verify import verify
+
+    findings = verify(options.folder)
+    count = Counter(finding.state for finding in findings)
+    totals = {state: count[state] for state in ("ok", "damaged", "unknown")}
+    if options.json:
+        print(json.dumps({**totals, "files": [each._asdict() for each in findings]}, indent=2))
+    else:
+        for file, state, why in findings:
+            print(f"{state:8}{printable(file + f': {why}' * bool(why))}")
+        print(", ".join(f"{many} {state}" for state, many in totals.items()))
+    return EXIT_DAMAGED if count["damaged"] else 0
 
 
 def _theory(options: argparse.Namespace) -> int:
@@ -223,8 +300,7 @@ def _graph(options: argparse.Namespace) -> int:
             f"--active takes numbers between commas, as in 1,3; got {options.active}."
         ) from None
     picture = figure.render(mixing_figure(options.clients, active), "png")
-    file = files.write(options.out or Path("graph.png"), picture)
-    print(json.dumps({"files": [str(file)]}) if options.json else f"written: {file}")
+    print_files(options, [files.write(options.out or Path("graph.png"), picture)])
     return 0
 
 
