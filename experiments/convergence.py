@@ -19,7 +19,7 @@ import numpy as np
 import focusfl as ff
 from focusfl.cli.options import changes, results
 from focusfl.core.files import write
-from focusfl.studies import spec
+from focusfl.studies import spec, toml
 from focusfl.studies.report import figure, table, terminal
 from focusfl.studies.report.names import label, looks
 from focusfl.studies.runner import RunName, expected, make_run, run
@@ -48,7 +48,7 @@ KEY = (
 
 def load(name: str, changed: Sequence[str] = (), only: Sequence[str] = ()) -> StudySpec:
     """Read a shipped study and add the algorithms as published."""
-    source = spec.read(spec.STUDIES / f"{name}.toml")
+    source = toml.read(spec.STUDIES / f"{name}.toml")
     source = source._replace(where=str(HERE / f"{name}.toml"))  # as_published.py lies here
     for algorithm, published in PUBLISHED.items():
         kind = {"kind": f"as_published:Published{published}"}

@@ -164,8 +164,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.resume and not (place / "runs").is_dir():
         raise ValueError(f"there is nothing to resume in {place}; leave --resume out.")
     tracked: set[str] = set()  # keys of runs
-    show = terminal.silence if options.quiet else terminal.study_progress
-    with ExitStack() as stack, show(plan, left) as (watch, print_end):
+    with ExitStack() as stack:
+        watch = print_end = None
+        if not options.quiet:
+            watch, print_end = stack.enter_context(terminal.study_progress(plan, left))
         for track in trackers:
             stack.enter_context(track)
 
@@ -175,7 +177,8 @@ def _run(options: argparse.Namespace) -> int:
                     track(run)
 
         def finished(runs):
-            print_end(runs)
+            if print_end:
+                print_end(runs)
             track_all(runs)
             tracked.update(run.row["key"] for run in runs)
 

@@ -30,30 +30,33 @@ YOUR_OWN = {  # for editors: what it takes is known to its module alone
 def json_schema() -> dict[str, Any]:
     """The schema of a study, for editors."""
     schema = Settings.model_json_schema()
-    defs = schema.setdefault("$defs", {})
+    properties, defs = schema["properties"], schema.setdefault("$defs", {})
 
-    def named(section: str, models: list[type[BaseModel]]) -> list[dict[str, str]]:
+    def refs(section: str, models: list[type[BaseModel]]) -> list[dict[str, str]]:
         for model in models:
-            own = model.model_json_schema()
-            defs.update(own.pop("$defs", {}))
-            defs[f"{section}.{model.__name__}"] = own
-        return [{"$ref": f"#/$defs/{section}.{m.__name__}"} for m in models]
+            definition = model.model_json_schema()
+            defs.update(definition.pop("$defs", {}))
+            defs[f"{section}.{model.__name__}"] = definition
+        return [{"$ref": f"#/$defs/{section}.{model.__name__}"} for model in models]
 
-    problems = named("problem", [arguments(*one) for one in PROBLEMS.items()])
-    scenarios = named("participation", [scenario(*one) for one in PARTICIPATION.items()])
-    players = named("algorithms", [algorithm(*one) for one in ALGORITHMS.items()])
-    kinds = named("schedule", [schedule(*one) for one in SCHEDULES.items()])
-    schema["properties"]["problem"] = {"anyOf": [*problems, YOUR_OWN]}
-    compressors = named("compressor", [compressor(*one) for one in COMPRESSORS.items()])
-    schema["properties"]["compression"] = {"anyOf": [*compressors, YOUR_OWN]}
-    schema["properties"]["privacy"] = named("study", [privacy()])[0]
-    schema["properties"]["secure"] = named("study", [SecureSums])[0]
-    schema["properties"]["schedule"] = {"anyOf": [*kinds, YOUR_OWN]}
-    for section, refs in (("participation", scenarios), ("algorithms", players)):
-        schema["properties"][section] = {
+    for section, model, registry in (
+        ("problem", arguments, PROBLEMS),
+        ("schedule", schedule, SCHEDULES),
+        ("compression", compressor, COMPRESSORS),
+    ):
+        kinds = refs(section, [model(*part) for part in registry.items()])
+        properties[section] = {"anyOf": [*kinds, YOUR_OWN]}
+    for section, only in (("privacy", privacy()), ("secure", SecureSums)):
+        properties[section] = refs("study", [only])[0]
+    for section, model, registry in (
+        ("participation", scenario, PARTICIPATION),
+        ("algorithms", algorithm, ALGORITHMS),
+    ):
+        kinds = refs(section, [model(*part) for part in registry.items()])
+        properties[section] = {
             "type": "object",
             "minProperties": 1,
-            "properties": {ref["$ref"].rsplit(".", 1)[1]: ref for ref in refs},
-            "additionalProperties": {"anyOf": [*refs, YOUR_OWN]},
+            "properties": {ref["$ref"].rsplit(".", 1)[1]: ref for ref in kinds},
+            "additionalProperties": {"anyOf": [*kinds, YOUR_OWN]},
         }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

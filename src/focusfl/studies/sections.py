@@ -55,11 +55,11 @@ class ScheduleSpec(NamedTuple):
     """How steps follow the round, whatever their size."""
 
     make: Callable[..., Schedule]
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # all but lr
 
     def at(self, lr: float) -> Schedule:
         """The schedule of one step size."""
-        return self.make(lr=lr, **self.given)
+        return self.make(lr=lr, **self.arguments)
 
 
 class Sections(NamedTuple):
@@ -71,12 +71,10 @@ class Sections(NamedTuple):
     def problem(self, table: dict[str, Any]) -> Problem:
         """What the algorithms are to minimise."""
         path = ("problem",)
-        if "kind" not in table:
-            known = ", ".join(sorted(PROBLEMS))
-            raise ConfigError(path, f"[problem] must name its kind: one of {known}.")
+        _need_kind(path, table, PROBLEMS)
         settings, make = self._settings(path, table, PROBLEMS, schema.arguments)
         more = self._beside(path, settings) if table["kind"] in PROBLEMS else {}
-        return self._checked(path, build(path, make, settings, more), Problem)
+        return _check_type(path, build(path, make, settings, more), Problem)
 
     def private(self, table: dict[str, Any] | None, problem: Problem) -> Problem:
         """The problem, of which clients show no more than [privacy] says."""
@@ -87,15 +85,13 @@ class Sections(NamedTuple):
 
     def compressor(self, path: Keys, table: dict[str, Any]) -> tuple[Compressor, list[str] | None]:
         """How messages are sent in fewer bits, and whose; None: everybody's."""
-        if "kind" not in table:
-            known = next(iter(COMPRESSORS))
-            raise ConfigError(path, f'{named(path)} needs a kind, as in kind = "{known}".')
+        _need_kind(path, table, COMPRESSORS)
         settings, make = self._settings(path, table, COMPRESSORS, schema.compressor)
-        made = build(path, make, settings, self._inner(path, make, settings))
+        compressor = build(path, make, settings, self._inner(path, make, settings))
         if settings.algorithms == []:
             words = "compression.algorithms must name one at least, or be left out; got []."
             raise ConfigError((*path, "algorithms"), words)
-        return self._checked(path, made, Compressor), settings.algorithms
+        return _check_type(path, compressor, Compressor), settings.algorithms
 
     def _beside(self, path: Keys, settings: Any) -> dict[str, str]:
         """A file of data that the problem names: it lies beside the study, a part."""
@@ -113,32 +109,30 @@ class Sections(NamedTuple):
         """How steps follow the round, if they do; `rounds` are the study's."""
         if table is None:
             return None
-        if "kind" not in table:
-            known = ", ".join(sorted(SCHEDULES))
-            raise ConfigError(path, f"{named(path)} must name its kind: one of {known}.")
+        _need_kind(path, table, SCHEDULES)
         settings, make = self._settings(path, table, SCHEDULES, schema.schedule)
         names = schema.parameters(make)
         if "lr" not in names:
             words = f"{named(path)}: {settings.kind} must take lr, the step size."
             raise ConfigError(path, words)
-        given = _given(settings, names)
+        arguments = _arguments(settings, names)
         if "rounds" in names:
-            given.setdefault("rounds", rounds)
-        tried = build(path, make, settings, {**given, "lr": 1.0})
+            arguments.setdefault("rounds", rounds)
+        example = build(path, make, settings, {**arguments, "lr": 1.0})
         try:
-            if not callable(tried):
-                raise ValueError(f"it must make a function; got {shown(tried)}.")
-            tabled(tried, rounds)
+            if not callable(example):
+                raise ValueError(f"it must make a function; got {shown(example)}.")
+            tabled(example, rounds)
         except ValueError as error:
             raise ConfigError(path, f"{named(path)}, for a step of 1: {error}") from None
-        return ScheduleSpec(make, given)
+        return ScheduleSpec(make, arguments)
 
     def algorithm(self, path: Keys, table: dict[str, Any], rounds: int) -> AlgorithmSpec:
         """One of those that are compared."""
         settings, make = self._settings(path, table, ALGORITHMS, schema.algorithm)
-        made = build(path, make, settings, self._inner(path, make, settings))
+        algorithm = build(path, make, settings, self._inner(path, make, settings))
         return AlgorithmSpec(
-            self._checked(path, made, Algorithm),
+            _check_type(path, algorithm, Algorithm),
             grid((*path, "lr"), settings.lr),
             grid((*path, "local_steps"), settings.local_steps),
             settings.noise,
@@ -147,19 +141,17 @@ class Sections(NamedTuple):
 
     def _inner(self, path: Keys, make: Callable, settings: Any) -> dict[str, Any]:
         """The algorithms and compressors that one is made of, by its names for them."""
-        found = {}
+        parts = {}
         for name, parameter in schema.parameters(make).items():
             table, at = getattr(settings, name), (*path, name)
             if parameter.annotation not in PARTS or table is None:
                 continue
             kinds = PARTS[parameter.annotation]
-            if "kind" not in table:
-                known = next(iter(kinds))
-                raise ConfigError(at, f'{named(at)} needs a kind, as in {{kind = "{known}"}}.')
-            own, inner = self._settings(at, table, kinds, schema.arguments)
-            made = build(at, inner, own, self._inner(at, inner, own))
-            found[name] = self._checked(at, made, parameter.annotation)
-        return found
+            _need_kind(at, table, kinds)
+            inner, make_inner = self._settings(at, table, kinds, schema.arguments)
+            part = build(at, make_inner, inner, self._inner(at, make_inner, inner))
+            parts[name] = _check_type(at, part, parameter.annotation)
+        return parts
 
     def scenario(
         self, path: Keys, table: dict[str, Any], problem: Problem, latency: Any = None
@@ -173,8 +165,7 @@ class Sections(NamedTuple):
         if settings.by_rarity is not None:
             name = "w" if settings.kind == "weighted" else "p"
             more[name] = _chances((*path, "by_rarity"), settings.by_rarity, problem)
-        model = build(path, make, settings, more)
-        self._checked(path, model, Participation)
+        model = _check_type(path, build(path, make, settings, more), Participation)
         try:
             if latency is not None and not isinstance(model, Timed):
                 model = Sync(latency, among=model)
@@ -182,18 +173,6 @@ class Sections(NamedTuple):
         except ValueError as error:
             raise ConfigError(path, f"{named(path)}: {error}") from None
         return Scenario(model, grid((*path, "lr"), settings.lr))
-
-    def check_clocks(self, scenarios: Mapping[str, Scenario]) -> None:
-        """Raise if seconds are simulated in some scenarios and not in others."""
-        without = [
-            name
-            for name, scenario in scenarios.items()
-            if not isinstance(scenario.participation, Timed)
-        ]
-        if without and len(without) < len(scenarios):
-            path = ("participation", without[0])
-            words = "has no latency and others have; say [latency] for the whole study."
-            raise ConfigError(path, f"{named(path)} {words}")
 
     def _settings(
         self, path: Keys, table: Any, ours: Mapping[str, Any], model: Callable
@@ -204,18 +183,36 @@ class Sections(NamedTuple):
         if not isinstance(kind, str):
             raise ConfigError(at, unknown(f"kind in {named(path)}", kind, ours))
         try:
-            found = lookup(kind, ours, self.folder)
+            make, part = lookup(kind, ours, self.folder)
         except ValueError as error:
             raise ConfigError(at, f"{named(path)}: {error}") from None
-        if found.part:
-            self.parts[kind] = found.part
-        return validate(model(kind, found.make), table, path), found.make
+        if part:
+            self.parts[kind] = part
+        return validate(model(kind, make), table, path), make
 
-    def _checked(self, path: Keys, made: Any, wanted: type) -> Any:
-        if not isinstance(made, wanted):
-            words = f"a focusfl {wanted.__name__}; got {type(made).__name__}."
-            raise ConfigError(path, f"{named(path)} must make {words}")
-        return made
+
+def check_clocks(scenarios: Mapping[str, Scenario]) -> None:
+    """Raise if seconds are simulated in some scenarios and not in others."""
+    timed = {name: isinstance(own.participation, Timed) for name, own in scenarios.items()}
+    if len({*timed.values()}) > 1:
+        path = ("participation", next(name for name in timed if not timed[name]))
+        words = "has no latency and others have; say [latency] for the whole study."
+        raise ConfigError(path, f"{named(path)} {words}")
+
+
+def _check_type(path: Keys, part: Any, wanted: type) -> Any:
+    """Give what a section makes; raise unless it is of the wanted kind."""
+    if not isinstance(part, wanted):
+        words = f"a focusfl {wanted.__name__}; got {type(part).__name__}."
+        raise ConfigError(path, f"{named(path)} must make {words}")
+    return part
+
+
+def _need_kind(path: Keys, table: Mapping[str, Any], registry: Mapping[str, Any]) -> None:
+    """Raise unless a section names its kind, where nothing else can."""
+    if "kind" not in table:
+        known = ", ".join(sorted(registry))
+        raise ConfigError(path, f"{named(path)} must name its kind: one of {known}.")
 
 
 def named(path: Keys) -> str:
@@ -239,20 +236,20 @@ def _chances(path: Keys, table: dict[str, Any], problem: Problem) -> Any:
     return build(path, partial(by_rarity, scores), settings)
 
 
-def _given(settings: BaseModel, parameters: Collection[str]) -> dict[str, Any]:
-    """What a section says of these parameters."""
+def _arguments(settings: BaseModel, parameters: Collection[str]) -> dict[str, Any]:
+    """What a section says of these parameters, by name."""
     return {k: getattr(settings, k) for k in settings.model_fields_set if k in parameters}
 
 
 def build(path: Keys, make: Callable, settings: BaseModel, more: Mapping[str, Any] = {}) -> Any:
     """Call a constructor with what a section says of its parameters."""
     parameters = schema.parameters(make)
-    given = {**_given(settings, parameters), **more}
+    arguments = {**_arguments(settings, parameters), **more}
     needed = [p.name for p in parameters.values() if p.default is p.empty]
-    if missing := [name for name in needed if name not in given]:
+    if missing := [name for name in needed if name not in arguments]:
         raise ConfigError(path, f"{named(path)} needs {', '.join(missing)}.")
     try:
-        return make(**given)
+        return make(**arguments)
     except (ValueError, TypeError) as error:
         raise ConfigError(path, f"{named(path)}: {error}") from None
     except Exception as error:

@@ -26,6 +26,7 @@ from focusfl.studies.sections import (
     ScheduleSpec,
     Sections,
     build,
+    check_clocks,
     grid,
     named,
 )
@@ -36,6 +37,10 @@ from focusfl.theory.constants import exact
 STUDIES = Path(__file__).parent / "shipped"  # those that come with the package
 MAX_NAME = 100  # letters
 COMPRESSION = ("compression",)
+AS_WRITTEN = (  # settings that a StudySpec has as they stand in the file
+    "name", "rounds", "eval_every", "per_client", "on_empty", "client_state", "devices", "models",
+    "checkpoint_every",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +90,18 @@ class StudySpec:
         """Step size, local steps and seed, where only one of each can be used."""
         if self.schedule_of(name):
             raise ValueError(f"this takes a constant lr; {name} has a schedule.")
-        found = []
-        for what, choices in (
-            ("lr", self.step_sizes(scenario, name)),
-            ("local_steps", self.steps_of(name)),
-            ("seed", self.seeds),
-        ):
-            if len(choices) > 1:
+        choices = {
+            "lr": self.step_sizes(scenario, name),
+            "local_steps": self.steps_of(name),
+            "seed": self.seeds,
+        }
+        for what, values in choices.items():
+            if len(values) > 1:
                 raise ValueError(
-                    f"this takes one {what}; the study has {len(choices)}. Choose one "
-                    f"with --set {what}={choices[0]}."
+                    f"this takes one {what}; the study has {len(values)}. Choose one "
+                    f"with --set {what}={values[0]}."
                 )
-            found.append(choices[0])
-        return tuple(found)  # type: ignore[return-value]
+        return tuple(values[0] for values in choices.values())  # type: ignore[return-value]
 
 
 def load(
@@ -106,25 +110,21 @@ def load(
     only: Collection[str] = (),
     scenarios: Collection[str] = (),
 ) -> StudySpec:
-    """Read a study from a TOML file, to be simulated, with `key=value` changes on top.
+    """Read a study from a TOML file, to be simulated.
 
-    `only` names the algorithms to keep, and `scenarios` the participation models, if
-    not all.
+    Args:
+        path: of the file.
+        changes: settings that replace those of the file, as `key=value`.
+        only: names of the algorithms to keep; all if empty.
+        scenarios: names of the participation models to keep; all if empty.
+
+    Raises:
+        ValueError: If a setting is wrong; it names the line of the file.
     """
-    source = read(path, changes, only, scenarios)
+    source = changed(toml.read(path), changes, only, scenarios)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotTranslated)  # the error says it
         return build_study(source, path.stem, simulated=True)
-
-
-def read(
-    path: Path,
-    changes: Collection[str] = (),
-    only: Collection[str] = (),
-    scenarios: Collection[str] = (),
-) -> Source:
-    """Read what `load` reads, unchecked."""
-    return changed(toml.read(path), changes, only, scenarios)
 
 
 def changed(
@@ -133,7 +133,7 @@ def changed(
     only: Collection[str] = (),
     scenarios: Collection[str] = (),
 ) -> Source:
-    """Change what was read as `load` does."""
+    """Apply to a file that was read what `load` takes beside its path; nothing is checked."""
     for change in changes:
         toml.change(source, change)
     _keep(source, "algorithms", "algorithm of this study", only)
@@ -143,12 +143,12 @@ def changed(
 
 def _keep(source: Source, section: str, what: str, only: Collection[str]) -> None:
     """Leave all tables of a section out but these, if any are named."""
-    everybody = source.table.get(section)
-    if only and isinstance(everybody, dict):
+    tables = source.table.get(section)
+    if only and isinstance(tables, dict):
         for name in only:
-            if name not in everybody:
-                raise ValueError(unknown(what, name, everybody))
-        source.table[section] = {name: everybody[name] for name in only}
+            if name not in tables:
+                raise ValueError(unknown(what, name, tables))
+        source.table[section] = {name: tables[name] for name in only}
         if section == "algorithms":
             keep_compression(source.table, only)
 
@@ -176,52 +176,44 @@ def parse(source: dict, name: str, folder: Path | None = None, known: bool = Fal
 
 def _parsed(source: Source, name: str, folder: Path | None, known: bool = False) -> StudySpec:
     table, sections = source.table, Sections(folder, {})
-    settings: Settings = validate(Settings, table, ())
+    settings: Settings = validate(Settings, {"name": name, **table}, ())
     if settings.seed is not None and settings.seeds is not None:
         raise ConfigError(("seeds",), "the study has both seed and seeds; leave one out.")
+    _check_study_name(settings.name)
     for section in ("participation", "algorithms"):
         for key in getattr(settings, section):
             _check_key(section, key)
     problem = sections.private(settings.privacy, sections.problem(settings.problem))
     seeds = settings.seeds if settings.seeds is not None else [settings.seed or 0]
     algorithms = {
-        key: sections.algorithm(("algorithms", key), own, settings.rounds)
-        for key, own in settings.algorithms.items()
+        key: sections.algorithm(("algorithms", key), section, settings.rounds)
+        for key, section in settings.algorithms.items()
     }
     secure = settings.secure
     if secure is not None:
         secure = validate(SecureSums, secure, ("secure",)).model_dump()
     study = StudySpec(
-        name=_named(settings.name if "name" in table else name),
-        rounds=settings.rounds,
+        **{key: getattr(settings, key) for key in AS_WRITTEN},
         lrs=grid(("lr",), settings.lr),
         local_steps=grid(("local_steps",), settings.local_steps),
-        seeds=tuple(range(seeds)) if isinstance(seeds, int)
-        else grid(("seeds",), seeds),
-        eval_every=settings.eval_every,
-        per_client=settings.per_client,
-        on_empty=settings.on_empty,
-        client_state=settings.client_state,
-        devices=settings.devices,
-        models=settings.models,
-        checkpoint_every=settings.checkpoint_every,
+        seeds=tuple(range(seeds)) if isinstance(seeds, int) else grid(("seeds",), seeds),
         schedule=sections.schedule(("schedule",), settings.schedule, settings.rounds),
         stop=build(("stop",), Stop, settings.stop),
         problem=problem,
         participation={
-            key: sections.scenario(("participation", key), own, problem, settings.latency)
-            for key, own in settings.participation.items()
+            key: sections.scenario(("participation", key), section, problem, settings.latency)
+            for key, section in settings.participation.items()
         },
         algorithms=_compress(sections, settings.compression, algorithms, problem),
         secure=secure,
         source=table,
         folder=folder,
         parts=sections.parts,
-    )  # fmt: skip
+    )
     if not known:
         _check_fit(study.algorithms, problem, study.local_steps)
     _check_auto(study)
-    sections.check_clocks(study.participation)
+    check_clocks(study.participation)
     if study.per_client:
         try:
             check_per_client(problem)
@@ -230,14 +222,13 @@ def _parsed(source: Source, name: str, folder: Path | None, known: bool = False)
     return study
 
 
-def _named(name: str) -> str:
-    """A name that a folder can have."""
-    fit = name.isprintable() and not {"/", "\\"} & {*name} and name.strip(". ")
-    if not fit or len(name) > MAX_NAME:
+def _check_study_name(name: str) -> None:
+    """Raise unless a folder can have this name."""
+    fits = name.isprintable() and not {"/", "\\"} & {*name} and name.strip(". ")
+    if not fits or len(name) > MAX_NAME:
         rule = f"at most {MAX_NAME} letters without slashes or control characters"
         words = f"name must be {rule}, as it names a folder; got {shown(name)}."
         raise ConfigError(("name",), words)
-    return name
 
 
 def _check_key(section: str, key: str) -> None:
@@ -269,12 +260,11 @@ def _check_targets(study: StudySpec) -> None:
     Only where a study is read to be run: its sites in a deployment have no jax.
     """
     stop = study.stop
-    targets = any((stop.tolerance, stop.accuracy, stop.below, stop.above))
-    if not targets and not study.per_client:
+    if not any((stop.tolerance, stop.accuracy, stop.below, stop.above, study.per_client)):
         return
-    known = _metrics(study)
+    metrics = _metrics(study)
     try:
-        stop.targets(dict.fromkeys(known, 1.0))
+        stop.targets(dict.fromkeys(metrics, 1.0))
     except ValueError as error:
         raise ConfigError(("stop",), f"[stop]: {error}") from None
 
@@ -299,13 +289,11 @@ def _metrics(study: StudySpec) -> list[str]:
 
 
 def keep_compression(table: dict[str, Any], names: Collection[str]) -> None:
-    """Let [compression] speak of these algorithms alone, where it names some; the others
-    have been left out of the study."""
-    compressor = table.get("compression")
-    wanted = compressor.get("algorithms") if isinstance(compressor, dict) else None
-    if isinstance(compressor, dict) and isinstance(wanted, list):
-        left = [name for name in wanted if name in names]
-        table["compression"] = {**compressor, "algorithms": left}
+    """Let [compression] name only these algorithms; the others have left the study."""
+    compression = table.get("compression")
+    if isinstance(compression, dict) and isinstance(compression.get("algorithms"), list):
+        left = [name for name in compression["algorithms"] if name in names]
+        table["compression"] = {**compression, "algorithms": left}
         if not left:
             del table["compression"]
 
