@@ -83,9 +83,12 @@ class Store(Folder):
         self.save()
 
     def rows(self) -> list[Row]:
-        """All results that are there, in one file or in many; of several versions of a
-        method, the newest. What is damaged is not there, and said."""
-        own = []
+        """All results that are there, in one file or in many.
+
+        Of several versions of a method, the newest. What is damaged is named on stderr
+        and left out.
+        """
+        rows = load(self.path / RESULTS)
         for name in [name for name in self.files if name.startswith(f"{RUNS}/")]:
             try:
                 row = json.loads(self.read(name))["row"]
@@ -93,14 +96,13 @@ class Store(Folder):
                 print(f"{error}. It is run again.", file=sys.stderr)
                 continue
             if [*row] == [*Row._fields]:
-                own.append(_unpacked([*row.values()]))
-        found = [*load(self.path / RESULTS), *own]
-        return _current({(row.cell, row.entrant): row for row in found}.values())
+                rows.append(_unpacked([*row.values()]))
+        return _current({(row.cell, row.entrant): row for row in rows}.values())
 
     def together(self) -> list[Row]:
         """Write all as one file, from which a run can go on as well; give them."""
-        save(self.path / RESULTS, found := self.rows())
-        return found
+        save(self.path / RESULTS, rows := self.rows())
+        return rows
 
 
 def key_of(cell: Cell, entrant: Entrant, code: str) -> str:
