@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,16 +39,16 @@ def _list(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS
     from focusfl.studies.report import terminal
 
-    found = {name: described(entry) for name, entry in DATA_SETS.items()}
+    sets = {name: described(entry) for name, entry in DATA_SETS.items()}
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(sets, indent=2))
         return 0
     rows = [
         (
-            name, about["what"], "any" if (n := about["clients"]) is None else str(n),
+            name, about["what"], str(about["clients"] or "any"),
             about["licence"], size(DATA_SETS[name]), "yes" if about["here"] else "no",
         )
-        for name, about in found.items()
+        for name, about in sets.items()
     ]  # fmt: skip
     heads = ("data set", "what it is", "clients", "licence", "size", "here")
     terminal.print_table("", heads, rows)
@@ -81,8 +82,7 @@ def _fetch(options: argparse.Namespace) -> int:
 
     for name in options.names:
         registry.entry(name)  # before the first download
-    found = {name: [str(path) for path in fetch(name)] for name in options.names}
-    return _print(options, found)
+    return _print_paths(options, {name: fetch(name) for name in options.names})
 
 
 def _path(options: argparse.Namespace) -> int:
@@ -91,13 +91,12 @@ def _path(options: argparse.Namespace) -> int:
     if not options.names:
         print(json.dumps({"folder": str(folder())}) if options.json else folder())
         return 0
-    found = {name: places.find(name, fetch=False) for name in options.names}
-    return _print(options, {name: [*map(str, paths)] for name, paths in found.items()})
+    return _print_paths(options, {n: places.find(n, fetch=False) for n in options.names})
 
 
-def _print(options: argparse.Namespace, found: dict[str, list[str]]) -> int:
-    lines = [path for paths in found.values() for path in paths]
-    print(json.dumps(found, indent=2) if options.json else "\n".join(lines))
+def _print_paths(options: argparse.Namespace, paths: Mapping[str, Iterable[Path]]) -> int:
+    names = {name: [*map(str, files)] for name, files in paths.items()}
+    print(json.dumps(names, indent=2) if options.json else "\n".join(sum(names.values(), [])))
     return 0
 
 
@@ -105,20 +104,20 @@ def _verify(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS, fetching
     from focusfl.studies.report import terminal
 
-    found = {
+    states = {
         name: {str(path): words for path, words in fetching.verify(name).items()}
         for name in options.names or DATA_SETS
     }
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(states, indent=2))
     else:
         rows = [
             (name, file, words)
-            for name, files in found.items()
+            for name, files in states.items()
             for file, words in (files or {"": "not here"}).items()
             if files or options.names
         ]
         terminal.print_table("", ("data set", "file", ""), rows)
-    words = [word for files in found.values() for word in files.values()]
-    missing = options.names and not all(found.values())
+    missing = options.names and not all(states.values())
+    words = [word for files in states.values() for word in files.values()]
     return int(bool(missing) or any(word.startswith("damaged") for word in words))

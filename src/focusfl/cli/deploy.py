@@ -93,10 +93,10 @@ def _local(options: argparse.Namespace) -> int:
 
     if options.what.is_dir():
         names = ("set", "algorithm", "clients", "deadline", "target", "secure")
-        own = [f"--{n}" for n in names if getattr(options, n) not in (None, [], False)]
-        if own:
+        flags = [f"--{n}" for n in names if getattr(options, n) not in (None, [], False)]
+        if flags:
             raise ValueError(
-                f"{', '.join(own)} {'are' if own[1:] else 'is'} for studies; "
+                f"{', '.join(flags)} {'are' if flags[1:] else 'is'} for studies; "
                 f"{options.what} has its settings in its pyproject.toml, sites among "
                 "them, or in its Job."
             )
@@ -109,15 +109,15 @@ def _local(options: argparse.Namespace) -> int:
             options.what, options.set, options.algorithm, options.clients, options.secure
         )  # fmt: skip
         place = folder(options, f"deploy-{deployed.study.name}")
-        given = {"deadline": options.deadline, "target": options.target}
-        more = {name: value for name, value in given.items() if value is not None}
-        outcome = local_study(deployed, place, _watch, tls=options.tls, settings=more)
-    found, files = _summary(outcome), _draw(place)
+        limits = {"deadline": options.deadline, "target": options.target}
+        settings = {name: value for name, value in limits.items() if value is not None}
+        outcome = local_study(deployed, place, _watch, tls=options.tls, settings=settings)
+    summary, files = _summary(outcome), _draw(place)
     if options.json:
         where = {"folder": str(place), "files": [str(file) for file in files]}
-        print(json.dumps({**found, **where}, indent=2))
+        print(json.dumps({**summary, **where}, indent=2))
     else:
-        print(events.packed(_words(found)))
+        print(events.packed(_words(summary)))
         print(events.packed(["written:", *map(str, files)]))
     if outcome.why:
         why = printable(" ".join(outcome.why))
@@ -131,8 +131,8 @@ def _end_unknown(options: argparse.Namespace, place: Path) -> int:
         f"the app has ended well and wrote no events to {place / 'server'}: its Job "
         'must have folder=context.run_config["folder"] to be shown here.'
     )
-    found = {"folder": str(place), "files": [], "warnings": [why]}
-    print(json.dumps(found, indent=2) if options.json else why)
+    answer = {"folder": str(place), "files": [], "warnings": [why]}
+    print(json.dumps(answer, indent=2) if options.json else why)
     return 0
 
 
@@ -156,13 +156,13 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _words(found: Mapping[str, Any]) -> list[str]:
+def _words(summary: Mapping[str, Any]) -> list[str]:
     """A summary, to be read: a number each, and how often each site was counted."""
     from focusfl.flower.events import short
 
     lists = ("participation", "counted", "warnings", "why")
-    words = [f"{name} {short(v)}" for name, v in found.items() if name not in lists]
-    times = list(found["counted"].items())
+    words = [f"{name} {short(v)}" for name, v in summary.items() if name not in lists]
+    times = list(summary["counted"].items())
     shown = [f"{site} {n}" for site, n in times[:MAX_SITES]]
     left = [f"and {len(times) - MAX_SITES} more"] if len(times) > MAX_SITES else []
     return [*words, "rounds counted:", *shown, *left]
@@ -214,12 +214,13 @@ def _stop(options: argparse.Namespace) -> int:
 
     places = [Path(place) for place in monitor.search(_there(options))]
     stopped = {str(place): ownership.stop(place) for place in places}
-    found = {place: names for place, names in stopped.items() if names}
+    stopped = {place: names for place, names in stopped.items() if names}
     if options.json:
-        print(json.dumps(found, indent=2))
-    elif not found:
+        print(json.dumps(stopped, indent=2))
+        return 0
+    if not stopped:
         print(f"nothing runs of what was started in {options.folder}")
-    for place, names in found.items() if not options.json else ():
+    for place, names in stopped.items():
         print(f"{place}: stopped {', '.join(names)}")
     return 0
 
@@ -231,12 +232,13 @@ def _status(options: argparse.Namespace) -> int:
     from focusfl.flower.events import packed
     from focusfl.studies.report import terminal
 
-    found = monitor.search(_there(options))
+    deployments = monitor.search(_there(options))
     if options.json:
-        print(json.dumps(without_infinity(found), indent=2, allow_nan=False))
-    elif not found:
+        print(json.dumps(without_infinity(deployments), indent=2, allow_nan=False))
+        return 0
+    if not deployments:
         print(f"nothing was started in {options.folder}")
-    for place, about in found.items() if not options.json else ():
+    for place, about in deployments.items():
         rows = [(name, str(pid), state) for name, pid, state in about["processes"]]
         print(packed(f"{place}: {about['progress']}".split()))
         if rows:
@@ -249,39 +251,39 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _print_health(job: Mapping[str, Any]) -> None:
-    """Print who takes part, and what is amiss; in trouble first."""
+    """Print who takes part, those in trouble first, and what is amiss."""
     from focusfl.flower.events import clock, packed, short
     from focusfl.flower.health import STATES
     from focusfl.studies.report import terminal
 
-    names = ("counted", "late", "unanswered", "refused")
-    order = sorted(job["sites"].items(), key=lambda one: STATES.index(one[1]["state"]))
-    rows = [
-        (name, one["state"], "–" if one["age"] is None else str(one["age"]),
-         *(str(one[what]) for what in names), f"{one['error']:.60}")
-        for name, one in order[:MAX_SITES]
-    ]  # fmt: skip
-    titles = ["site", "state", "age in rounds", *names, "last error"]
-    if any(one["epsilon"] is not None for _, one in order):
-        titles.insert(-1, "epsilon")
-        given = (one["epsilon"] for _, one in order)
-        words = ["–" if epsilon is None else short(epsilon) for epsilon in given]
-        rows = [(*r[:-1], e, r[-1]) for r, e in zip(rows, words, strict=False)]
-    terminal.print_table("", titles, rows)
-    size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
-    ago = f"heard {clock(time.time() - job['heard'])} ago,"
+    sites = sorted(job["sites"].items(), key=lambda item: STATES.index(item[1]["state"]))
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "state": lambda site: site["state"],
+        "age in rounds": lambda site: "–" if site["age"] is None else str(site["age"]),
+        **{
+            name: lambda site, name=name: str(site[name])
+            for name in ("counted", "late", "unanswered", "refused")
+        },
+    }
+    if any(site["epsilon"] is not None for _, site in sites):
+        columns["epsilon"] = lambda site: "–" if site["epsilon"] is None else short(site["epsilon"])
+    columns["last error"] = lambda site: f"{site['error']:.60}"
+    rows = [(name, *(write(site) for write in columns.values())) for name, site in sites]
+    terminal.print_table("", ["site", *columns], rows[:MAX_SITES])
     state = job["state"]
     if state == "stopped":
         state = f"stopped after round {job['round']} of {job['rounds']}"
-    words = [f"{state},", f"generation {job['generation']},", ago]
-    words.append(", ".join(size.values()))
-    if len(order) > MAX_SITES:
-        words.insert(0, f"and {len(order) - MAX_SITES} more;")
-    words += [f"{name} {short(value)}" for name, value in job["metrics"].items()]
+    words = [f"and {len(sites) - MAX_SITES} more;"] if len(sites) > MAX_SITES else []
+    words += [
+        f"{state},",
+        f"generation {job['generation']},",
+        f"heard {clock(time.time() - job['heard'])} ago,",
+        ", ".join(f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()),
+        *(f"{name} {short(value)}" for name, value in job["metrics"].items()),
+    ]
     print(packed(words))
-    why = " ".join(job["why"])
-    told = "healthy" if job["healthy"] else f"not healthy, as it stands: {why}"
-    print(packed(f"sites: {told}".split()))
+    health = "healthy" if job["healthy"] else f"not healthy, as it stands: {' '.join(job['why'])}"
+    print(packed(f"sites: {health}".split()))
     if job["worse"]:
         print(packed(f"learning: getting worse: {job['worse']}".split()))
 
@@ -291,9 +293,9 @@ def _serve(options: argparse.Namespace) -> int:
     from focusfl.deploy.watch import Watch
 
     with Watch(_there(options), options.port) as server:
-        told = {"url": server.url, "folder": str(options.folder)}
+        answer = {"url": server.url, "folder": str(options.folder)}
         words = f"{options.folder} is shown at {server.url} until Ctrl-C"
-        print(json.dumps(told) if options.json else words, flush=True)
+        print(json.dumps(answer) if options.json else words, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0
