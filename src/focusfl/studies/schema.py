@@ -1,8 +1,9 @@
 """What a study may say: pydantic models, made from the signatures of what it names."""
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -105,9 +106,10 @@ def validate(model: type[BaseModel], table: Mapping[str, Any], path: Keys) -> An
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)
-        wrong.sort(key=lambda one: one["type"] != "extra_forbidden")
-        raise _error(model, wrong[0], path) from None
+        errors = error.errors(include_url=False)
+        # An unknown key first: a misspelled one is missing under its right name, too.
+        first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
+        raise _error(model, first, path) from None
 
 
 def _error(model: type[BaseModel], error: Any, path: Keys) -> ConfigError:
@@ -126,9 +128,9 @@ def _error(model: type[BaseModel], error: Any, path: Keys) -> ConfigError:
     dotted = ".".join(full)
     if error["type"] == "too_short":
         return ConfigError(full, f"[{dotted}] must hold at least one table; it is empty.")
-    if dict in _plain(annotation) or get_origin(annotation) is dict:
-        sub = ".".join([*full, *map(str, inner)])
-        return ConfigError((*full, *map(str, inner)), f"[{sub}] must be a table; got {got!r}.")
+    if dict in {get_origin(part) or part for part in _members(annotation)}:
+        full = (*full, *map(str, inner))
+        return ConfigError(full, f"[{'.'.join(full)}] must be a table; got {got!r}.")
     return ConfigError(full, f"{dotted} must be {described(fields[key])}; got {got!r}.")
 
 
@@ -142,9 +144,9 @@ def _words(kind: Any, metadata: Any = ()) -> list[str]:
         inner, *more = get_args(kind)
         metadata = [m for f in more for m in getattr(f, "metadata", [f])]
         return _words(inner, metadata)
-    if get_origin(kind) in (Union, UnionType):
-        return [w for part in get_args(kind) if part is not NoneType
-                for w in _words(part)]  # fmt: skip
+    if len(_members(kind)) > 1:
+        parts = [part for part in _members(kind) if part is not NoneType]
+        return [word for part in parts for word in _words(part)]
     if get_origin(kind) is Literal:
         return [" or ".join(f'"{value}"' for value in get_args(kind))]
     if get_origin(kind) is list:
@@ -167,10 +169,10 @@ def _most(number: int) -> str:
     return f"below 2^{bits}" if long else f"at most {number:,}"
 
 
-def _plain(kind: Any) -> tuple[Any, ...]:
-    if get_origin(kind) in (Union, UnionType):
-        return tuple(get_origin(part) or part for part in get_args(kind))
-    return (get_origin(kind) or kind,)
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The parts of a union; of anything else, that alone."""
+    union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if union else (annotation,)
 
 
 @cache
@@ -233,10 +235,9 @@ def _model(
             if p.annotation in TABLES:
                 default = None
             allowed = _allowed(p.annotation)
-            fields[p.name] = (
-                _or_none(allowed) if default is None else allowed,
-                default,
-            )
+            if default is None and allowed is not Any:
+                allowed = allowed | None
+            fields[p.name] = (allowed, default)
     about = (inspect.getdoc(make) or "").split("\n")[0]
     return create_model(kind, __base__=Strict, __doc__=about, **fields)
 
@@ -244,30 +245,18 @@ def _model(
 def parameters(make: Callable) -> dict[str, inspect.Parameter]:
     """What can be said by name; not *args and **kwargs."""
     rest = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    found = inspect.signature(make).parameters
-    return {name: p for name, p in found.items() if p.kind not in rest}
+    everything = inspect.signature(make).parameters
+    return {name: p for name, p in everything.items() if p.kind not in rest}
 
 
 def _allowed(annotation: Any) -> Any:
     """What TOML can say for a parameter."""
     if annotation in (Any, inspect.Parameter.empty):
         return Any
-    parts = get_args(annotation) if _is_union(annotation) else (annotation,)
-    found: list[Any] = []
-    for part in parts:
-        kind = part if part in (int, float, bool, str, list, dict, NoneType) else list
-        found.append(str if part is Path else dict if part in TABLES else kind)
-    if float in found:
-        found = [kind for kind in found if kind is not int]
-    whole: Any = found[0]
-    for kind in found[1:]:
-        whole = whole | kind
-    return whole
-
-
-def _or_none(allowed: Any) -> Any:
-    return allowed if allowed is Any else allowed | None
-
-
-def _is_union(annotation: Any) -> bool:
-    return get_origin(annotation) in (Union, UnionType)
+    kinds: list[Any] = []
+    for part in _members(annotation):
+        plain = part if part in (int, float, bool, str, list, dict, NoneType) else list
+        kinds.append(str if part is Path else dict if part in TABLES else plain)
+    if float in kinds:
+        kinds = [kind for kind in kinds if kind is not int]
+    return reduce(operator.or_, kinds)
