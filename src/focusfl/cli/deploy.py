@@ -257,19 +257,17 @@ def _print_health(job: Mapping[str, Any]) -> None:
     from focusfl.studies.report import terminal
 
     sites = sorted(job["sites"].items(), key=lambda item: STATES.index(item[1]["state"]))
-    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "state": lambda site: site["state"],
-        "age in rounds": lambda site: "–" if site["age"] is None else str(site["age"]),
-        **{
-            name: lambda site, name=name: str(site[name])
-            for name in ("counted", "late", "unanswered", "refused")
-        },
-    }
-    if any(site["epsilon"] is not None for _, site in sites):
-        columns["epsilon"] = lambda site: "–" if site["epsilon"] is None else short(site["epsilon"])
-    columns["last error"] = lambda site: f"{site['error']:.60}"
-    rows = [(name, *(write(site) for write in columns.values())) for name, site in sites]
-    terminal.print_table("", ["site", *columns], rows[:MAX_SITES])
+    counts = ("counted", "late", "unanswered", "refused")
+    private = any(site["epsilon"] is not None for _, site in sites)
+    titles = ["site", "state", "age in rounds", *counts, *["epsilon"] * private, "last error"]
+    rows = []
+    for name, site in sites[:MAX_SITES]:
+        age = "–" if site["age"] is None else str(site["age"])
+        row = [name, site["state"], age, *(str(site[count]) for count in counts)]
+        if private:
+            row.append("–" if site["epsilon"] is None else short(site["epsilon"]))
+        rows.append([*row, f"{site['error']:.60}"])
+    terminal.print_table("", titles, rows)
     state = job["state"]
     if state == "stopped":
         state = f"stopped after round {job['round']} of {job['rounds']}"

@@ -52,7 +52,6 @@ def _doctor(options: argparse.Namespace) -> int:
     }
     failures = [f"{name} is missing" for name, version in needed.items() if not version]
     failures += [section["failed"] for section in sections.values() if "failed" in section]
-    incomplete = {name: install(name) for name, found in extras.items() if None in found.values()}
     other_versions = untested(needed, *extras.values())
     if failures:
         verdict = "focusfl does not work here: " + "; ".join(failures)
@@ -60,8 +59,8 @@ def _doctor(options: argparse.Namespace) -> int:
         verdict = "focusfl works"
         if other_versions:
             verdict += f"; not tested with {', '.join(other_versions)}"
-        if incomplete:
-            verdict += f"; without extras, installed {WHERE}: {', '.join(incomplete.values())}"
+        if incomplete := [name for name, have in extras.items() if None in have.values()]:
+            verdict += f"; without extras, installed {WHERE}: {', '.join(map(install, incomplete))}"
     if options.json:
         summary = {"works": not failures, "verdict": verdict, "untested": other_versions}
         print(json.dumps({**summary, **sections}, indent=2))
@@ -157,28 +156,28 @@ def _caches() -> Section:
     """Say where downloads and compiled programs are kept."""
     from focusfl.core import compilation
 
-    found: Section = {"folder": str(compilation.cache_folder())}
+    caches: Section = {"folder": str(compilation.cache_folder())}
     try:
         folder = compilation.use_compilation_cache()
     except ImportError:  # a broken jax, which `_machine` has reported
-        return found
-    found["compiled programs"] = "are not kept"
+        return caches
+    caches["compiled programs"] = "are not kept"
     if folder is not None:
         sizes = [file.stat().st_size for file in folder.glob("*-cache")]
         size = f"{len(sizes)} programs, {sum(sizes) / 2**20:.1f} MiB"
-        found["compiled programs"] = f"{folder} ({size})"
-    return found
+        caches["compiled programs"] = f"{folder} ({size})"
+    return caches
 
 
 def _data() -> Section:
     from focusfl.data import DATA_SETS, places
 
-    found: Section = {"FOCUSFL_DATA": os.environ.get("FOCUSFL_DATA") or "not set"}
+    folders: Section = {"FOCUSFL_DATA": os.environ.get("FOCUSFL_DATA") or "not set"}
     for name, entry in DATA_SETS.items():
         if not entry.package:
             paths = places.present(entry)
-            found[name] = str(paths[0].parent) if paths else None
-    return found
+            folders[name] = str(paths[0].parent) if paths else None
+    return folders
 
 
 def _commands() -> Section:

@@ -106,33 +106,33 @@ def _read_all(options: argparse.Namespace) -> "list[Study]":
     from focusfl.studies.merge import by_study, pool
     from focusfl.studies.store import Study
 
-    studies = by_study([Study.load(folder) for folder in options.runs])
-    for own in studies:
-        if len(own) > 1 and not options.json:
-            names = ", ".join(str(found.folder) for found in own)
-            print(printable(f"pooled: {names} ({_seeds(pool(own))})"))
-    return [pool(own) for own in studies]
+    groups = by_study([Study.load(folder) for folder in options.runs])
+    pooled = [pool(group) for group in groups]
+    for group, study in zip(groups, pooled, strict=True):
+        if len(group) > 1 and not options.json:
+            names = ", ".join(str(each.folder) for each in group)
+            print(printable(f"pooled: {names} ({_seeds(study)})"))
+    return pooled
 
 
 def _merge(options: argparse.Namespace) -> int:
     from focusfl.studies.merge import merge
     from focusfl.studies.report import output
 
-    found = merge(options.runs, folder(options, ""))
-    files = [str(file) for file in output.save_report(found)]
+    study = merge(options.runs, folder(options, ""))
+    files = [str(file) for file in output.save_report(study)]
     if options.json:
-        rows = [run.row for run in found.runs]
-        print(json.dumps({"runs": rows, "files": files}, indent=2))
+        print(json.dumps({"runs": [run.row for run in study.runs], "files": files}, indent=2))
         return 0
-    output.print_report(found)
-    many = f"{len(options.runs)} folders, {len(found.runs)} runs"
-    print(f"merged: {many}, {_seeds(found)}")
+    output.print_report(study)
+    many = f"{len(options.runs)} folders, {len(study.runs)} runs"
+    print(f"merged: {many}, {_seeds(study)}")
     print("written: " + "  ".join(files))
     return 0
 
 
-def _seeds(found: "Study") -> str:
-    seeds = dict.fromkeys(str(run.row["seed"]) for run in found.runs)
+def _seeds(study: "Study") -> str:
+    seeds = dict.fromkeys(str(run.row["seed"]) for run in study.runs)
     return f"seeds {', '.join(seeds)}"
 
 
@@ -161,21 +161,21 @@ def _compare(options: argparse.Namespace) -> int:
     from focusfl.studies.report import compare, terminal
     from focusfl.studies.store import Study
 
-    found = compare.compare(Study.load(options.before), Study.load(options.after))
+    comparison = compare.compare(Study.load(options.before), Study.load(options.after))
+    changes = comparison.changes
     if options.json:
-        print(json.dumps(compare.as_dict(found), indent=2))
+        print(json.dumps(compare.as_dict(comparison), indent=2))
         return 0
-    for name, (before, after) in found.settings.items():
+    for name, (before, after) in comparison.settings.items():
         print(f"{printable(name)}: {json.dumps(before)} in A, {json.dumps(after)} in B")
-    for where, names in zip(("A", "B"), found.alone, strict=True):
+    for where, names in zip(("A", "B"), comparison.alone, strict=True):
         if names:
             print(printable(f"only in {where}: {', '.join(names)}"))
-    moved = [change for change in found.changes if change.word != "same"]
-    shown = found.changes if options.all else moved
-    if shown:
+    moved = [change for change in changes if change.word != "same"]
+    if shown := changes if options.all else moved:
         terminal.print_table("", compare.HEADERS, compare.lines(shown))
-    same = len(found.changes) - len(moved)
-    print(f"{same} of {len(found.changes)} numbers are the same within the spread")
+    same = len(changes) - len(moved)
+    print(f"{same} of {len(changes)} numbers are the same within the spread")
     return 0
 
 

@@ -276,8 +276,8 @@ def _theory(options: argparse.Namespace) -> int:
         for name, scenario in plan.participation.items()
     }
     if options.json:
-        found = {name: report.as_dict() for name, report in reports.items()}
-        print(json.dumps(found, indent=2))
+        answer = {name: report.as_dict() for name, report in reports.items()}
+        print(json.dumps(answer, indent=2))
     else:
         print("\n\n".join(f"{name}: {report}" for name, report in reports.items()))
     return 0
@@ -317,10 +317,10 @@ def _list(options: argparse.Namespace) -> int:
     from focusfl.problems import PROBLEMS
     from focusfl.studies.report import terminal
 
-    def describe(section: str, kind: Callable) -> dict:
-        parameters = inspect.signature(kind).parameters.values()
+    def describe(section: str, make: Callable) -> dict:
+        parameters = inspect.signature(make).parameters.values()
         return {
-            "what": (inspect.getdoc(kind) or "").split("\n")[0],
+            "what": (inspect.getdoc(make) or "").split("\n")[0],
             "options": {
                 p.name: None if p.default is p.empty else p.default
                 for p in parameters
@@ -328,21 +328,21 @@ def _list(options: argparse.Namespace) -> int:
             },
         }
 
-    everything: dict[str, Mapping[str, Callable]] = {
+    registries: dict[str, Mapping[str, Callable]] = {
         "algorithms": ALGORITHMS,
         "participation": PARTICIPATION,
         "problems": PROBLEMS,
         "schedules": SCHEDULES,
         "compressors": COMPRESSORS,
     }
-    found = {
-        section: {name: describe(section, kind) for name, kind in kinds.items()}
-        for section, kinds in everything.items()
+    sections = {
+        section: {name: describe(section, make) for name, make in registry.items()}
+        for section, registry in registries.items()
     }
     if options.json:
-        print(json.dumps(found, indent=2, default=repr))
+        print(json.dumps(sections, indent=2, default=repr))
         return 0
-    for section, kinds in found.items():
+    for section, kinds in sections.items():
         rows = [(name, about["what"], ", ".join(about["options"])) for name, about in kinds.items()]
         title = section + " (compression)" * (section == "compressors")
         terminal.print_table("", (title, "", "options"), rows)

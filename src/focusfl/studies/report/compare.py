@@ -68,7 +68,7 @@ def compare(before: Study, after: Study) -> Comparison:
 
 def lines(changes: list[Change]) -> list[tuple[str, ...]]:
     """Rows of a table, in the order of HEADERS."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for change in changes:
         what = column(change.what)
         ratio = "–" if change.ratio is None else f"{change.ratio:.3g}"

@@ -137,7 +137,8 @@ def _draw_graph(panel: "Axes", step: Step, present: list[int], width: float) -> 
         edge = fill if speaks else DIM
         panel.add_patch(Circle(at[i], RADIUS, facecolor=fill, edgecolor=edge, zorder=3))
         ink = "white" if speaks else DIM
-        _text(panel, *at[i], str(i), 9.0, color=ink, weight="bold", zorder=4)
+        x, y = at[i]
+        _text(panel, x, y, str(i), 9.0, color=ink, weight="bold", zorder=4)
     gap = 72 * RADIUS + 1  # from the middle of a node to the tip of an arrow, in points
     between = {"shrinkA": gap, "shrinkB": gap, "mutation_scale": 9, "linewidth": 1.1}
     for row, column in np.argwhere(step.matrix):
