@@ -16,13 +16,6 @@ from typing import Any
 from focusfl import __version__
 from focusfl.core.extras import WHERE, install
 
-# Versions (major.minor) that the tests were run with.
-TESTED = {
-    "python": ("3.11",),
-    "flwr": ("1.41", "1.42"),
-    "jax": ("0.10",),
-    "torch": ("2.13",),
-}
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
 Section = dict[str, Any]  # what was looked for -> what was found, None if nothing
@@ -52,21 +45,16 @@ def _doctor(options: argparse.Namespace) -> int:
     }
     failures = [f"{name} is missing" for name, version in needed.items() if not version]
     failures += [section["failed"] for section in sections.values() if "failed" in section]
-    other_versions = untested(needed, *extras.values())
+    incomplete = [install(name) for name, versions in extras.items() if None in versions.values()]
+    verdict = "focusfl works"
     if failures:
         verdict = "focusfl does not work here: " + "; ".join(failures)
-    else:
-        verdict = "focusfl works"
-        if other_versions:
-            verdict += f"; not tested with {', '.join(other_versions)}"
-        if incomplete := [name for name, have in extras.items() if None in have.values()]:
-            verdict += f"; without extras, installed {WHERE}: {', '.join(map(install, incomplete))}"
+    elif incomplete:
+        verdict += f"; without extras, installed {WHERE}: {', '.join(incomplete)}"
     if options.json:
-        summary = {"works": not failures, "verdict": verdict, "untested": other_versions}
-        print(json.dumps({**summary, **sections}, indent=2))
+        print(json.dumps({"works": not failures, "verdict": verdict, **sections}, indent=2))
     else:
         rows = [(name, _line(name, section)) for name, section in sections.items()]
-        rows += [("not tested", f"{name}: {which}") for name, which in other_versions.items()]
         terminal.print_table("", ("", "found"), rows)
         print(verdict)
     return 1 if failures else 0
@@ -100,17 +88,6 @@ def packages() -> tuple[Section, dict[str, Section]]:
         except metadata.PackageNotFoundError:
             versions[name] = None
     return needed, extras
-
-
-def untested(*groups: Section) -> dict[str, str]:
-    """Name the packages whose version is not one of `TESTED`, with those that are."""
-    return {
-        f"{name} {version}": f"tested with {', '.join(TESTED[name])}"
-        for versions in groups
-        for name, version in versions.items()
-        if version and name in TESTED
-        if ".".join(version.split(".")[:2]) not in TESTED[name]
-    }
 
 
 def _attempt(look: Callable[[], Section]) -> Section:

@@ -424,11 +424,11 @@ def end_with_parent() -> None:
 
 
 def run_group(
-    spec: Spec, group: RunGroup, watch: Watch | None = None, kept: Path | None = None
+    spec: Spec, group: RunGroup, watch: Watch | None = None, place: Path | None = None
 ) -> list[Run]:
     """Run a group, side by side if that fits: seed by seed, each at every step size.
 
-    If the study keeps checkpoints, they are in the folder `kept`.
+    If the study keeps checkpoints, they are in the folder `place`.
     """
     section = spec.algorithms[group.algorithm]
     algorithm, noise = section.algorithm, section.noise
@@ -438,10 +438,10 @@ def run_group(
         choose_lr(lr, algorithm, problem, participation, group.local_steps) for lr in group.lrs
     ]
     progress = watch(group.participation, group.title) if watch else None
-    kept = kept if spec.checkpoint_every else None
-    compiled, start = compiling(), time.perf_counter() - seconds_before(kept)
+    place = place if spec.checkpoint_every else None
+    compiled, start = compiling(), time.perf_counter() - seconds_before(place)
     same = group._replace(lrs=tuple(lr for lr, _ in chosen))
-    results = _sweep(spec, same, note_seconds(progress, kept, start), kept)
+    results = _sweep(spec, same, note_seconds(progress, place, start), place)
     share = len(results)
     seconds = Seconds((time.perf_counter() - start) / share, (compiling() - compiled) / share)
     runs = []
@@ -466,7 +466,7 @@ def run_group(
 
 
 def _sweep(
-    spec: Spec, group: RunGroup, progress: Progress | None, kept: Path | None
+    spec: Spec, group: RunGroup, progress: Progress | None, place: Path | None
 ) -> list[Result]:
     """Run a group side by side; where that does not fit, one part after the other."""
     from focusfl.simulation.api import sweep
@@ -487,7 +487,7 @@ def _sweep(
             options=Options(
                 record_models=spec.models == "all",
                 on_divergence="ignore",  # a verdict says it
-                checkpoint=Checkpoint(kept, spec.checkpoint_every or 0) if kept else None,
+                checkpoint=Checkpoint(place, spec.checkpoint_every or 0) if place else None,
                 client_state=spec.client_state,
                 devices=spec.devices,
             ),
@@ -503,7 +503,7 @@ def _sweep(
         return [
             run
             for turn, part in enumerate(parts)
-            for run in _sweep(spec, part, progress, kept and kept / str(turn))
+            for run in _sweep(spec, part, progress, place and place / str(turn))
         ]
 
 
@@ -621,9 +621,9 @@ def _optimal_loss(problem: Any) -> float | None:
     return None if loss is None else float(loss)
 
 
-def seconds_before(kept: Path | None) -> float:
+def seconds_before(place: Path | None) -> float:
     """The seconds that a group had taken when it was killed; of a damaged note, none."""
-    file = kept and kept / "seconds"
+    file = place and place / "seconds"
     if not file or not file.is_file():
         return 0.0
     try:
@@ -636,16 +636,16 @@ def seconds_before(kept: Path | None) -> float:
     return 0.0
 
 
-def note_seconds(progress: Progress | None, kept: Path | None, start: float) -> Progress | None:
+def note_seconds(progress: Progress | None, place: Path | None, start: float) -> Progress | None:
     """Note the time that a group has taken, beside its checkpoints, as rounds are done."""
-    if kept is None:
+    if place is None:
         return progress
     noted = -SAVING
 
     def both(done: int, metrics: Mapping[str, Any]) -> bool | None:
         nonlocal noted
         if (seconds := time.perf_counter() - start) - noted >= SAVING:
-            files.write(kept / "seconds", f"{seconds} {files.BLANK}", sealed=True)
+            files.write(place / "seconds", f"{seconds} {files.BLANK}", sealed=True)
             noted = seconds
         return progress(done, metrics) if progress else None
 

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +278,7 @@ def _metrics(study: StudySpec) -> list[str]:
     problem = study.problem
     with jax.enable_x64(problem.dtype == "float64"):
         try:
-            found = jax.eval_shape(
+            metrics = jax.eval_shape(
                 partial(evaluate, problem.objective, study.per_client), problem.x0,
                 eval_data_of(problem, study.per_client),
             )  # fmt: skip
@@ -285,7 +286,7 @@ def _metrics(study: StudySpec) -> list[str]:
             if not study.per_client:
                 raise
             raise ConfigError(("per_client",), str(error)) from None
-    return list(found)
+    return list(metrics)
 
 
 def keep_compression(table: dict[str, Any], names: Collection[str]) -> None:
@@ -306,30 +307,30 @@ def _compress(
 ) -> dict[str, AlgorithmSpec]:
     """The algorithms, of which those that [compression] names, or all that have no compressor of
     their own, send by it; raise if it does not fit what they send."""
-    found = dict(algorithms)
+    coded = dict(algorithms)
     if table is None:
-        return found
+        return coded
     compressor, wanted = sections.compressor(COMPRESSION, table)
     for name in wanted or ():
         at = (*COMPRESSION, "algorithms")
-        if name not in found:
-            raise ConfigError(at, unknown("algorithm in [compression]", name, found))
-        if coded_in(found[name].algorithm):
+        if name not in coded:
+            raise ConfigError(at, unknown("algorithm in [compression]", name, coded))
+        if coded_in(coded[name].algorithm):
             words = f"[compression] names {name}, which has a compressor of its own"
             raise ConfigError(at, f"{words}; leave one of the two out.")
-    plain = [name for name in found if not coded_in(found[name].algorithm)]
+    plain = [name for name in coded if not coded_in(coded[name].algorithm)]
     if not plain:
         words = "every algorithm of this study has one of its own"
         raise ConfigError(COMPRESSION, f"[compression] codes nothing: {words}. Leave it out.")
     for name in wanted or plain:
         try:
-            whole = Compressed(found[name].algorithm, compressor)
+            whole = Compressed(coded[name].algorithm, compressor)
             whole.init(problem.x0)
         except ValueError as error:
             words = f"[compression], for [algorithms.{name}]: {error}"
             raise ConfigError(COMPRESSION, words) from None
-        found[name] = replace(found[name], algorithm=whole)
-    return found
+        coded[name] = replace(coded[name], algorithm=whole)
+    return coded
 
 
 def _check_fit(algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps: Grid) -> None:
@@ -364,30 +365,30 @@ def _check_private(name: str, spec: AlgorithmSpec, problem: Private, steps: Grid
 def _check_auto(study: StudySpec) -> None:
     """Raise if a step size is to be chosen where nobody knows how."""
     known = "L" in dir(exact(study.problem))  # not asked for: that may take long
-    for scenario, own in study.participation.items():
-        for name, spec in study.algorithms.items():
-            ours = isinstance(spec.algorithm, Focus)
-            if "auto" not in study.step_sizes(scenario, name):
-                continue
-            if study.schedule_of(name):
-                at = ("algorithms", name) if spec.schedule else ()
-                words = "is one step for all rounds; with a schedule give a number."
-                raise ConfigError((*at, "schedule"), f'lr = "auto" {words}')
-            if ours and known or has_trials(study.problem):
-                continue
-            above = (
-                (("algorithms", name), spec.lrs),
-                (("participation", scenario), own.lrs),
-            )
-            path = next(((*path, "lr") for path, lrs in above if lrs), ("lr",))
-            why = f"is for FOCUS alone; [algorithms.{name}] needs numbers of its own"
-            if coded_in(spec.algorithm):
-                why = f"knows of no compressor; [algorithms.{name}], coded, needs numbers"
-            elif ours:
-                kind = type(study.problem).__name__
-                why = f"needs a problem with a known smoothness L; {kind} has none"
-            raise ConfigError(
-                path,
-                f'lr = "auto" {why}. Several are tried side by side: '
-                "lr = [1e-3, 1e-2]; focusfl tune finds one.",
-            )
+    for scenario, name in product(study.participation, study.algorithms):
+        section = study.algorithms[name]
+        if "auto" not in study.step_sizes(scenario, name):
+            continue
+        if study.schedule_of(name):
+            at = ("algorithms", name) if section.schedule else ()
+            words = "is one step for all rounds; with a schedule give a number."
+            raise ConfigError((*at, "schedule"), f'lr = "auto" {words}')
+        focus = isinstance(section.algorithm, Focus)
+        if focus and known or has_trials(study.problem):
+            continue
+        why = f"is for FOCUS alone; [algorithms.{name}] needs numbers of its own"
+        if coded_in(section.algorithm):
+            why = f"knows of no compressor; [algorithms.{name}], coded, needs numbers"
+        elif focus:
+            kind = type(study.problem).__name__
+            why = f"needs a problem with a known smoothness L; {kind} has none"
+        path = (
+            ("algorithms", name, "lr") if section.lrs
+            else ("participation", scenario, "lr") if study.participation[scenario].lrs
+            else ("lr",)
+        )  # fmt: skip
+        raise ConfigError(
+            path,
+            f'lr = "auto" {why}. Several are tried side by side: '
+            "lr = [1e-3, 1e-2]; focusfl tune finds one.",
+        )

@@ -58,11 +58,11 @@ def summarise(
     `target` is an error at which it was told to stop. With the sum of all clients'
     weights, one whose tracker rests while the gradient does not is called biased.
     """
-    found = _summed_up(result, expected, target)
+    summary = _summed_up(result, expected, target)
     if total_weight is None or result.diverged_at is not None:
-        return found
+        return summary
     false = at_rest_elsewhere(result, total_weight)
-    return found._replace(verdict="biased", reason=false) if false else found
+    return summary._replace(verdict="biased", reason=false) if false else summary
 
 
 def _summed_up(result: Result, expected: Expected, target: float | None) -> Summary:

@@ -86,8 +86,8 @@ def judge(
     `visits` counts all participations of the run, where known; `target` is an error at
     which the run was told to stop.
     """
-    if told := _no_curve(rounds, diverged_at, visits):
-        return told
+    if verdict := _no_curve(rounds, diverged_at, visits):
+        return verdict
     tenth = max(1, len(errors) // 10)
     error = float(np.median(errors[-tenth:]))
     if error <= EXACT:
@@ -113,8 +113,8 @@ def judge_loss(
 
     How low it can get nobody knows, so it is neither exact nor biased.
     """
-    if told := _no_curve(rounds, diverged_at, visits):
-        return told
+    if verdict := _no_curve(rounds, diverged_at, visits):
+        return verdict
     if len(losses) < FEWEST:
         return _too_few(losses)
     # Any sign, any size: a trend of logarithms is one of the values themselves.

@@ -16,7 +16,7 @@ from focusfl.simulation.spec import Options
 from focusfl.studies.runner import compiling
 from focusfl.studies.summary import TARGET, errors
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
-from focusfl.suite.problems import made
+from focusfl.suite.problems import problem_of
 
 SEEDS = (0, 1, 2)
 BEYOND = 100.0  # a run is followed to a target so many times as small
@@ -66,7 +66,7 @@ class Search(NamedTuple):
 class Measured(NamedTuple):
     """What one algorithm came to at its best step, in the median over seeds."""
 
-    found: Search
+    search: Search
     costs: dict[str, float]  # to the target, or of all rounds where there is none
     runs: int
     seconds: float  # of a core, that all of them took
@@ -74,7 +74,7 @@ class Measured(NamedTuple):
     @property
     def merit(self) -> tuple[float, float]:
         """Less is better: what is measured, then the error."""
-        trial = self.found.tried[self.found.best]
+        trial = self.search.tried[self.search.best]
         return trial.value, trial.error
 
 
@@ -93,9 +93,9 @@ def search(run: Callable[[list[int]], Tried], finer: bool = True, batches: int =
     tried: Tried = {}
 
     def score(steps: Sequence[float]) -> dict[float, tuple]:
-        found = run(places := [place_of(step) for step in steps])
-        tried.update(found)
-        return {step: _order(k, found[k]) for step, k in zip(steps, places, strict=True)}
+        places = {step: place_of(step) for step in steps}
+        tried.update(run([*places.values()]))
+        return {step: _order(k, tried[k]) for step, k in places.items()}
 
     most = batches * AT_ONCE
     bracket(score, [step_of(k) for k in FIRST], batch=AT_ONCE, max_steps=most)
@@ -119,7 +119,7 @@ def _order(k: int, trial: Trial) -> tuple:
 
 def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:
     """Search for the best step, by the rule that is the same for everybody."""
-    problem, pace, start = made(cell.about), Pace(), time.process_time()
+    problem, pace, start = problem_of(cell.about), Pace(), time.process_time()
     costs: dict[int, dict[str, float]] = {}
 
     def run(ks: list[int]) -> dict[int, Trial]:
@@ -131,22 +131,22 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
             stop=Stop(tolerance=TARGET / BEYOND) if cell.measure == ROUNDS else None,
             progress=_patient(problem) if cell.measure == ROUNDS else None,
         )  # fmt: skip
-        pace.stop(len(results), sum(len(r.metrics["down"]) - 1 for r in results))
+        pace.stop(len(results), sum(len(result.metrics["down"]) - 1 for result in results))
         trials = {}
         for place, k in enumerate(ks):
-            own = results[place :: len(ks)]
+            by_seed = results[place :: len(ks)]
             trials[k] = Trial(
-                _middle([_value(cell, one) for one in own]),
-                _middle([_error(cell, one) for one in own]),
+                _middle([_value(cell, result) for result in by_seed]),
+                _middle([_error(cell, result) for result in by_seed]),
             )
-            spent = [_costs(cell, algorithm, problem, one) for one in own]
-            costs[k] = {name: _middle([one[name] for one in spent]) for name in COSTS}
+            spent = [_costs(cell, algorithm, problem, result) for result in by_seed]
+            costs[k] = {name: _middle([each[name] for each in spent]) for name in COSTS}
         return trials
 
-    found = search(run, finer=cell.measure != IMAGES)
-    best = costs[found.best]
+    steps = search(run, finer=cell.measure != IMAGES)
+    best = costs[steps.best]
     best["seconds"] = best["rounds"] * pace.per_round
-    return Measured(found, best, pace.runs, time.process_time() - start)
+    return Measured(steps, best, pace.runs, time.process_time() - start)
 
 
 class Pace:
@@ -171,7 +171,7 @@ class Pace:
     def per_round(self) -> float:
         """By the batches that compiled nothing, if there are any."""
         first = min(compiled for compiled, _ in self._seen)
-        return float(np.mean([each for own, each in self._seen if own == first]))
+        return float(np.mean([each for compiled, each in self._seen if compiled == first]))
 
 
 def _middle(values: list[float]) -> float:
@@ -225,7 +225,7 @@ def _costs(cell: Cell, algorithm: Algorithm, problem: Problem, result: Result) -
     return {
         "rounds": rounds,
         "vectors": down + up,
-        "bytes": sum(found / plain * numbers * width for found, plain, numbers in sent),
+        "bytes": sum(vectors / plain * numbers * width for vectors, plain, numbers in sent),
         "gradients": gradients,
     }
 
