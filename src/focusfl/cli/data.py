@@ -2,39 +2,23 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from focusfl.cli.options import Option, command
 
 if TYPE_CHECKING:
     from focusfl.data import Entry
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands."""
-    command(
-        "list", _list, "list data sets: what they are, their size, and what is here",
-        "focusfl data list",
-    )  # fmt: skip
-    fetch = command(
-        "fetch", _fetch, "fetch data sets into the cache folder, and check them",
-        "focusfl data fetch heart_disease",
-    )  # fmt: skip
-    fetch.add_argument("names", nargs="+", metavar="NAME", help="of a data set")
-    path = command(
-        "path", _path, "say where data sets are looked for, or where one is",
-        "focusfl data path heart_disease",
-    )  # fmt: skip
-    verify = command(
-        "verify", _verify,
-        "compare files with their checksums; exit 1 if one is damaged, or if the data "
-        "set that was named is not here",
-        "focusfl data verify",
-    )  # fmt: skip
-    for sub in (path, verify):
-        sub.add_argument("names", nargs="*", metavar="NAME", help="of a data set; all if none")
+NAMES = Option("names", nargs="*", metavar="NAME", help="of a data set; all if none")
 
 
+@command(
+    "data list", "list data sets: what they are, their size, and what is here",
+    "focusfl data list",
+)  # fmt: skip
 def _list(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS
     from focusfl.studies.report import terminal
@@ -77,6 +61,11 @@ def size(entry: "Entry") -> str:
     return f"{entry.size / 1e6:.2g} MB" if entry.size < 1e8 else f"{entry.size / 1e6:.0f} MB"
 
 
+@command(
+    "data fetch", "fetch data sets into the cache folder, and check them",
+    "focusfl data fetch heart_disease",
+    Option("names", nargs="+", metavar="NAME", help="of a data set"),
+)  # fmt: skip
 def _fetch(options: argparse.Namespace) -> int:
     from focusfl.data import fetch, registry
 
@@ -85,6 +74,10 @@ def _fetch(options: argparse.Namespace) -> int:
     return _print_paths(options, {name: fetch(name) for name in options.names})
 
 
+@command(
+    "data path", "say where data sets are looked for, or where one is",
+    "focusfl data path heart_disease", NAMES,
+)  # fmt: skip
 def _path(options: argparse.Namespace) -> int:
     from focusfl.data import folder, places
 
@@ -100,6 +93,12 @@ def _print_paths(options: argparse.Namespace, paths: Mapping[str, Iterable[Path]
     return 0
 
 
+@command(
+    "data verify",
+    "compare files with their checksums; exit 1 if one is damaged, or if the data "
+    "set that was named is not here",
+    "focusfl data verify", NAMES,
+)  # fmt: skip
 def _verify(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS, fetching
     from focusfl.studies.report import terminal

@@ -5,11 +5,11 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusfl.cli.options import changes, folder, need_flower, print_files
+from focusfl.cli.options import CHANGES, Option, command, folder, need_flower, print_files
 from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
@@ -20,71 +20,25 @@ RUNS = Path("runs")  # where what is run goes
 MAX_SITES = 20  # sites whose rounds are counted in words
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommands, by the function that adds any command."""
-    _add_local(command)
-    init = command(
-        "init", _init, "write a Flower app, ready for several hosts",
-        "focusfl deploy init hospitals",
-    )  # fmt: skip
-    init.add_argument("folder", type=Path, help="to be made")
-    keys = command(
-        "certificates", _certificates,
-        "write certificates, keys and nginx's configuration, or renew the server's certificate",
-        "focusfl deploy certificates keys --hosts fl.example.org --sites paris rome",
-    )  # fmt: skip
-    keys.add_argument("folder", type=Path, nargs="?", default=Path("keys"))
-    keys.add_argument("--hosts", nargs="+", default=[], help="names of the server")
-    keys.add_argument("--sites", nargs="+", default=[], help="a name each")
-    keys.add_argument(
-        "--renew", action="store_true", help="sign another certificate for the server"
-    )
-    status = command(
-        "status", _status, "say what runs of what `deploy local` has started",
-        "focusfl deploy status runs",
-    )  # fmt: skip
-    watch = command(
-        "watch", _serve, "show how jobs are doing, on a page and for Prometheus",
-        "focusfl deploy watch runs/deploy-study --port 8484",
-    )  # fmt: skip
-    watch.add_argument(
-        "--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"
-    )
-    stop = command(
-        "stop", _stop, "stop what `deploy local` has started in a folder",
-        "focusfl deploy stop runs/deploy-study",
-    )  # fmt: skip
-    for sub in (status, watch, stop):
-        sub.add_argument("folder", type=Path, nargs="?", default=RUNS)
+FOLDER = Option("folder", type=Path, nargs="?", default=RUNS)
 
 
-def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
-    local = command(
-        "local", _local, "run a study on Flower, on real processes of this machine",
-        "focusfl deploy local study.toml --clients 4 --tls",
-    )  # fmt: skip
-    local.add_argument("what", type=Path, metavar="CONFIG", help="TOML file of a study, or an app")
-    local.add_argument("--clients", type=int, help="SuperNodes (as in the study)")
-    local.add_argument("--algorithm", help="of the study (its first)")
-    changes(local)
-    local.add_argument(
-        "--tls", action="store_true", help="encrypt, and let known SuperNodes in alone"
-    )
-    local.add_argument(
-        "--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
-        help="an honest server learns sums alone, of at least so many pushes (3)",
-    )  # fmt: skip
-    local.add_argument(
-        "--deadline", type=float, metavar="SECONDS",
-        help="after which a round closes without who is missing (60)",
-    )  # fmt: skip
-    local.add_argument(
-        "--target", type=int, metavar="REPLIES",
-        help="after which a round closes, and later ones count in the next (all)",
-    )  # fmt: skip
-    local.add_argument("--out", type=Path, help="folder for it all (runs/deploy-NAME)")
-
-
+@command(
+    "deploy local", "run a study on Flower, on real processes of this machine",
+    "focusfl deploy local study.toml --clients 4 --tls",
+    Option("what", type=Path, metavar="CONFIG", help="TOML file of a study, or an app"),
+    Option("--clients", type=int, help="SuperNodes (as in the study)"),
+    Option("--algorithm", help="of the study (its first)"),
+    CHANGES,
+    Option("--tls", action="store_true", help="encrypt, and let known SuperNodes in alone"),
+    Option("--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
+           help="an honest server learns sums alone, of at least so many pushes (3)"),
+    Option("--deadline", type=float, metavar="SECONDS",
+           help="after which a round closes without who is missing (60)"),
+    Option("--target", type=int, metavar="REPLIES",
+           help="after which a round closes, and later ones count in the next (all)"),
+    Option("--out", type=Path, help="folder for it all (runs/deploy-NAME)"),
+)  # fmt: skip
 def _local(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import study
@@ -177,6 +131,11 @@ def _draw(place: Path) -> list[Path]:
     return [place / store.CURVES, place / "model.npz", *output.save_report(study)]
 
 
+@command(
+    "deploy init", "write a Flower app, ready for several hosts",
+    "focusfl deploy init hospitals",
+    Option("folder", type=Path, help="to be made"),
+)  # fmt: skip
 def _init(options: argparse.Namespace) -> int:
     from focusfl.deploy import apps
 
@@ -184,6 +143,15 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "deploy certificates",
+    "write certificates, keys and nginx's configuration, or renew the server's certificate",
+    "focusfl deploy certificates keys --hosts fl.example.org --sites paris rome",
+    Option("folder", type=Path, nargs="?", default=Path("keys")),
+    Option("--hosts", nargs="+", default=[], help="names of the server"),
+    Option("--sites", nargs="+", default=[], help="a name each"),
+    Option("--renew", action="store_true", help="sign another certificate for the server"),
+)  # fmt: skip
 def _certificates(options: argparse.Namespace) -> int:
     need_flower()  # it brings what signs
     from focusfl.deploy import certificates
@@ -208,6 +176,10 @@ def _there(options: argparse.Namespace) -> Path:
     return options.folder
 
 
+@command(
+    "deploy stop", "stop what `deploy local` has started in a folder",
+    "focusfl deploy stop runs/deploy-study", FOLDER,
+)  # fmt: skip
 def _stop(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import monitor, ownership
@@ -225,6 +197,10 @@ def _stop(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "deploy status", "say what runs of what `deploy local` has started",
+    "focusfl deploy status runs", FOLDER,
+)  # fmt: skip
 def _status(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import monitor
@@ -286,6 +262,11 @@ def _print_health(job: Mapping[str, Any]) -> None:
         print(packed(f"learning: getting worse: {job['worse']}".split()))
 
 
+@command(
+    "deploy watch", "show how jobs are doing, on a page and for Prometheus",
+    "focusfl deploy watch runs/deploy-study --port 8484", FOLDER,
+    Option("--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"),
+)  # fmt: skip
 def _serve(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy.watch import Watch

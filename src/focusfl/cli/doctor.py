@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from focusfl import __version__
+from focusfl.cli.options import command
 from focusfl.core.extras import WHERE, install
 
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
@@ -21,14 +22,9 @@ FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 Section = dict[str, Any]  # what was looked for -> what was found, None if nothing
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the command, by the function that adds any command."""
-    command(
-        "doctor", _doctor, "say what is installed, what is missing and what works",
-        "focusfl doctor",
-    )  # fmt: skip
-
-
+@command(
+    "doctor", "say what is installed, what is missing and what works", "focusfl doctor"
+)  # fmt: skip
 def _doctor(options: argparse.Namespace) -> int:
     from focusfl.studies.report import terminal
 

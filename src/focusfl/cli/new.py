@@ -7,26 +7,21 @@ import keyword
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
+
+from focusfl.cli.options import Option, command
 
 TEMPLATE = Path(__file__).parent / "template"
 PARTS = ("algorithm", "participation", "problem")
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    new = command(
-        "new", _new, "write a study, or a package with your own part, to begin from",
-        "focusfl new study.toml, or focusfl new algorithm my_method",
-    )  # fmt: skip
-    new.add_argument(
-        "what", metavar="STUDY.toml|algorithm|problem|participation",
-        help="TOML file to write, or the kind of part",
-    )  # fmt: skip
-    new.add_argument("part", metavar="NAME", nargs="?", help="of the part, and of its package")
-
-
+@command(
+    "new", "write a study, or a package with your own part, to begin from",
+    "focusfl new study.toml, or focusfl new algorithm my_method",
+    Option("what", metavar="STUDY.toml|algorithm|problem|participation",
+           help="TOML file to write, or the kind of part"),
+    Option("part", metavar="NAME", nargs="?", help="of the part, and of its package"),
+)  # fmt: skip
 def _new(options: argparse.Namespace) -> int:
     if options.what in PARTS:
         target, then = _package(options.what, options.part), "pip install -e {0} && pytest {0}"

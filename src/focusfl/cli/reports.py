@@ -2,12 +2,10 @@
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusfl.cli.completion import offer
-from focusfl.cli.options import folder, print_files, words
+from focusfl.cli.options import Option, command, folder, print_files, words
 from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
@@ -19,86 +17,11 @@ AXES = (
 )  # fmt: skip
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands, by the function that adds any command."""
-    merge = command(
-        "merge", _merge, "put folders of one study with different seeds together",
-        "focusfl merge runs/seed-* -o runs/all",
-    )  # fmt: skip
-    merge.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="folder of a study")
-    merge.add_argument(
-        "-o", "--out", type=Path, required=True,
-        help="folder to write to; runs of the same study that it has are kept",
-    )  # fmt: skip
-    report = command(
-        "report", _report, "write one self-contained HTML page about studies",
-        "focusfl report runs/demo -o report.html",
-    )  # fmt: skip
-    plot = command(
-        "plot", _plot, "draw a publication figure: PDF, SVG or PNG",
-        "focusfl plot runs/demo -o figure.pdf --x vectors-sent --relative",
-    )  # fmt: skip
-    compare = command(
-        "compare", _compare, "say what got better or worse from one study to another",
-        "focusfl compare runs/before runs/after",
-    )  # fmt: skip
-    export = command(
-        "export", _export, "write curves or table as CSV, or the table as LaTeX",
-        "focusfl export runs/demo -o table.tex",
-    )  # fmt: skip
-    for sub, default, help in [
-        (report, "report.html", "the page (report.html)"),
-        (plot, "figure.pdf", "the figure (figure.pdf)"),
-    ]:
-        sub.add_argument(
-            "runs", type=Path, nargs="+", metavar="RUNS",
-            help="folder of a study; those that differ in seeds alone are pooled",
-        )  # fmt: skip
-        sub.add_argument("-o", "--out", type=Path, default=Path(default), help=help)
-    _plot_options(plot)
-    compare.add_argument("before", type=Path, metavar="A", help="folder of a study")
-    compare.add_argument("after", type=Path, metavar="B", help="folder of another")
-    compare.add_argument("--all", action="store_true", help="show what stayed the same, too")
-    export.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUNS",
-        help="folder of a study; several, with different seeds, are pooled",
-    )  # fmt: skip
-    export.add_argument(
-        "-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"
-    )
-    kind = export.add_argument("--what", help="curves or table (of .csv: curves; of .tex: table)")
-    offer(kind, ("curves", "table"))
-    export.add_argument(
-        "--columns", type=words, default=[], metavar="A,B",
-        help="only these columns, in this order: as a .csv names them, with error for "
-        "median and quartiles and error_mean for mean and standard deviation",
-    )  # fmt: skip
+def _runs(help: str) -> Option:
+    return Option("runs", type=Path, nargs="+", metavar="RUNS", help=help)
 
 
-def _plot_options(plot: argparse.ArgumentParser) -> None:
-    axis = plot.add_argument(
-        "--x", default="rounds",
-        help=f"{', '.join(AXES[:-1])} or {AXES[-1]} (rounds)",
-    )  # fmt: skip
-    offer(axis, AXES)
-    plot.add_argument(
-        "--y",
-        help="distance, suboptimality, loss, grad-norm, accuracy (the first); by "
-        "step-size: error, rounds-to-target, accuracy",
-    )
-    plot.add_argument("--relative", action="store_true", help="show it against the best curve")
-    plot.add_argument(
-        "--theory", action="store_true",
-        help="add what theory predicts: rate, bias of the mean iterate, noise floor",
-    )  # fmt: skip
-    plot.add_argument(
-        "--all-steps", action="store_true",
-        help="draw every step size, not the best of each algorithm alone",
-    )  # fmt: skip
-    plot.add_argument("--reference", type=float, help="height of a line to compare to")
-    for what in ("scenarios", "algorithms"):
-        plot.add_argument(f"--{what}", type=words, metavar="A,B", help=f"only these {what}")
-    plot.add_argument("--width", type=float, default=6.75, help="in inches (6.75)")
+POOLED = _runs("folder of a study; those that differ in seeds alone are pooled")
 
 
 def _read_all(options: argparse.Namespace) -> "list[Study]":
@@ -115,6 +38,13 @@ def _read_all(options: argparse.Namespace) -> "list[Study]":
     return pooled
 
 
+@command(
+    "merge", "put folders of one study with different seeds together",
+    "focusfl merge runs/seed-* -o runs/all",
+    _runs("folder of a study"),
+    Option("-o", "--out", type=Path, required=True,
+           help="folder to write to; runs of the same study that it has are kept"),
+)  # fmt: skip
 def _merge(options: argparse.Namespace) -> int:
     from focusfl.studies.merge import merge
     from focusfl.studies.report import output
@@ -136,12 +66,35 @@ def _seeds(study: "Study") -> str:
     return f"seeds {', '.join(seeds)}"
 
 
+@command(
+    "report", "write one self-contained HTML page about studies",
+    "focusfl report runs/demo -o report.html", POOLED,
+    Option("-o", "--out", type=Path, default=Path("report.html"), help="the page (report.html)"),
+)  # fmt: skip
 def _report(options: argparse.Namespace) -> int:
     from focusfl.studies.report.html import page
 
     return _write(options, page(_read_all(options)))
 
 
+@command(
+    "plot", "draw a publication figure: PDF, SVG or PNG",
+    "focusfl plot runs/demo -o figure.pdf --x vectors-sent --relative", POOLED,
+    Option("-o", "--out", type=Path, default=Path("figure.pdf"), help="the figure (figure.pdf)"),
+    Option("--x", default="rounds", words=AXES,
+           help=f"{', '.join(AXES[:-1])} or {AXES[-1]} (rounds)"),
+    Option("--y", help="distance, suboptimality, loss, grad-norm, accuracy (the first); by "
+           "step-size: error, rounds-to-target, accuracy"),
+    Option("--relative", action="store_true", help="show it against the best curve"),
+    Option("--theory", action="store_true",
+           help="add what theory predicts: rate, bias of the mean iterate, noise floor"),
+    Option("--all-steps", action="store_true",
+           help="draw every step size, not the best of each algorithm alone"),
+    Option("--reference", type=float, help="height of a line to compare to"),
+    Option("--scenarios", type=words, metavar="A,B", help="only these scenarios"),
+    Option("--algorithms", type=words, metavar="A,B", help="only these algorithms"),
+    Option("--width", type=float, default=6.75, help="in inches (6.75)"),
+)  # fmt: skip
 def _plot(options: argparse.Namespace) -> int:
     from focusfl.studies.report import figure, plots
 
@@ -157,6 +110,13 @@ def _plot(options: argparse.Namespace) -> int:
     return _write(options, figure.render(drawing, kind))
 
 
+@command(
+    "compare", "say what got better or worse from one study to another",
+    "focusfl compare runs/before runs/after",
+    Option("before", type=Path, metavar="A", help="folder of a study"),
+    Option("after", type=Path, metavar="B", help="folder of another"),
+    Option("--all", action="store_true", help="show what stayed the same, too"),
+)  # fmt: skip
 def _compare(options: argparse.Namespace) -> int:
     from focusfl.studies.report import compare, terminal
     from focusfl.studies.store import Study
@@ -179,6 +139,17 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "export", "write curves or table as CSV, or the table as LaTeX",
+    "focusfl export runs/demo -o table.tex",
+    _runs("folder of a study; several, with different seeds, are pooled"),
+    Option("-o", "--out", type=Path, required=True, help="file, ending in .csv or .tex"),
+    Option("--what", words=("curves", "table"),
+           help="curves or table (of .csv: curves; of .tex: table)"),
+    Option("--columns", type=words, default=[], metavar="A,B",
+           help="only these columns, in this order: as a .csv names them, with error for "
+           "median and quartiles and error_mean for mean and standard deviation"),
+)  # fmt: skip
 def _export(options: argparse.Namespace) -> int:
     from focusfl.studies.report.export import export
     from focusfl.studies.store import Study

@@ -9,7 +9,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusfl.cli.options import changes, folder, print_files, results, scenarios, words
+from focusfl.cli.options import (
+    CHANGES,
+    OUT,
+    STUDY,
+    WHICH_ALGORITHMS,
+    WHICH_PARTICIPATION,
+    Option,
+    command,
+    folder,
+    print_files,
+    words,
+)
 from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
@@ -26,98 +37,27 @@ REPRODUCED = {  # studies that ship with the package, which `focusfl reproduce` 
 }
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands."""
-    demo = command(
-        "demo", _demo, "show FOCUS exact where FedAvg is biased, in half a minute",
-        "focusfl demo --out runs/demo",
-    )  # fmt: skip
-    run = command(
-        "run", _run, "run the study in a TOML file",
-        "focusfl run study.toml --set rounds=500 --set seeds=5",
-    )  # fmt: skip
-    theory = command(
-        "theory", _theory, "print what theory predicts for the study in a TOML file",
-        "focusfl theory study.toml --set lr=1e-4",
-    )  # fmt: skip
-    tune = command(
-        "tune", _tune, "find the best step size of every algorithm of a study",
-        "focusfl tune study.toml --set rounds=200",
-    )  # fmt: skip
-    for sub in (run, theory, tune):
-        sub.add_argument("study", type=Path, help="TOML file of the study")
-    for sub in (demo, run, theory, tune):
-        changes(sub)
-    for sub in (demo, run):
-        _run_options(sub)
-    results(tune)
-    scenarios(tune)
-    verify = command(
-        "verify", _verify,
-        "say which files of a folder are damaged, by their checksums",
-        "focusfl verify runs/demo",
-    )  # fmt: skip
-    verify.add_argument(
-        "folder", type=Path, metavar="DIR",
-        help="of a study, a checkpoint, the suite, a deployment's server or site",
-    )  # fmt: skip
-    command(
-        "schema", _schema, "print the JSON schema of a study, for editors",
-        "focusfl schema > study.schema.json",
-    )  # fmt: skip
-    graph = command(
-        "graph", _graph, "draw the graphs and matrices of one round",
-        "focusfl graph --clients 4 --active 1,3",
-    )  # fmt: skip
-    graph.add_argument("--clients", type=int, required=True, help="how many there are")
-    graph.add_argument(
-        "--active", type=words, default=[], metavar="I,J", help="who takes part, from 1"
-    )
-    graph.add_argument("-o", "--out", type=Path, help="PNG file (graph.png)")
-    command(
-        "list", _list,
-        "list algorithms, participation models, problems, schedules and compressors",
-        "focusfl list --json",
-    )  # fmt: skip
+RUN = (  # what of a study is run, how, and where its results go
+    CHANGES, WHICH_ALGORITHMS, WHICH_PARTICIPATION, OUT,
+    Option("--resume", action="store_true", excludes="--fresh",
+           help="go on with a study that was interrupted; fail if there is none"),
+    Option("--fresh", action="store_true", excludes="--fresh",
+           help="run everything again, even what is finished in the folder"),
+    Option("--workers", type=int, metavar="N",
+           help="run in so many processes (in threads of this one)"),
+    Option("--devices", type=int, metavar="N",
+           help="spread clients over so many devices (as the study says, or one)"),
+    Option("--track", action="append", default=[], metavar="TRACKER[=WHERE]",
+           help="tell tensorboard, mlflow or wandb of every run, also of those that had "
+           "ended before"),
+    Option("--quiet", action="store_true", help="show no progress and no table"),
+)  # fmt: skip
 
 
-def add_reproduce(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of `focusfl reproduce`, one per study."""
-    for name, what in REPRODUCED.items():
-        sub = command(name, _reproduce, what, f"focusfl reproduce {name}")
-        changes(sub)
-        _run_options(sub)
-
-
-def _run_options(sub: argparse.ArgumentParser) -> None:
-    """Add the options that say what of a study is run, how, and where it is kept."""
-    results(sub)
-    scenarios(sub)
-    which = sub.add_mutually_exclusive_group()
-    which.add_argument(
-        "--resume", action="store_true",
-        help="go on with a study that was interrupted; fail if there is none",
-    )  # fmt: skip
-    which.add_argument(
-        "--fresh", action="store_true",
-        help="run everything again, even what is finished in the folder",
-    )  # fmt: skip
-    sub.add_argument(
-        "--workers", type=int, metavar="N",
-        help="run in so many processes (in threads of this one)",
-    )  # fmt: skip
-    sub.add_argument(
-        "--devices", type=int, metavar="N",
-        help="spread clients over so many devices (as the study says, or one)",
-    )  # fmt: skip
-    sub.add_argument(
-        "--track", action="append", default=[], metavar="TRACKER[=WHERE]",
-        help="tell tensorboard, mlflow or wandb of every run, also of those that had "
-        "ended before",
-    )  # fmt: skip
-    sub.add_argument("--quiet", action="store_true", help="show no progress and no table")
-
-
+@command(
+    "demo", "show FOCUS exact where FedAvg is biased, in half a minute",
+    "focusfl demo --out runs/demo", *RUN,
+)  # fmt: skip
 def _demo(options: argparse.Namespace) -> int:
     from focusfl.studies.spec import STUDIES
 
@@ -133,6 +73,14 @@ def _reproduce(options: argparse.Namespace) -> int:
     return _run(options)
 
 
+for name, what in REPRODUCED.items():
+    command(f"reproduce {name}", what, f"focusfl reproduce {name}", *RUN)(_reproduce)
+
+
+@command(
+    "run", "run the study in a TOML file",
+    "focusfl run study.toml --set rounds=500 --set seeds=5", STUDY, *RUN,
+)  # fmt: skip
 def _run(options: argparse.Namespace) -> int:
     """Run what is left of a study in its folder, and show what is there."""
     from focusfl.studies import spec
@@ -144,16 +92,19 @@ def _run(options: argparse.Namespace) -> int:
             f"--workers must be a whole number of at least 1; got {options.workers}. "
             "Leave it out to run in threads of this process."
         )
+    changes = list(options.set)
     if options.devices is not None:
-        options.set.append(f"devices={options.devices}")
-    plan = spec.load(options.study, options.set, options.algorithms, options.participation)
+        changes.append(f"devices={options.devices}")
+    plan = spec.load(options.study, changes, options.algorithms, options.participation)
     if plan.devices:  # before a folder is made and anything begins to run
         from focusfl.simulation.devices import devices_for
         from focusfl.simulation.spec import Checkpoint, Options
 
-        kept = Checkpoint("runs") if plan.checkpoint_every else None
-        chosen = Options(checkpoint=kept, client_state=plan.client_state, devices=plan.devices)
-        devices_for(chosen, plan.problem.num_clients)
+        checkpoint = Checkpoint("runs") if plan.checkpoint_every else None
+        engine = Options(
+            checkpoint=checkpoint, client_state=plan.client_state, devices=plan.devices
+        )  # fmt: skip
+        devices_for(engine, plan.problem.num_clients)
     trackers = []
     if options.track:
         from focusfl.studies.tracking import tracker
@@ -212,6 +163,11 @@ def _count(groups: "Iterable[RunGroup]") -> int:
     return sum(len(group.runs) for group in groups)
 
 
+@command(
+    "tune", "find the best step size of every algorithm of a study",
+    "focusfl tune study.toml --set rounds=200",
+    STUDY, CHANGES, WHICH_ALGORITHMS, WHICH_PARTICIPATION, OUT,
+)  # fmt: skip
 def _tune(options: argparse.Namespace) -> int:
     """Print the best step sizes, and what to write into a study."""
     from focusfl.studies import spec
@@ -241,6 +197,12 @@ def _tune(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "verify", "say which files of a folder are damaged, by their checksums",
+    "focusfl verify runs/demo",
+    Option("folder", type=Path, metavar="DIR",
+           help="of a study, a checkpoint, the suite, a deployment's server or site"),
+)  # fmt: skip
 def _verify(options: argparse.Namespace) -> int:
     from focusfl.studies.verify import verify
 
@@ -256,6 +218,10 @@ def _verify(options: argparse.Namespace) -> int:
     return EXIT_DAMAGED if count["damaged"] else 0
 
 
+@command(
+    "theory", "print what theory predicts for the study in a TOML file",
+    "focusfl theory study.toml --set lr=1e-4", STUDY, CHANGES,
+)  # fmt: skip
 def _theory(options: argparse.Namespace) -> int:
     from focusfl import theory
     from focusfl.studies import spec
@@ -283,6 +249,10 @@ def _theory(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "schema", "print the JSON schema of a study, for editors",
+    "focusfl schema > study.schema.json",
+)  # fmt: skip
 def _schema(options: argparse.Namespace) -> int:
     from focusfl.studies.json_schema import json_schema
 
@@ -291,6 +261,13 @@ def _schema(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "graph", "draw the graphs and matrices of one round",
+    "focusfl graph --clients 4 --active 1,3",
+    Option("--clients", type=int, required=True, help="how many there are"),
+    Option("--active", type=words, default=[], metavar="I,J", help="who takes part, from 1"),
+    Option("-o", "--out", type=Path, help="PNG file (graph.png)"),
+)  # fmt: skip
 def _graph(options: argparse.Namespace) -> int:
     from focusfl.core import files
     from focusfl.studies.report import figure
@@ -307,6 +284,10 @@ def _graph(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "list", "list algorithms, participation models, problems, schedules and compressors",
+    "focusfl list --json",
+)  # fmt: skip
 def _list(options: argparse.Namespace) -> int:
     import inspect
 

@@ -3,11 +3,11 @@
 import argparse
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from focusfl.cli.options import folder, words
+from focusfl.cli.options import Option, command, folder, words
 from focusfl.core.validation import check_count, check_positive
 
 if TYPE_CHECKING:
@@ -15,47 +15,25 @@ if TYPE_CHECKING:
     from focusfl.suite.store import Row
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands."""
-    run = command(
-        "run", _run, "run what is missing of the suite; show how methods compare",
-        "focusfl suite run --algorithms my_module:MyAlgorithm --workers 2",
-    )  # fmt: skip
-    show = command(
-        "show", _show, "show results of the suite, and write a page about them",
-        "focusfl suite show runs/suite -o suite.html",
-    )  # fmt: skip
-    command("list", _list, "list cells and entrants", "focusfl suite list --json")
-    run.add_argument(
-        "--cells", type=words, default=[], metavar="A,B",
-        help="tuning, reporting, all, or names of cells, problems, laws (reporting)",
-    )  # fmt: skip
-    run.add_argument(
-        "--algorithms", type=words, default=[], metavar="A,B",
-        help="names of entrants, or your own: module:Class, with module.py here (all)",
-    )  # fmt: skip
-    run.add_argument("-o", "--out", type=Path, help="folder for results (runs/suite)")
-    run.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
-        help="processes (as many as cores)",
-    )  # fmt: skip
-    run.add_argument("--minutes", type=float, help="stop after so many, to go on another time")
-    run.add_argument("--quick", action="store_true", help="three cells alone, in some two minutes")
-    show.add_argument(
-        "folders", type=Path, nargs="+", metavar="DIR",
-        help="folders of results; of studies, too",
-    )  # fmt: skip
-    show.add_argument(
-        "-o", "--out", type=Path,
-        help="the page (DIR/suite.html; of several leaderboard.html)",
-    )  # fmt: skip
-    for sub in (run, show):
-        sub.add_argument(
-            "--alone", action="store_true",
-            help="compare with nothing but what is in the folder",
-        )  # fmt: skip
+ALONE = Option(
+    "--alone", action="store_true", help="compare with nothing but what is in the folder"
+)
 
 
+@command(
+    "suite run", "run what is missing of the suite; show how methods compare",
+    "focusfl suite run --algorithms my_module:MyAlgorithm --workers 2",
+    Option("--cells", type=words, default=[], metavar="A,B",
+           help="tuning, reporting, all, or names of cells, problems, laws (reporting)"),
+    Option("--algorithms", type=words, default=[], metavar="A,B",
+           help="names of entrants, or your own: module:Class, with module.py here (all)"),
+    Option("-o", "--out", type=Path, help="folder for results (runs/suite)"),
+    Option("--workers", type=int, default=os.cpu_count() or 1, metavar="N",
+           help="processes (as many as cores)"),
+    Option("--minutes", type=float, help="stop after so many, to go on another time"),
+    Option("--quick", action="store_true", help="three cells alone, in some two minutes"),
+    ALONE,
+)  # fmt: skip
 def _run(options: argparse.Namespace) -> int:
     from focusfl.studies.report import terminal
     from focusfl.suite import cells, entrants
@@ -87,6 +65,14 @@ def _run(options: argparse.Namespace) -> int:
     return _print(options, rows, place / "suite.html") if rows else 0
 
 
+@command(
+    "suite show", "show results of the suite, and write a page about them",
+    "focusfl suite show runs/suite -o suite.html",
+    Option("folders", type=Path, nargs="+", metavar="DIR",
+           help="folders of results; of studies, too"),
+    Option("-o", "--out", type=Path, help="the page (DIR/suite.html; of several leaderboard.html)"),
+    ALONE,
+)  # fmt: skip
 def _show(options: argparse.Namespace) -> int:
     from focusfl.suite.board import gathered
 
@@ -136,6 +122,7 @@ def _print(
     return 0
 
 
+@command("suite list", "list cells and entrants", "focusfl suite list --json")
 def _list(options: argparse.Namespace) -> int:
     from focusfl.studies.report import terminal
     from focusfl.suite.cells import CELLS

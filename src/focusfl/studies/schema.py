@@ -2,7 +2,8 @@
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, reduce
 from pathlib import Path
 from types import NoneType, UnionType
@@ -101,6 +102,17 @@ class ConfigError(ValueError):
         self.path, self.words = path, words
 
 
+@contextmanager
+def blame(path: Keys, words: str = "") -> Iterator[None]:
+    """Turn a ValueError into a ConfigError about these keys, with words before its own."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(path, f"{words}{error}") from None
+
+
 def validate(model: type[BaseModel], table: Mapping[str, Any], path: Keys) -> Any:
     """Check a table against a model; raise ConfigError for the first thing amiss."""
     try:
@@ -178,24 +190,24 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 @cache
 def arguments(kind: str, make: Callable) -> type[Strict]:
     """What a kind is made with, and nothing else."""
-    return _model(kind, make, {})
+    return _model(kind, make)
 
 
 @cache
 def scenario(kind: str, make: Callable) -> type[Strict]:
-    own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
-    return _model(kind, make, own, optional=("p", "w", "latency"))
+    more = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
+    return _model(kind, make, more, optional=("p", "w", "latency"))
 
 
 @cache
 def algorithm(kind: str, make: Callable) -> type[Strict]:
-    own = {
+    more = {
         "lr": (StepSizes | None, None),
         "local_steps": (Counts | None, None),
         "schedule": (dict[str, Any] | None, None),
         "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
     }
-    return _model(kind, make, own)
+    return _model(kind, make, more)
 
 
 @cache
@@ -206,28 +218,28 @@ def compressor(kind: str, make: Callable) -> type[Strict]:
 
 @cache
 def privacy() -> type[Strict]:
-    return _model("privacy", Private, {}, without=("exact",))
+    return _model("privacy", Private, without=("exact",))
 
 
 @cache
 def schedule(kind: str, make: Callable) -> type[Strict]:
-    return _model(kind, make, {}, without=("lr",), optional=("rounds",))
+    return _model(kind, make, without=("lr",), optional=("rounds",))
 
 
 @cache
 def rarity() -> type[Strict]:
-    return _model("by_rarity", by_rarity, {}, without=("scores",))
+    return _model("by_rarity", by_rarity, without=("scores",))
 
 
 def _model(
     kind: str,
     make: Callable,
-    own: Mapping[str, Any],
+    more: Mapping[str, Any] = {},
     without: tuple[str, ...] = (),
     optional: tuple[str, ...] = (),
 ) -> type[Strict]:
     """A model of what a constructor takes, and what else a section may say."""
-    fields: dict[str, Any] = {"kind": (Literal[kind], kind), **own}
+    fields: dict[str, Any] = {"kind": (Literal[kind], kind), **more}
     for p in parameters(make).values():
         if p.name not in without:
             needed = p.default is p.empty and p.name not in optional

@@ -22,7 +22,7 @@ from focusfl.simulation.spec import StepSize
 from focusfl.simulation.step_sizes import Schedule, tabled
 from focusfl.studies import schema
 from focusfl.studies.parts import Part, lookup, part_of
-from focusfl.studies.schema import ConfigError, validate
+from focusfl.studies.schema import ConfigError, blame, validate
 from focusfl.studies.toml import Keys
 
 Grid = tuple[StepSize, ...]
@@ -119,12 +119,10 @@ class Sections(NamedTuple):
         if "rounds" in names:
             arguments.setdefault("rounds", rounds)
         example = build(path, make, settings, {**arguments, "lr": 1.0})
-        try:
+        with blame(path, f"{named(path)}, for a step of 1: "):
             if not callable(example):
                 raise ValueError(f"it must make a function; got {shown(example)}.")
             tabled(example, rounds)
-        except ValueError as error:
-            raise ConfigError(path, f"{named(path)}, for a step of 1: {error}") from None
         return ScheduleSpec(make, arguments)
 
     def algorithm(self, path: Keys, table: dict[str, Any], rounds: int) -> AlgorithmSpec:
@@ -166,12 +164,10 @@ class Sections(NamedTuple):
             name = "w" if settings.kind == "weighted" else "p"
             more[name] = _chances((*path, "by_rarity"), settings.by_rarity, problem)
         model = _check_type(path, build(path, make, settings, more), Participation)
-        try:
+        with blame(path, f"{named(path)}: "):
             if latency is not None and not isinstance(model, Timed):
                 model = Sync(latency, among=model)
             model.check(problem.num_clients)
-        except ValueError as error:
-            raise ConfigError(path, f"{named(path)}: {error}") from None
         return Scenario(model, grid((*path, "lr"), settings.lr))
 
     def _settings(
@@ -182,10 +178,8 @@ class Sections(NamedTuple):
         at = (*path, "kind") if "kind" in table else path
         if not isinstance(kind, str):
             raise ConfigError(at, unknown(f"kind in {named(path)}", kind, ours))
-        try:
+        with blame(at, f"{named(path)}: "):
             make, part = lookup(kind, ours, self.folder)
-        except ValueError as error:
-            raise ConfigError(at, f"{named(path)}: {error}") from None
         if part:
             self.parts[kind] = part
         return validate(model(kind, make), table, path), make
@@ -193,7 +187,7 @@ class Sections(NamedTuple):
 
 def check_clocks(scenarios: Mapping[str, Scenario]) -> None:
     """Raise if seconds are simulated in some scenarios and not in others."""
-    timed = {name: isinstance(own.participation, Timed) for name, own in scenarios.items()}
+    timed = {name: isinstance(each.participation, Timed) for name, each in scenarios.items()}
     if len({*timed.values()}) > 1:
         path = ("participation", next(name for name in timed if not timed[name]))
         words = "has no latency and others have; say [latency] for the whole study."

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -15,11 +16,11 @@ from focusfl.core.validation import shown, unknown
 from focusfl.privacy import Private
 from focusfl.problems import NotTranslated, Problem
 from focusfl.simulation.callbacks import Stop
-from focusfl.simulation.spec import ClientState, OnEmpty, StepSize, check_per_client
+from focusfl.simulation.spec import ClientState, OnEmpty, check_per_client
 from focusfl.simulation.step_sizes import Schedule
 from focusfl.studies import toml
 from focusfl.studies.parts import Part
-from focusfl.studies.schema import ConfigError, Models, SecureSums, Settings, validate
+from focusfl.studies.schema import ConfigError, Models, SecureSums, Settings, blame, validate
 from focusfl.studies.sections import (
     AlgorithmSpec,
     Grid,
@@ -29,7 +30,6 @@ from focusfl.studies.sections import (
     build,
     check_clocks,
     grid,
-    named,
 )
 from focusfl.studies.toml import Source
 from focusfl.theory.auto import has_trials
@@ -86,23 +86,6 @@ class StudySpec:
         """One of an algorithm's step sizes as an engine takes it."""
         schedule = self.schedule_of(name)
         return schedule.at(lr) if schedule else lr
-
-    def one(self, scenario: str, name: str) -> tuple[StepSize, int, int]:
-        """Step size, local steps and seed, where only one of each can be used."""
-        if self.schedule_of(name):
-            raise ValueError(f"this takes a constant lr; {name} has a schedule.")
-        choices = {
-            "lr": self.step_sizes(scenario, name),
-            "local_steps": self.steps_of(name),
-            "seed": self.seeds,
-        }
-        for what, values in choices.items():
-            if len(values) > 1:
-                raise ValueError(
-                    f"this takes one {what}; the study has {len(values)}. Choose one "
-                    f"with --set {what}={values[0]}."
-                )
-        return tuple(values[0] for values in choices.values())  # type: ignore[return-value]
 
 
 def load(
@@ -216,10 +199,8 @@ def _parsed(source: Source, name: str, folder: Path | None, known: bool = False)
     _check_auto(study)
     check_clocks(study.participation)
     if study.per_client:
-        try:
+        with blame(("per_client",)):
             check_per_client(problem)
-        except ValueError as error:
-            raise ConfigError(("per_client",), str(error)) from None
     return study
 
 
@@ -264,10 +245,8 @@ def _check_targets(study: StudySpec) -> None:
     if not any((stop.tolerance, stop.accuracy, stop.below, stop.above, study.per_client)):
         return
     metrics = _metrics(study)
-    try:
+    with blame(("stop",), "[stop]: "):
         stop.targets(dict.fromkeys(metrics, 1.0))
-    except ValueError as error:
-        raise ConfigError(("stop",), f"[stop]: {error}") from None
 
 
 def _metrics(study: StudySpec) -> list[str]:
@@ -276,16 +255,12 @@ def _metrics(study: StudySpec) -> list[str]:
     import jax
 
     problem = study.problem
-    with jax.enable_x64(problem.dtype == "float64"):
-        try:
-            metrics = jax.eval_shape(
-                partial(evaluate, problem.objective, study.per_client), problem.x0,
-                eval_data_of(problem, study.per_client),
-            )  # fmt: skip
-        except ValueError as error:
-            if not study.per_client:
-                raise
-            raise ConfigError(("per_client",), str(error)) from None
+    blame_per_client = blame(("per_client",)) if study.per_client else nullcontext()
+    with jax.enable_x64(problem.dtype == "float64"), blame_per_client:
+        metrics = jax.eval_shape(
+            partial(evaluate, problem.objective, study.per_client), problem.x0,
+            eval_data_of(problem, study.per_client),
+        )  # fmt: skip
     return list(metrics)
 
 
@@ -323,12 +298,9 @@ def _compress(
         words = "every algorithm of this study has one of its own"
         raise ConfigError(COMPRESSION, f"[compression] codes nothing: {words}. Leave it out.")
     for name in wanted or plain:
-        try:
+        with blame(COMPRESSION, f"[compression], for [algorithms.{name}]: "):
             whole = Compressed(coded[name].algorithm, compressor)
             whole.init(problem.x0)
-        except ValueError as error:
-            words = f"[compression], for [algorithms.{name}]: {error}"
-            raise ConfigError(COMPRESSION, words) from None
         coded[name] = replace(coded[name], algorithm=whole)
     return coded
 
@@ -340,11 +312,8 @@ def _check_fit(algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps:
         if isinstance(problem, Private):
             _check_private(name, spec, problem, steps)
         if spec.algorithm.elementwise:
-            path = ("algorithms", name)
-            try:
+            with blame(("algorithms", name), f"[algorithms.{name}]: "):
                 spec.algorithm.init(problem.x0)
-            except ValueError as error:
-                raise ConfigError(path, f"{named(path)}: {error}") from None
 
 
 def _check_private(name: str, spec: AlgorithmSpec, problem: Private, steps: Grid) -> None:
@@ -354,12 +323,9 @@ def _check_private(name: str, spec: AlgorithmSpec, problem: Private, steps: Grid
         words = "cannot stand beside [privacy], whose noise is counted."
         raise ConfigError(path, f"{'.'.join(path)} {words}")
     if problem.budget is not None:
-        try:
+        with blame(("privacy", "budget"), f"[privacy], for [algorithms.{name}]: "):
             for count in spec.local_steps or steps:
                 problem.visits(int(count), int(spec.algorithm.starts_warm))
-        except ValueError as error:
-            words = f"[privacy], for [algorithms.{name}]: {error}"
-            raise ConfigError(("privacy", "budget"), words) from None
 
 
 def _check_auto(study: StudySpec) -> None:

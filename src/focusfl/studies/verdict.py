@@ -5,8 +5,8 @@ seen: a curve that still falls is "falling", one that is too short, or flat wher
 says that it must go on, is "unclear".
 
 A tracker that rests where the gradient does not vanish is "biased" whatever its curve
-says: `summary.summarise` has that from the run itself, and study.py adds who has spent
-a privacy budget to the reason.
+says: `summary.summarise` has that from the run itself, and `runner.run_group` adds who
+has spent a privacy budget to the reason.
 """
 
 from typing import Literal, NamedTuple

@@ -68,7 +68,7 @@ def gathered(folders: Sequence[Path]) -> Board:
     )
 
 
-def _differ(one: float, other: float) -> bool:
-    if not (np.isfinite(one) and np.isfinite(other)):
-        return one != other
-    return abs(one - other) > APART * max(abs(one), abs(other))
+def _differ(a: float, b: float) -> bool:
+    if not (np.isfinite(a) and np.isfinite(b)):
+        return a != b
+    return abs(a - b) > APART * max(abs(a), abs(b))

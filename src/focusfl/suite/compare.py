@@ -111,14 +111,14 @@ class Duel(NamedTuple):
     lost: int  # that only the other did
 
 
-def duel(table: Costs, who: str, ours: Sequence[str], theirs: Sequence[str]) -> Duel:
+def duel(table: Costs, who: str, ours: Sequence[str], others: Sequence[str]) -> Duel:
     """Compare the best of ours with the best of theirs, cell by cell."""
     both: dict[str, float] = {}
     alone = lost = 0
     for cell, costs in table.items():
         mine, other = (
             min((costs[name] for name in side if name in costs), default=np.inf)
-            for side in (ours, theirs)
+            for side in (ours, others)
         )
         if np.isfinite(mine) and np.isfinite(other):
             both[cell] = _ratio(mine, other)
@@ -135,37 +135,37 @@ def duel(table: Costs, who: str, ours: Sequence[str], theirs: Sequence[str]) -> 
 def headline(rows: Sequence[Row], what: str = "rounds") -> list[Duel]:
     """Ours together, and each alone, against the best of all baselines."""
     ours = entrants_of(row for row in rows if row.ours)
-    theirs = entrants_of(row for row in rows if not row.ours)
-    if not ours or not theirs:
+    others = entrants_of(row for row in rows if not row.ours)
+    if not ours or not others:
         return []
-    table = complete(costs(rows, what), [*ours, *theirs])
-    family = duel(table, "best of the family", ours, theirs)
-    return [family, *(duel(table, name, [name], theirs) for name in ours)]
+    table = complete(costs(rows, what), [*ours, *others])
+    family = duel(table, "best of the family", ours, others)
+    return [family, *(duel(table, name, [name], others) for name in ours)]
 
 
 def by_law(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, int]]]:
     """Geometric means of rounds by law and entrant; what never arrived counts as the
     longest run, and how many did not is said."""
-    found: dict[str, dict[str, list[float]]] = {}
+    rounds: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         if row.measure == ROUNDS:
-            found.setdefault(row.law, {}).setdefault(row.entrant, []).append(row.value)
+            rounds.setdefault(row.law, {}).setdefault(row.entrant, []).append(row.value)
     return {
         law: {
             name: (
                 geometric(min(value, LONGEST) or 1.0 for value in values),
                 sum(not np.isfinite(value) for value in values),
             )
-            for name, values in own.items()
+            for name, values in by_entrant.items()
         }
-        for law, own in found.items()
+        for law, by_entrant in rounds.items()
     }
 
 
 def sensitivity(rows: Sequence[Row]) -> dict[str, float]:
     """The steps of the grid near the best: their mean over cells that were solved."""
-    found: dict[str, list[int]] = {}
+    steps: dict[str, list[int]] = {}
     for row in rows:
         if np.isfinite(row.value):
-            found.setdefault(row.entrant, []).append(row.near)
-    return {name: float(np.mean(near)) for name, near in found.items()}
+            steps.setdefault(row.entrant, []).append(row.near)
+    return {name: float(np.mean(near)) for name, near in steps.items()}

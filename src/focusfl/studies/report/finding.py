@@ -11,7 +11,7 @@ NAMED = 3  # that are named one by one
 
 def findings(groups: list[Group]) -> list[tuple[str, str]]:
     """Each scenario, and a sentence about it."""
-    return [(scenario, _sentence(own)) for scenario, own in by_scenario(bests(groups)).items()]
+    return [(name, _sentence(rivals)) for name, rivals in by_scenario(bests(groups)).items()]
 
 
 def condition(groups: list[Group]) -> str:
