@@ -4,21 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from focusfl.algorithms import ALGORITHMS
-from focusfl.compression import COMPRESSORS
-from focusfl.core.schedules import SCHEDULES
-from focusfl.participation import PARTICIPATION
-from focusfl.problems import PROBLEMS
-from focusfl.studies.schema import (
-    SecureSums,
-    Settings,
-    algorithm,
-    arguments,
-    compressor,
-    privacy,
-    scenario,
-    schedule,
-)
+from focusfl.studies import schema
+from focusfl.studies.schema import Section
 
 YOUR_OWN = {  # for editors: what it takes is known to its module alone
     "type": "object",
@@ -29,34 +16,33 @@ YOUR_OWN = {  # for editors: what it takes is known to its module alone
 
 def json_schema() -> dict[str, Any]:
     """The schema of a study, for editors."""
-    schema = Settings.model_json_schema()
-    properties, defs = schema["properties"], schema.setdefault("$defs", {})
+    whole = schema.Settings.model_json_schema()
+    properties, defs = whole["properties"], whole.setdefault("$defs", {})
 
-    def refs(section: str, models: list[type[BaseModel]]) -> list[dict[str, str]]:
-        for model in models:
-            definition = model.model_json_schema()
-            defs.update(definition.pop("$defs", {}))
-            defs[f"{section}.{model.__name__}"] = definition
-        return [{"$ref": f"#/$defs/{section}.{model.__name__}"} for model in models]
+    def ref(name: str, model: type[BaseModel]) -> dict[str, str]:
+        definition = model.model_json_schema()
+        defs.update(definition.pop("$defs", {}))
+        defs[name] = definition
+        return {"$ref": f"#/$defs/{name}"}
 
-    for section, model, registry in (
-        ("problem", arguments, PROBLEMS),
-        ("schedule", schedule, SCHEDULES),
-        ("compression", compressor, COMPRESSORS),
+    def refs(name: str, section: Section) -> dict[str, dict[str, str]]:
+        kinds = section.registry.items()
+        return {kind: ref(f"{name}.{kind}", section.model(kind, make)) for kind, make in kinds}
+
+    for name, section in (
+        ("problem", schema.PROBLEM),
+        ("schedule", schema.SCHEDULE),
+        ("compression", schema.COMPRESSION),
     ):
-        kinds = refs(section, [model(*part) for part in registry.items()])
-        properties[section] = {"anyOf": [*kinds, YOUR_OWN]}
-    for section, only in (("privacy", privacy()), ("secure", SecureSums)):
-        properties[section] = refs("study", [only])[0]
-    for section, model, registry in (
-        ("participation", scenario, PARTICIPATION),
-        ("algorithms", algorithm, ALGORITHMS),
-    ):
-        kinds = refs(section, [model(*part) for part in registry.items()])
-        properties[section] = {
+        properties[name] = {"anyOf": [*refs(name, section).values(), YOUR_OWN]}
+    for name, model in (("privacy", schema.privacy()), ("secure", schema.SecureSums)):
+        properties[name] = ref(f"study.{name}", model)
+    for name, section in (("participation", schema.SCENARIO), ("algorithms", schema.ALGORITHM)):
+        kinds = refs(name, section)
+        properties[name] = {
             "type": "object",
             "minProperties": 1,
-            "properties": {ref["$ref"].rsplit(".", 1)[1]: ref for ref in kinds},
-            "additionalProperties": {"anyOf": [*kinds, YOUR_OWN]},
+            "properties": kinds,
+            "additionalProperties": {"anyOf": [*kinds.values(), YOUR_OWN]},
         }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole}

@@ -4,18 +4,21 @@ import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, reduce
+from functools import reduce
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from focusfl.compression import Compressor
+from focusfl.algorithms import ALGORITHMS
+from focusfl.compression import COMPRESSORS, Compressor
 from focusfl.core import Algorithm
+from focusfl.core.schedules import SCHEDULES
 from focusfl.core.validation import unknown
-from focusfl.participation import LatencyModel, Participation, by_rarity
+from focusfl.participation import PARTICIPATION, LatencyModel, Participation, by_rarity
 from focusfl.privacy import Private
+from focusfl.problems import PROBLEMS
 from focusfl.simulation.spec import ClientState
 from focusfl.studies.toml import Keys
 
@@ -187,62 +190,21 @@ def _members(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if union else (annotation,)
 
 
-@cache
-def arguments(kind: str, make: Callable) -> type[Strict]:
-    """What a kind is made with, and nothing else."""
-    return _model(kind, make)
+class Section(NamedTuple):
+    """What a section that names a kind may say: what its kind is made with, and more."""
 
+    registry: Mapping[str, Callable]  # of kinds
+    more: Mapping[str, Any] = {}  # fields beside the parameters of a kind
+    without: tuple[str, ...] = ()  # parameters that it cannot say
+    optional: tuple[str, ...] = ()  # parameters that it need not say
 
-@cache
-def scenario(kind: str, make: Callable) -> type[Strict]:
-    more = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
-    return _model(kind, make, more, optional=("p", "w", "latency"))
-
-
-@cache
-def algorithm(kind: str, make: Callable) -> type[Strict]:
-    more = {
-        "lr": (StepSizes | None, None),
-        "local_steps": (Counts | None, None),
-        "schedule": (dict[str, Any] | None, None),
-        "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
-    }
-    return _model(kind, make, more)
-
-
-@cache
-def compressor(kind: str, make: Callable) -> type[Strict]:
-    whose = Field(None, description="those that send by it; all if not said")
-    return _model(kind, make, {"algorithms": (list[str] | None, whose)})
-
-
-@cache
-def privacy() -> type[Strict]:
-    return _model("privacy", Private, without=("exact",))
-
-
-@cache
-def schedule(kind: str, make: Callable) -> type[Strict]:
-    return _model(kind, make, without=("lr",), optional=("rounds",))
-
-
-@cache
-def rarity() -> type[Strict]:
-    return _model("by_rarity", by_rarity, without=("scores",))
-
-
-def _model(
-    kind: str,
-    make: Callable,
-    more: Mapping[str, Any] = {},
-    without: tuple[str, ...] = (),
-    optional: tuple[str, ...] = (),
-) -> type[Strict]:
-    """A model of what a constructor takes, and what else a section may say."""
-    fields: dict[str, Any] = {"kind": (Literal[kind], kind), **more}
-    for p in parameters(make).values():
-        if p.name not in without:
-            needed = p.default is p.empty and p.name not in optional
+    def model(self, kind: str, make: Callable) -> type[Strict]:
+        """The pydantic model of a section of this kind."""
+        fields: dict[str, Any] = {"kind": (Literal[kind], kind), **self.more}
+        for p in parameters(make).values():
+            if p.name in self.without:
+                continue
+            needed = p.default is p.empty and p.name not in self.optional
             default = ... if needed else None if p.default is p.empty else p.default
             if p.annotation in TABLES:
                 default = None
@@ -250,8 +212,45 @@ def _model(
             if default is None and allowed is not Any:
                 allowed = allowed | None
             fields[p.name] = (allowed, default)
-    about = (inspect.getdoc(make) or "").split("\n")[0]
-    return create_model(kind, __base__=Strict, __doc__=about, **fields)
+        about = (inspect.getdoc(make) or "").split("\n")[0]
+        return create_model(kind, __base__=Strict, __doc__=about, **fields)
+
+
+PROBLEM = Section(PROBLEMS)
+SCENARIO = Section(
+    PARTICIPATION,
+    {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)},
+    optional=("p", "w", "latency"),
+)
+ALGORITHM = Section(
+    ALGORITHMS,
+    {
+        "lr": (StepSizes | None, None),
+        "local_steps": (Counts | None, None),
+        "schedule": (dict[str, Any] | None, None),
+        "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
+    },
+)
+COMPRESSION = Section(
+    COMPRESSORS,
+    {"algorithms": (list[str] | None, option(None, "those that send by it; all if not said"))},
+)
+SCHEDULE = Section(SCHEDULES, without=("lr",), optional=("rounds",))
+# What algorithms and participation models may be made of, each written as a table.
+PARTS: dict[Any, Section] = {
+    Algorithm: Section(ALGORITHMS), Compressor: Section(COMPRESSORS),
+    Participation: Section(PARTICIPATION),
+}  # fmt: skip
+
+
+def privacy() -> type[Strict]:
+    """The pydantic model of [privacy]."""
+    return Section({}, without=("exact",)).model("privacy", Private)
+
+
+def chances_by_rarity() -> type[Strict]:
+    """The pydantic model of a table by_rarity."""
+    return Section({}, without=("scores",)).model("by_rarity", by_rarity)
 
 
 def parameters(make: Callable) -> dict[str, inspect.Parameter]:

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from focusfl.algorithms import ALGORITHMS
-from focusfl.compression import COMPRESSORS, Compressor
+from focusfl.compression import Compressor
 from focusfl.core import Algorithm
-from focusfl.core.schedules import SCHEDULES
 from focusfl.core.validation import shown, unknown
-from focusfl.participation import PARTICIPATION, Participation, Sync, by_rarity, rarity
+from focusfl.participation import Participation, Sync, by_rarity, rarity
 from focusfl.participation.timed import Timed
 from focusfl.privacy import Private
 from focusfl.problems import PROBLEMS, Problem
@@ -22,14 +20,10 @@ from focusfl.simulation.spec import StepSize
 from focusfl.simulation.step_sizes import Schedule, tabled
 from focusfl.studies import schema
 from focusfl.studies.parts import Part, lookup, part_of
-from focusfl.studies.schema import ConfigError, blame, validate
+from focusfl.studies.schema import ConfigError, Section, blame, validate
 from focusfl.studies.toml import Keys
 
 Grid = tuple[StepSize, ...]
-# What an algorithm may be made of, each written as a table.
-PARTS: dict[Any, Mapping[str, Callable]] = {
-    Algorithm: ALGORITHMS, Compressor: COMPRESSORS, Participation: PARTICIPATION
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,8 +65,7 @@ class Sections(NamedTuple):
     def problem(self, table: dict[str, Any]) -> Problem:
         """What the algorithms are to minimise."""
         path = ("problem",)
-        _need_kind(path, table, PROBLEMS)
-        settings, make = self._settings(path, table, PROBLEMS, schema.arguments)
+        settings, make = self._settings(path, table, schema.PROBLEM, need_kind=True)
         more = self._beside(path, settings) if table["kind"] in PROBLEMS else {}
         return _check_type(path, build(path, make, settings, more), Problem)
 
@@ -85,8 +78,7 @@ class Sections(NamedTuple):
 
     def compressor(self, path: Keys, table: dict[str, Any]) -> tuple[Compressor, list[str] | None]:
         """How messages are sent in fewer bits, and whose; None: everybody's."""
-        _need_kind(path, table, COMPRESSORS)
-        settings, make = self._settings(path, table, COMPRESSORS, schema.compressor)
+        settings, make = self._settings(path, table, schema.COMPRESSION, need_kind=True)
         compressor = build(path, make, settings, self._inner(path, make, settings))
         if settings.algorithms == []:
             words = "compression.algorithms must name one at least, or be left out; got []."
@@ -109,8 +101,7 @@ class Sections(NamedTuple):
         """How steps follow the round, if they do; `rounds` are the study's."""
         if table is None:
             return None
-        _need_kind(path, table, SCHEDULES)
-        settings, make = self._settings(path, table, SCHEDULES, schema.schedule)
+        settings, make = self._settings(path, table, schema.SCHEDULE, need_kind=True)
         names = schema.parameters(make)
         if "lr" not in names:
             words = f"{named(path)}: {settings.kind} must take lr, the step size."
@@ -127,7 +118,7 @@ class Sections(NamedTuple):
 
     def algorithm(self, path: Keys, table: dict[str, Any], rounds: int) -> AlgorithmSpec:
         """One of those that are compared."""
-        settings, make = self._settings(path, table, ALGORITHMS, schema.algorithm)
+        settings, make = self._settings(path, table, schema.ALGORITHM)
         algorithm = build(path, make, settings, self._inner(path, make, settings))
         return AlgorithmSpec(
             _check_type(path, algorithm, Algorithm),
@@ -142,11 +133,10 @@ class Sections(NamedTuple):
         parts = {}
         for name, parameter in schema.parameters(make).items():
             table, at = getattr(settings, name), (*path, name)
-            if parameter.annotation not in PARTS or table is None:
+            section = schema.PARTS.get(parameter.annotation)
+            if section is None or table is None:
                 continue
-            kinds = PARTS[parameter.annotation]
-            _need_kind(at, table, kinds)
-            inner, make_inner = self._settings(at, table, kinds, schema.arguments)
+            inner, make_inner = self._settings(at, table, section, need_kind=True)
             part = build(at, make_inner, inner, self._inner(at, make_inner, inner))
             parts[name] = _check_type(at, part, parameter.annotation)
         return parts
@@ -155,7 +145,7 @@ class Sections(NamedTuple):
         self, path: Keys, table: dict[str, Any], problem: Problem, latency: Any = None
     ) -> Scenario:
         """One of the participation models; by the study's clock, if it has one."""
-        settings, make = self._settings(path, table, PARTICIPATION, schema.scenario)
+        settings, make = self._settings(path, table, schema.SCENARIO)
         more = self._inner(path, make, settings)
         takes_latency = "latency" in schema.parameters(make) and settings.latency is None
         if latency is not None and takes_latency:
@@ -171,18 +161,21 @@ class Sections(NamedTuple):
         return Scenario(model, grid((*path, "lr"), settings.lr))
 
     def _settings(
-        self, path: Keys, table: Any, ours: Mapping[str, Any], model: Callable
+        self, path: Keys, table: Any, section: Section, need_kind: bool = False
     ) -> tuple[Any, Callable]:  # fmt: skip
-        """Check a section by its kind, which is its name if it says none."""
+        """Check a section by its kind, which may be its name if it says none."""
+        if need_kind and "kind" not in table:
+            known = ", ".join(sorted(section.registry))
+            raise ConfigError(path, f"{named(path)} must name its kind: one of {known}.")
         kind = table.get("kind", path[-1])
         at = (*path, "kind") if "kind" in table else path
         if not isinstance(kind, str):
-            raise ConfigError(at, unknown(f"kind in {named(path)}", kind, ours))
+            raise ConfigError(at, unknown(f"kind in {named(path)}", kind, section.registry))
         with blame(at, f"{named(path)}: "):
-            make, part = lookup(kind, ours, self.folder)
+            make, part = lookup(kind, section.registry, self.folder)
         if part:
             self.parts[kind] = part
-        return validate(model(kind, make), table, path), make
+        return validate(section.model(kind, make), table, path), make
 
 
 def check_clocks(scenarios: Mapping[str, Scenario]) -> None:
@@ -202,13 +195,6 @@ def _check_type(path: Keys, part: Any, wanted: type) -> Any:
     return part
 
 
-def _need_kind(path: Keys, table: Mapping[str, Any], registry: Mapping[str, Any]) -> None:
-    """Raise unless a section names its kind, where nothing else can."""
-    if "kind" not in table:
-        known = ", ".join(sorted(registry))
-        raise ConfigError(path, f"{named(path)} must name its kind: one of {known}.")
-
-
 def named(path: Keys) -> str:
     """A section, as it stands in the file."""
     return f"[{'.'.join(path)}]"
@@ -220,7 +206,7 @@ def _chances(path: Keys, table: dict[str, Any], problem: Problem) -> Any:
     The rarest client is the one that disagrees most with the optimum, or the one with
     the rarest classes where no optimum is known.
     """
-    settings = validate(schema.rarity(), table, path)
+    settings = validate(schema.chances_by_rarity(), table, path)
     scores, counts = problem.disagreement, problem.class_counts
     if scores is None and counts is not None:
         scores = rarity(counts)
