@@ -8,7 +8,7 @@ import pytest
 
 from focusfl.cli import main
 from focusfl.studies import spec, toml
-from focusfl.studies.json_schema import json_schema
+from focusfl.studies.schema import json_schema
 
 GOOD = """\
 name = "good"

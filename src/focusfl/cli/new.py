@@ -1,6 +1,7 @@
 """`focusfl new`: write a study, or a package with a part of one's own, to begin from."""
 
 import argparse
+import importlib
 import importlib.util
 import json
 import keyword
@@ -10,9 +11,14 @@ import tempfile
 from pathlib import Path
 
 from focusfl.cli.options import Option, command
+from focusfl.core.registry import ALGORITHMS, PARTICIPATION, PROBLEMS, Registry, check_name
 
 TEMPLATE = Path(__file__).parent / "template"
-PARTS = ("algorithm", "participation", "problem")
+PARTS: dict[str, Registry] = {
+    "algorithm": ALGORITHMS,
+    "participation": PARTICIPATION,
+    "problem": PROBLEMS,
+}
 
 
 @command(
@@ -55,14 +61,8 @@ def _study(what: str, name: str | None) -> Path:
 
 def _package(what: str, name: str | None) -> Path:
     """Write a package with a part that works: its module, entry point, test and README."""
-    # Not from core.registry: these packages register their parts as they are imported.
-    from focusfl.algorithms import ALGORITHMS
-    from focusfl.core.registry import check_name
-    from focusfl.participation import PARTICIPATION
-    from focusfl.problems import PROBLEMS
-
-    registries = (ALGORITHMS, PARTICIPATION, PROBLEMS)
-    registry = dict(zip(PARTS, registries, strict=True))[what]
+    registry = PARTS[what]
+    importlib.import_module(registry.group)  # which registers what focusfl has itself
     if name is None:
         raise ValueError(f"new {what} needs a name, as in focusfl new {what} my_{what}.")
     check_name(what, name)

@@ -254,7 +254,7 @@ def _theory(options: argparse.Namespace) -> int:
     "focusfl schema > study.schema.json",
 )  # fmt: skip
 def _schema(options: argparse.Namespace) -> int:
-    from focusfl.studies.json_schema import json_schema
+    from focusfl.studies.schema import json_schema
 
     del options
     print(json.dumps(json_schema(), indent=2))

@@ -95,16 +95,6 @@ class RunName(NamedTuple):
     seed: int
 
 
-class Seconds(NamedTuple):
-    """How long a run took, and how much of that was compiling."""
-
-    all: float = 0.0
-    compiling: float = 0.0
-
-
-NO_TIME = Seconds()
-
-
 def run_groups(spec: Spec) -> list[RunGroup]:
     """Everything there is to run, in order."""
     return [
@@ -443,7 +433,7 @@ def run_group(
     same = group._replace(lrs=tuple(lr for lr, _ in chosen))
     results = _sweep(spec, same, note_seconds(progress, place, start), place)
     share = len(results)
-    seconds = Seconds((time.perf_counter() - start) / share, (compiling() - compiled) / share)
+    seconds, compiled = (time.perf_counter() - start) / share, (compiling() - compiled) / share
     runs = []
     for (_, seed), plain, (lr, why_lr) in zip(
         group.runs, results, chosen * len(group.seeds), strict=True
@@ -461,7 +451,9 @@ def run_group(
         if spent := budget_spent(problem, result):
             summary = summary._replace(reason="; ".join(filter(None, (summary.reason, spent))))
         name = RunName(group.participation, group.algorithm, group.local_steps, seed)
-        runs.append(make_run(name, result, summary, theory, problem.total_weight, seconds))
+        runs.append(
+            make_run(name, result, summary, theory, problem.total_weight, seconds, compiled)
+        )
     return runs
 
 
@@ -513,11 +505,19 @@ def make_run(
     summary: Summary,
     theory: Prediction,
     total_weight: float | int,
-    seconds: Seconds = NO_TIME,
+    seconds: float = 0.0,
+    compile_seconds: float = 0.0,
 ) -> Run:
     """What a study keeps of a result: a row of the table, and curves by round.
 
-    `total_weight` is that of all clients: N where all are alike.
+    Args:
+        name: which run of a study it is.
+        result: of the run.
+        summary: of it, in one line.
+        theory: what was predicted.
+        total_weight: that of all clients: N where all are alike.
+        seconds: that it took.
+        compile_seconds: how many of these were compiling.
     """
     metrics = result.metrics
     totals = {
@@ -527,7 +527,7 @@ def make_run(
     if "bytes_up" in metrics:
         totals["bytes_up"] = np.cumsum(metrics["bytes_up"])
     rounds, evaluated = len(metrics["down"]) - 1, result.evaluated
-    wall = np.linspace(0.0, max(seconds.all - seconds.compiling, 0.0), rounds + 1)
+    wall = np.linspace(0.0, max(seconds - compile_seconds, 0.0), rounds + 1)
     timed = "seconds" in metrics  # by a latency model: what a real run would have taken
     axis = np.cumsum(metrics["seconds"]) if timed else wall
     gradient = metrics.get("grad_norm")
@@ -546,8 +546,8 @@ def make_run(
         "tracking_gap": tracking_gap(result),
         "grad_norm": None if gradient is None else float(gradient[-1]),
         "tracker_norm": tracker_norm(result.server, total_weight),
-        "seconds": round(seconds.all, 4),
-        "compile_seconds": round(seconds.compiling, 4),
+        "seconds": round(seconds, 4),
+        "compile_seconds": round(compile_seconds, 4),
         **({"simulated_seconds": float(axis[-1])} if timed else {}),
         "theory": theory._asdict(),
     }

@@ -37,6 +37,11 @@ WORDS = {
 }  # fmt: skip
 TABLES = (Algorithm, Compressor, Participation, LatencyModel)  # each is said as a table
 RARITY = Annotated[dict[str, Any], Field(description="chances that follow how unusual data is")]
+YOUR_OWN = {  # for editors: what it takes is known to its module alone
+    "type": "object",
+    "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:\w+$"}},
+    "required": ["kind"],
+}
 
 
 class Strict(BaseModel):
@@ -271,3 +276,37 @@ def _allowed(annotation: Any) -> Any:
     if float in kinds:
         kinds = [kind for kind in kinds if kind is not int]
     return reduce(operator.or_, kinds)
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a study, for editors."""
+    whole = Settings.model_json_schema()
+    properties, defs = whole["properties"], whole.setdefault("$defs", {})
+
+    def ref(name: str, model: type[BaseModel]) -> dict[str, str]:
+        definition = model.model_json_schema()
+        defs.update(definition.pop("$defs", {}))
+        defs[name] = definition
+        return {"$ref": f"#/$defs/{name}"}
+
+    def refs(name: str, section: Section) -> dict[str, dict[str, str]]:
+        kinds = section.registry.items()
+        return {kind: ref(f"{name}.{kind}", section.model(kind, make)) for kind, make in kinds}
+
+    for name, section in (
+        ("problem", PROBLEM),
+        ("schedule", SCHEDULE),
+        ("compression", COMPRESSION),
+    ):
+        properties[name] = {"anyOf": [*refs(name, section).values(), YOUR_OWN]}
+    for name, model in (("privacy", privacy()), ("secure", SecureSums)):
+        properties[name] = ref(f"study.{name}", model)
+    for name, section in (("participation", SCENARIO), ("algorithms", ALGORITHM)):
+        kinds = refs(name, section)
+        properties[name] = {
+            "type": "object",
+            "minProperties": 1,
+            "properties": kinds,
+            "additionalProperties": {"anyOf": [*kinds.values(), YOUR_OWN]},
+        }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole}

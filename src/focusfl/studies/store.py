@@ -80,11 +80,6 @@ class Run:
         """What it is judged by: see `measured`."""
         return measured(self.curves)[1]
 
-    @property
-    def title(self) -> str:
-        """The name of the run among those of one scenario and one seed."""
-        return str(self.row["algorithm"])
-
 
 def axes_of(runs: Iterable[Run]) -> list[str]:
     """Those of AXES that all of these runs have."""

@@ -18,7 +18,7 @@ Costs = dict[str, dict[str, float]]  # by cell, then by entrant; infinite: never
 
 
 def costs(rows: Iterable[Row], what: str = "value") -> Costs:
-    """What each took in each cell, in rounds or the like, in cells that anybody has."""
+    """The cost of each entrant in each cell: rounds, or another number of a row."""
     table: Costs = {}
     for row in rows:
         cost = float(getattr(row, what)) if np.isfinite(row.value) else np.inf
@@ -36,12 +36,12 @@ def complete(table: Costs, entrants: Sequence[str]) -> Costs:
 
 
 def entrants_of(rows: Iterable[Row]) -> list[str]:
-    """Everybody there is, in the order of the results."""
+    """The names of all entrants, in the order of the results."""
     return list(dict.fromkeys(row.entrant for row in rows))
 
 
 def ratios(table: Costs) -> Costs:
-    """What each took by what the best took; cells that nobody solved are left out."""
+    """Costs divided by those of the best; cells that nobody solved are left out."""
     relative: Costs = {}
     for cell, costs in table.items():
         best = min(costs.values(), default=np.inf)

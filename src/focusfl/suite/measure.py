@@ -1,4 +1,4 @@
-"""What one algorithm comes to in one cell: eight steps and three seeds side by side."""
+"""Measure one algorithm in one cell: eight step sizes and three seeds side by side."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ COMPILED = 0.1  # seconds of tracing and compiling that spoil what a batch took
 
 
 class Trial(NamedTuple):
-    """What a step came to, in the median over seeds. Less is better."""
+    """Results at one step size: medians over seeds. Less is better."""
 
     value: float  # what is measured; infinite if it did not get there
     error: float  # in the end; infinite if it diverged
@@ -45,14 +45,14 @@ Tried = dict[int, Trial]
 
 
 class Search(NamedTuple):
-    """The place of the best step in the grid, and what all came to."""
+    """The place of the best step in the grid, and the trials of all that were tried."""
 
     best: int
     tried: Tried
 
     @property
     def edge(self) -> bool:
-        """Whether the best is the first or the last that was tried, all the same."""
+        """Whether the best is the smallest or the largest that was tried."""
         return self.best in (min(self.tried), max(self.tried))
 
     @property
@@ -64,7 +64,7 @@ class Search(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What one algorithm came to at its best step, in the median over seeds."""
+    """Results of one algorithm at its best step size: medians over seeds."""
 
     search: Search
     costs: dict[str, float]  # to the target, or of all rounds where there is none
@@ -118,7 +118,13 @@ def _order(k: int, trial: Trial) -> tuple:
 
 
 def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:
-    """Search for the best step, by the rule that is the same for everybody."""
+    """Measure an algorithm at its best step size, searched by the same rule for all.
+
+    Args:
+        cell: problem, participation and what is measured.
+        algorithm: which is measured.
+        local_steps: that it takes; None: as the cell says.
+    """
     problem, pace, start = problem_of(cell.about), Pace(), time.process_time()
     costs: dict[int, dict[str, float]] = {}
 
@@ -180,9 +186,11 @@ def _middle(values: list[float]) -> float:
 
 
 def arrived(result: Result) -> float:
-    """The rounds after which the error stays below the target, on its way to a
-    hundredth of it; infinite for a run that never got that far, or whose loss is higher
-    in the end: far away, gradients of losses that level off vanish too."""
+    """Count the rounds after which the error stays below the target.
+
+    Infinite for a run that does not get to a hundredth of the target, or whose loss is
+    higher in the end: far away, gradients of losses that level off vanish too.
+    """
     _, curve = errors(result)
     if result.diverged_at is not None or not curve[-1] <= TARGET / BEYOND:
         return np.inf
@@ -198,8 +206,8 @@ def _value(cell: Cell, result: Result) -> float:
 
 
 def _error(cell: Cell, result: Result) -> float:
-    """In the end: of the last tenth; of the last quarter, for a floor; or the share of
-    images that are misread."""
+    """The error at the end: the median of the last tenth, or of the last quarter for a
+    floor; of images, the share that is misclassified."""
     if result.diverged_at is not None:
         return np.inf
     if cell.measure == IMAGES:
@@ -240,8 +248,8 @@ def in_messages(algorithm: Algorithm, x0: Any) -> tuple[int, int]:
 
 
 def _patient(problem: Problem) -> Progress:
-    """End runs side by side when one step has arrived, by most of its seeds, and the
-    others have had three times as long."""
+    """Stop runs side by side once most seeds of one step size have reached the goal, and
+    the others have had three times as many rounds."""
     first = problem.objective.evaluate(problem.x0, problem.eval_data)
     name = "distance" if "distance" in first else "grad_norm"
     goal = TARGET / BEYOND * (1.0 if name == "distance" else float(first[name]))

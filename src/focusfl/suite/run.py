@@ -86,12 +86,22 @@ def run(
     home: Path | None = None,
     began: Callable[[int, int], Finished] = lambda todo, all: lambda row: None,
 ) -> list[Row]:
-    """Run what the folder does not have, and give all that it has.
+    """Run what the folder does not have, and give all results that it then has.
 
-    With workers, so many processes share the work; else this one does it. What a result
-    follows from is in the name of its file, so that a run that was killed goes on, and
-    a method that joins is run alone. `began` is told how many results are to be found,
-    and of how many, and gives what is told of each and may say that it is enough.
+    The name of a result's file is a fingerprint of all that it follows from: a run that
+    was killed goes on, and of a method that joins only its own cells are run.
+
+    Args:
+        cells: to be measured.
+        entrants: methods to be measured in each.
+        folder: for results.
+        workers: processes that share the work; 0: this one does it.
+        home: folder of a user's own algorithms.
+        began: called with how many results are missing and how many there are in all;
+            it gives a function that is called with each, and may return true to stop.
+
+    Raises:
+        ValueError: If a method fails; the others are run all the same.
     """
     with alone(folder):
         todo, store = units(cells, entrants, folder, home), Store(folder)

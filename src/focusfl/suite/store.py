@@ -23,7 +23,7 @@ DIGITS = 5  # that are kept of a number
 
 
 class Row(NamedTuple):
-    """What one entrant came to in one cell: its best step, the median over seeds."""
+    """The result of one entrant in one cell, at its best step: medians over seeds."""
 
     cell: str
     entrant: str
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 def content(cell: Cell) -> str:
-    """A name for a cell and the rule, by what they say."""
+    """Fingerprint of a cell and of the rule of measuring."""
     rule = (RULE, measure.AT_ONCE, [*measure.FIRST], measure.BATCHES, measure.NEAR)
     return fingerprint(cell.identity, json.dumps(rule))
 
@@ -106,8 +106,7 @@ class Store(Folder):
 
 
 def key_of(cell: Cell, entrant: Entrant, code: str) -> str:
-    """A name for a result: another if the code or the constants of the algorithm, the
-    cell or the rule are others."""
+    """Fingerprint of a result: of the algorithm's code and constants, the cell and the rule."""
     return fingerprint(content(cell), code, entrant.local_steps)
 
 
@@ -164,7 +163,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _current(rows: Iterable[Row]) -> list[Row]:
-    """Leave out what is of a cell as it was once, or by another rule."""
+    """Leave out results of earlier versions of a cell, or by another rule."""
     now = {cell.name: content(cell) for cell in CELLS}
     return in_order(row for row in rows if now.get(row.cell, row.of) == row.of)
 
