@@ -41,7 +41,7 @@ def cell(study: spec.StudySpec, scenario: str, name: str, rounds: int) -> dict:
     """Time the three ways to run one cell."""
     who = study.participation[scenario].participation
     what = (study.algorithms[name].algorithm, study.problem, who)
-    lr, local_steps, _ = study.one(scenario, name)
+    (lr,), (local_steps,) = study.step_sizes(scenario, name), study.steps_of(name)
     how = {"local_steps": local_steps, "rounds": rounds}
     lrs = lr * np.geomspace(0.1, 1, RATES)
     first, _ = timed(lambda: ff.simulate(*what, lr=lr, **how))

@@ -52,11 +52,11 @@ def filled(markdown: str) -> str:
     """Put tables where a page asks for them."""
     pages: dict[str, Callable[[], Iterator[str]]] = {
         "study": study,
-        "problems": lambda: kinds(PROBLEMS, schema.arguments, "problem"),
-        "participation": lambda: kinds(PARTICIPATION, schema.scenario, "participation"),
-        "algorithms": lambda: kinds(ALGORITHMS, schema.algorithm, "algorithms"),
-        "compressors": lambda: kinds(COMPRESSORS, schema.arguments, "compressors"),
-        "schedules": lambda: kinds(SCHEDULES, schema.schedule, "schedule"),
+        "problems": lambda: kinds(PROBLEMS, schema.PROBLEM, "problem"),
+        "participation": lambda: kinds(PARTICIPATION, schema.SCENARIO, "participation"),
+        "algorithms": lambda: kinds(ALGORITHMS, schema.ALGORITHM, "algorithms"),
+        "compressors": lambda: kinds(COMPRESSORS, schema.Section(COMPRESSORS), "compressors"),
+        "schedules": lambda: kinds(SCHEDULES, schema.SCHEDULE, "schedule"),
         "algorithm_classes": lambda: classes(ALGORITHMS),
         "compressor_classes": lambda: classes(COMPRESSORS),
         "participation_classes": lambda: classes(PARTICIPATION),
@@ -73,14 +73,14 @@ def study() -> Iterator[str]:
     yield keys(schema.Stop, {})
     yield "### by_rarity"
     yield "A table in a participation model, in place of `p` or `w`."
-    yield keys(schema.rarity(), meanings(by_rarity), without={"kind"})
+    yield keys(schema.chances_by_rarity(), meanings(by_rarity), without={"kind"})
 
 
-def kinds(among: Any, model_of: Callable, section: str) -> Iterator[str]:
+def kinds(among: Any, shape: schema.Section, section: str) -> Iterator[str]:
     """A heading, a sentence and a table for every kind of a section."""
     shared = {"kind", *(COMMON if section != "problem" else ())}
     for kind, made_by in among.items():
-        model = model_of(kind, made_by)
+        model = shape.model(kind, made_by)
         yield f"### {kind} {{ #{section}-{kind} }}"
         yield (model.__doc__ or "").strip()
         yield keys(model, meanings(made_by), without=shared)

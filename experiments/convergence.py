@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import focusfl as ff
-from focusfl.cli.options import changes, results
+from focusfl.cli.options import CHANGES, OUT, WHICH_ALGORITHMS
 from focusfl.core.files import write
-from focusfl.studies import spec
+from focusfl.studies import spec, toml
 from focusfl.studies.report import figure, table, terminal
 from focusfl.studies.report.names import label, looks
 from focusfl.studies.runner import RunName, expected, make_run, run
@@ -48,7 +48,7 @@ KEY = (
 
 def load(name: str, changed: Sequence[str] = (), only: Sequence[str] = ()) -> StudySpec:
     """Read a shipped study and add the algorithms as published."""
-    source = spec.read(spec.STUDIES / f"{name}.toml")
+    source = toml.read(spec.STUDIES / f"{name}.toml")
     source = source._replace(where=str(HERE / f"{name}.toml"))  # as_published.py lies here
     for algorithm, published in PUBLISHED.items():
         kind = {"kind": f"as_published:Published{published}"}
@@ -62,7 +62,8 @@ def tuned(study: StudySpec) -> Iterator:
         for name, own in study.algorithms.items():
             if name.endswith("_as_published") or own.noise:
                 continue
-            lr, local_steps, seed = study.one(scenario, name)
+            (lr,), (local_steps,) = study.step_sizes(scenario, name), study.steps_of(name)
+            (seed,) = study.seeds
             law = study.participation[scenario].participation
             tried = ff.sweep(
                 own.algorithm, study.problem, law, lrs=(lr * GRID).tolist(), seed=seed,
@@ -143,8 +144,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", choices=NAMES, nargs="?", default="quadratics")
     parser.add_argument("--quick", action="store_true", help="few rounds: does it run?")
-    changes(parser)
-    results(parser)
+    for option in (CHANGES, WHICH_ALGORITHMS, OUT):
+        option.add(parser)
     options = parser.parse_args()
     changed = [*options.set, *["rounds=20"] * options.quick]
     try:

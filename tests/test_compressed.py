@@ -233,7 +233,7 @@ def test_a_study_says_codecs_as_tables():
     [
         ({"kind": "quantize", "bits": 9}, "from 2 to 8; got 9"),
         ({"kind": "zip"}, "unknown kind: 'zip'"),
-        ({"bits": 4}, "[algorithms.compressed.compressor] needs a kind, as in {kind = "),
+        ({"bits": 4}, "[algorithms.compressed.compressor] must name its kind: one of "),
         ({"kind": "chain", "first": {"kind": "quantize"}}, "first must be a TopK"),
     ],
 )

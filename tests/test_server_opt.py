@@ -170,7 +170,7 @@ def test_a_study_names_the_algorithm_inside():
     "inner, words",
     [
         ("focus", r"\[algorithms.mine.inner\] must be a table; got 'focus'"),
-        ({}, r"\[algorithms.mine.inner\] needs a kind, as in {kind = "),
+        ({}, r"\[algorithms.mine.inner\] must name its kind: one of "),
         ({"kind": "focs"}, "unknown kind: 'focs'. Did you mean 'focus'"),
         (
             {"kind": "focus", "lr": 1.0},

@@ -20,7 +20,7 @@ from flamby import tables
 from flamby.cells import cells
 from flamby.rare import lines
 
-from focusfl.cli.options import out, words
+from focusfl.cli.options import OUT, words
 from focusfl.core.files import write
 from focusfl.studies.report import terminal
 from focusfl.studies.report.table import markdown
@@ -37,7 +37,7 @@ def main() -> None:
         "--rare", action="store_true",
         help="instead: all methods with the first hospital online 5 %% of the time",
     )  # fmt: skip
-    out(parser)
+    OUT.add(parser)
     options = parser.parse_args()
     folder = options.out or Path("runs/reproduce-flamby")
     try:

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hospitals import serve, tables
 
-from focusfl.cli.options import changes, results
+from focusfl.cli.options import CHANGES, OUT, WHICH_ALGORITHMS
 from focusfl.core.files import write
 from focusfl.studies.report import figure, terminal
 
@@ -22,8 +22,8 @@ def main() -> None:
     parser.add_argument("name", choices=serve.NAMES, nargs="?", default=serve.NAMES[0])
     parser.add_argument("--seeds", type=int, default=serve.SEEDS, help="splits (10)")
     parser.add_argument("--quick", action="store_true", help="two seeds: does it run?")
-    changes(parser)
-    results(parser)
+    for option in (CHANGES, WHICH_ALGORITHMS, OUT):
+        option.add(parser)
     options = parser.parse_args()
     seeds = 2 if options.quick else options.seeds
     changed = [*["rounds=60"] * options.quick, *options.set]

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from focusfl.algorithms.focus import Focus
-from focusfl.cli.options import out
+from focusfl.cli.options import OUT
 from focusfl.core.files import write
 from focusfl.core.result import Result
 from focusfl.participation import Bernoulli, Participation
@@ -223,7 +223,7 @@ def regimes_figure(found: list[Panel]):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    out(parser)
+    OUT.add(parser)
     folder = parser.parse_args().out or Path("runs/reproduce-regimes")
     found = regimes()
     rows = [row for panel in found for row in panel.rows]

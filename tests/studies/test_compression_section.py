@@ -90,7 +90,7 @@ def test_a_study_of_coded_and_plain_algorithms_is_kept_and_read(tmp_path):
     "compressor, words",
     [
         ({"kind": "intgers"}, "unknown kind: 'intgers'"),
-        ({"bits": 4}, r"\[compression\] needs a kind"),
+        ({"bits": 4}, r"\[compression\] must name its kind: one of"),
         ({"kind": "quantize", "bits": 9}, "bits must be a whole number from 2 to 8"),
         ({"kind": "quantize", "k": 2}, r"unknown key in \[compression\]: 'k'"),
         ({"kind": "top_k", "k": 9}, r"for \[algorithms.focus\]: k must not be above"),

@@ -214,7 +214,7 @@ def test_installed_packages_count(study):
 
 
 def test_the_schema_lets_editors_write_it(study):
-    from focusfl.studies.json_schema import json_schema
+    from focusfl.studies.schema import json_schema
 
     text = json.dumps(json_schema())
     assert r"^[\\w.]+:\\w+$" in text

@@ -8,7 +8,7 @@ import pytest
 
 from focusfl.cli import main
 from focusfl.studies import spec, toml
-from focusfl.studies.json_schema import json_schema
+from focusfl.studies.schema import json_schema
 
 GOOD = """\
 name = "good"
@@ -186,8 +186,6 @@ def test_a_good_study_says_what_it_says(tmp_path):
     assert spec.load(file).step_sizes("some", "focus") == (1e-3, 2e-3)
     assert study.steps_of("slow") == (1, 2) and study.steps_of("focus") == (3,)
     assert study.stop.tolerance == 1e-9 and study.stop.seconds is None
-    with pytest.raises(ValueError, match="this takes one lr; the study has 2"):
-        spec.load(file).one("some", "focus")
 
 
 def test_lines_are_found_in_any_toml():

@@ -113,11 +113,9 @@ def test_a_schedule_of_ones_own_lies_beside_the_study(study):
         spec.load(study, ["schedule={kind='mine:halved'}"])
 
 
-def test_theory_and_tuning_of_a_constant_step_refuse_a_schedule(study, capsys):
+def test_theory_of_a_constant_step_refuses_a_schedule(study, capsys):
     from focusfl.cli import main
 
-    with pytest.raises(ValueError, match="focus has a schedule"):
-        spec.load(study, ["lr=0.1"]).one("some", "focus")
     assert main(["theory", str(study), "--set", "lr=1e-3"]) == 2
     assert "leave [schedule] out" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ import pytest
 from focusfl.participation import masks
 from focusfl.suite import cells, entrants
 from focusfl.suite.cells import CELLS, LAWS, REPORTING, TUNING
-from focusfl.suite.problems import CLIENTS, made
+from focusfl.suite.problems import CLIENTS, problem_of
 
 ABOUTS = {cell.problem: cell.about for cell in CELLS if cell.measure == "rounds"}
 
@@ -27,7 +27,7 @@ def test_there_are_many_cells_and_each_belongs_to_one_half():
 def test_every_problem_is_scaled_to_a_smoothness_of_one(problem):
     if problem == "digits" and not find_spec("sklearn"):
         pytest.skip("needs scikit-learn")
-    found = made(ABOUTS[problem])
+    found = problem_of(ABOUTS[problem])
     assert found.num_clients == CLIENTS
     assert found.L == pytest.approx(1, abs=1e-12)
 

@@ -89,7 +89,7 @@ def test_results_say_what_was_best_and_what_it_cost(folder):
 
 def test_the_rounds_are_those_of_a_run_alone_at_that_step(folder):
     focus = store.Store(folder).rows()[0]
-    problem = measure.made(EASY)
+    problem = measure.problem_of(EASY)
     alone = ff.simulate(
         ff.Focus(memory="last"), problem, ff.participation.Full(), rounds=256,
         lr=focus.step, local_steps=5, callbacks=ff.Stop(tolerance=1e-10),

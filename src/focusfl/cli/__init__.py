@@ -4,26 +4,25 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 
 from focusfl import __version__
-from focusfl.cli import (
-    check,
-    completion,
-    data,
-    deploy,
-    doctor,
-    new,
-    reports,
-    reproduce,
-    studies,
-    suite,
-    tune,
-    verify,
-)
+from focusfl.cli import check, completion, data, deploy, doctor, new, reports, studies, suite
+from focusfl.cli.options import COMMANDS
 from focusfl.core.validation import printable
 
+MODULES = (new, studies, reports, check, deploy, data, suite, doctor, completion)  # as in --help
+GROUPS = {  # commands of several words: what they are for, and an example
+    "reproduce": ("run an experiment of the paper again", "focusfl reproduce ridge"),
+    "deploy": (
+        "run on Flower: processes, here or on many hosts",
+        "focusfl deploy local study.toml --clients 4 --tls",
+    ),
+    "data": ("list, fetch and check data sets", "focusfl data list"),
+    "suite": ("compare methods on the public suite of cells", "focusfl suite run --quick"),
+}
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in what Flower's processes say
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 EXIT_UNREAD = 141  # as of a program that a closed pipe ends
@@ -72,45 +71,23 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: focusfl demo",
     )
     whole.add_argument("--version", action="version", version=f"focusfl {__version__}")
-    commands = whole.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    def command(name: str, call: Callable, help: str, example: str, among=commands):
-        sub = among.add_parser(
+    places = {"": whole.add_subparsers(title="commands", required=True, metavar="COMMAND")}
+    order = [module.__name__ for module in MODULES]
+    for command in sorted(COMMANDS, key=lambda each: order.index(each.call.__module__)):
+        group, _, name = command.name.rpartition(" ")
+        if group not in places:
+            what, example = GROUPS[group]
+            several = places[""].add_parser(group, help=what, epilog=f"example: {example}")
+            places[group] = several.add_subparsers(required=True, metavar="COMMAND")
+        sub = places[group].add_parser(
             name,
-            help=help,
-            description=help[0].upper() + help[1:] + ".",
-            epilog=f"example: {example}",
+            help=command.help,
+            description=command.help[0].upper() + command.help[1:] + ".",
+            epilog=f"example: {command.example}",
         )
-        sub.set_defaults(command=call, name=name)
+        sub.set_defaults(command=command.call, name=name)
         sub.add_argument("--json", action="store_true", help="print JSON for machines")
-        return sub
-
-    new.add(command)
-    studies.add(command)
-    tune.add(command)
-    reports.add(command)
-    check.add(command)
-    verify.add(command)
-    for add, name, what, example in [
-        (
-            reproduce.add, "reproduce", "run an experiment of the paper again",
-            "focusfl reproduce ridge",
-        ),
-        (
-            deploy.add, "deploy", "run on Flower: processes, here or on many hosts",
-            "focusfl deploy local study.toml --clients 4 --tls",
-        ),
-        (
-            data.add, "data", "list, fetch and check data sets", "focusfl data list",
-        ),
-        (
-            suite.add, "suite", "compare methods on the public suite of cells",
-            "focusfl suite run --quick",
-        ),
-    ]:  # fmt: skip
-        several = commands.add_parser(name, help=what, epilog=f"example: {example}")
-        among = several.add_subparsers(required=True, metavar="COMMAND")
-        add(partial(command, among=among))
-    doctor.add(command)
-    completion.add(command)
+        exclusive: Any = defaultdict(sub.add_mutually_exclusive_group)
+        for option in command.options:
+            option.add(exclusive[option.excludes] if option.excludes else sub)
     return whole

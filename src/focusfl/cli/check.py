@@ -6,40 +6,26 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from focusfl.cli.completion import offer
-from focusfl.cli.options import words
+from focusfl.cli.options import Option, command, words
 
 # As `conformance.ROWS` has them; spelled out so that the parser need not import it.
 ROWS = ("full", "uniform", "coins", "blocks", "sizes", "lost", "steps")
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    sub = command(
-        "check", _check,
-        "find out whether a federated implementation is exact, and whose rule it is; "
-        "exit 0 if all rows are exact, 1 if one is not, 2 for bad input",
-        "focusfl check my_module:make",
-    )  # fmt: skip
-    sub.add_argument(
-        "implementation", metavar="MODULE:OBJECT",
-        help="make(problem), in module.py of this folder or any module Python finds",
-    )  # fmt: skip
-    rows = sub.add_argument(
-        "--rows", type=words, metavar="A,B",
-        help=f"only these: {', '.join(ROWS)}",
-    )  # fmt: skip
-    offer(rows, ROWS)
-    sub.add_argument(
-        "--limit", type=float, default=60.0, metavar="SECONDS",
-        help="that a row may take at one step, else it is killed (60)",
-    )  # fmt: skip
-    sub.add_argument(
-        "--python", default="", metavar="FILE",
-        help="the interpreter to run it with, such as that of another environment",
-    )  # fmt: skip
-
-
+@command(
+    "check",
+    "find out whether a federated implementation is exact, and whose rule it is; "
+    "exit 0 if all rows are exact, 1 if one is not, 2 for bad input",
+    "focusfl check my_module:make",
+    Option("implementation", metavar="MODULE:OBJECT",
+           help="make(problem), in module.py of this folder or any module Python finds"),
+    Option("--rows", type=words, metavar="A,B", words=ROWS,
+           help=f"only these: {', '.join(ROWS)}"),
+    Option("--limit", type=float, default=60.0, metavar="SECONDS",
+           help="that a row may take at one step, else it is killed (60)"),
+    Option("--python", default="", metavar="FILE",
+           help="the interpreter to run it with, such as that of another environment"),
+)  # fmt: skip
 def _check(options: argparse.Namespace) -> int:
     """Run every row in a process of its own, and print what became of it."""
     from focusfl import conformance

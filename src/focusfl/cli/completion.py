@@ -3,27 +3,13 @@
 import argparse
 import json
 import os
-from collections.abc import Callable, Sequence
 
+from focusfl.cli.options import Option, command
 from focusfl.core.validation import unknown
 
 SHELLS = ("bash", "fish", "zsh")
 READY = "autoload -Uz compinit && compinit;"
 ASKED = "_ARGCOMPLETE"  # set by the shell's function that Tab calls
-
-
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the command, by the function that adds any command."""
-    sub = command(
-        "completion", _completion, "print a script that lets a shell complete commands",
-        "source <(focusfl completion bash)",
-    )  # fmt: skip
-    offer(sub.add_argument("shell", help="bash, zsh or fish"), SHELLS)
-
-
-def offer(argument: argparse.Action, words: Sequence[str]) -> None:
-    """Let Tab offer words for an argument that says what is wrong with others."""
-    argument.completer = lambda **_: words  # type: ignore[attr-defined]
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +20,11 @@ def answer(parser: argparse.ArgumentParser) -> None:
         argcomplete.autocomplete(parser, always_complete_options=False)
 
 
+@command(
+    "completion", "print a script that lets a shell complete commands",
+    "source <(focusfl completion bash)",
+    Option("shell", words=SHELLS, help="bash, zsh or fish"),
+)  # fmt: skip
 def _completion(options: argparse.Namespace) -> int:
     import argcomplete
 

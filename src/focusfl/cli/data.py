@@ -2,52 +2,37 @@
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from focusfl.cli.options import Option, command
 
 if TYPE_CHECKING:
     from focusfl.data import Entry
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands."""
-    command(
-        "list", _list, "list data sets: what they are, their size, and what is here",
-        "focusfl data list",
-    )  # fmt: skip
-    fetch = command(
-        "fetch", _fetch, "fetch data sets into the cache folder, and check them",
-        "focusfl data fetch heart_disease",
-    )  # fmt: skip
-    fetch.add_argument("names", nargs="+", metavar="NAME", help="of a data set")
-    path = command(
-        "path", _path, "say where data sets are looked for, or where one is",
-        "focusfl data path heart_disease",
-    )  # fmt: skip
-    verify = command(
-        "verify", _verify,
-        "compare files with their checksums; exit 1 if one is damaged, or if the data "
-        "set that was named is not here",
-        "focusfl data verify",
-    )  # fmt: skip
-    for sub in (path, verify):
-        sub.add_argument("names", nargs="*", metavar="NAME", help="of a data set; all if none")
+NAMES = Option("names", nargs="*", metavar="NAME", help="of a data set; all if none")
 
 
+@command(
+    "data list", "list data sets: what they are, their size, and what is here",
+    "focusfl data list",
+)  # fmt: skip
 def _list(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS
     from focusfl.studies.report import terminal
 
-    found = {name: described(entry) for name, entry in DATA_SETS.items()}
+    sets = {name: described(entry) for name, entry in DATA_SETS.items()}
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(sets, indent=2))
         return 0
     rows = [
         (
-            name, about["what"], "any" if (n := about["clients"]) is None else str(n),
+            name, about["what"], str(about["clients"] or "any"),
             about["licence"], size(DATA_SETS[name]), "yes" if about["here"] else "no",
         )
-        for name, about in found.items()
+        for name, about in sets.items()
     ]  # fmt: skip
     heads = ("data set", "what it is", "clients", "licence", "size", "here")
     terminal.print_table("", heads, rows)
@@ -76,49 +61,62 @@ def size(entry: "Entry") -> str:
     return f"{entry.size / 1e6:.2g} MB" if entry.size < 1e8 else f"{entry.size / 1e6:.0f} MB"
 
 
+@command(
+    "data fetch", "fetch data sets into the cache folder, and check them",
+    "focusfl data fetch heart_disease",
+    Option("names", nargs="+", metavar="NAME", help="of a data set"),
+)  # fmt: skip
 def _fetch(options: argparse.Namespace) -> int:
     from focusfl.data import fetch, registry
 
     for name in options.names:
         registry.entry(name)  # before the first download
-    found = {name: [str(path) for path in fetch(name)] for name in options.names}
-    return _print(options, found)
+    return _print_paths(options, {name: fetch(name) for name in options.names})
 
 
+@command(
+    "data path", "say where data sets are looked for, or where one is",
+    "focusfl data path heart_disease", NAMES,
+)  # fmt: skip
 def _path(options: argparse.Namespace) -> int:
     from focusfl.data import folder, places
 
     if not options.names:
         print(json.dumps({"folder": str(folder())}) if options.json else folder())
         return 0
-    found = {name: places.find(name, fetch=False) for name in options.names}
-    return _print(options, {name: [*map(str, paths)] for name, paths in found.items()})
+    return _print_paths(options, {n: places.find(n, fetch=False) for n in options.names})
 
 
-def _print(options: argparse.Namespace, found: dict[str, list[str]]) -> int:
-    lines = [path for paths in found.values() for path in paths]
-    print(json.dumps(found, indent=2) if options.json else "\n".join(lines))
+def _print_paths(options: argparse.Namespace, paths: Mapping[str, Iterable[Path]]) -> int:
+    names = {name: [*map(str, files)] for name, files in paths.items()}
+    print(json.dumps(names, indent=2) if options.json else "\n".join(sum(names.values(), [])))
     return 0
 
 
+@command(
+    "data verify",
+    "compare files with their checksums; exit 1 if one is damaged, or if the data "
+    "set that was named is not here",
+    "focusfl data verify", NAMES,
+)  # fmt: skip
 def _verify(options: argparse.Namespace) -> int:
     from focusfl.data import DATA_SETS, fetching
     from focusfl.studies.report import terminal
 
-    found = {
+    states = {
         name: {str(path): words for path, words in fetching.verify(name).items()}
         for name in options.names or DATA_SETS
     }
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(states, indent=2))
     else:
         rows = [
             (name, file, words)
-            for name, files in found.items()
+            for name, files in states.items()
             for file, words in (files or {"": "not here"}).items()
             if files or options.names
         ]
         terminal.print_table("", ("data set", "file", ""), rows)
-    words = [word for files in found.values() for word in files.values()]
-    missing = options.names and not all(found.values())
+    missing = options.names and not all(states.values())
+    words = [word for files in states.values() for word in files.values()]
     return int(bool(missing) or any(word.startswith("damaged") for word in words))

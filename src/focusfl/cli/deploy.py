@@ -5,13 +5,11 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
-from importlib.util import find_spec
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focusfl.cli import hosts
-from focusfl.cli.options import folder, need_flower
+from focusfl.cli.options import CHANGES, Option, command, folder, need_flower, print_files
 from focusfl.core.validation import printable
 
 if TYPE_CHECKING:
@@ -22,65 +20,25 @@ RUNS = Path("runs")  # where what is run goes
 MAX_SITES = 20  # sites whose rounds are counted in words
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommands, by the function that adds any command."""
-    _add_local(command)
-    init = command(
-        "init", _init, "write a Flower app, ready for several hosts",
-        "focusfl deploy init hospitals",
-    )  # fmt: skip
-    init.add_argument("folder", type=Path, help="to be made")
-    hosts.add(command)
-    status = command(
-        "status", _status, "say what runs of what `deploy local` has started",
-        "focusfl deploy status runs",
-    )  # fmt: skip
-    status.add_argument("folder", type=Path, nargs="?", default=RUNS)
-    watch = command(
-        "watch", _serve, "show how jobs are doing, on a page and for Prometheus",
-        "focusfl deploy watch runs/deploy-study --port 8484",
-    )  # fmt: skip
-    watch.add_argument("folder", type=Path, nargs="?", default=RUNS)
-    watch.add_argument(
-        "--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"
-    )
-    stop = command(
-        "stop", _stop, "stop what `deploy local` has started in a folder",
-        "focusfl deploy stop runs/deploy-study",
-    )  # fmt: skip
-    stop.add_argument("folder", type=Path, nargs="?", default=RUNS)
+FOLDER = Option("folder", type=Path, nargs="?", default=RUNS)
 
 
-def _add_local(command: Callable[..., argparse.ArgumentParser]) -> None:
-    local = command(
-        "local", _local, "run a study on Flower, on real processes of this machine",
-        "focusfl deploy local study.toml --clients 4 --tls",
-    )  # fmt: skip
-    local.add_argument("what", type=Path, metavar="CONFIG", help="TOML file of a study, or an app")
-    local.add_argument("--clients", type=int, help="SuperNodes (as in the study)")
-    local.add_argument("--algorithm", help="of the study (its first)")
-    local.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE",
-        help="change one setting of the study; may be repeated",
-    )  # fmt: skip
-    local.add_argument(
-        "--tls", action="store_true", help="encrypt, and let known SuperNodes in alone"
-    )
-    local.add_argument(
-        "--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
-        help="an honest server learns sums alone, of at least so many pushes (3)",
-    )  # fmt: skip
-    local.add_argument(
-        "--deadline", type=float, metavar="SECONDS",
-        help="after which a round closes without who is missing (60)",
-    )  # fmt: skip
-    local.add_argument(
-        "--target", type=int, metavar="REPLIES",
-        help="after which a round closes, and later ones count in the next (all)",
-    )  # fmt: skip
-    local.add_argument("--out", type=Path, help="folder for it all (runs/deploy-NAME)")
-
-
+@command(
+    "deploy local", "run a study on Flower, on real processes of this machine",
+    "focusfl deploy local study.toml --clients 4 --tls",
+    Option("what", type=Path, metavar="CONFIG", help="TOML file of a study, or an app"),
+    Option("--clients", type=int, help="SuperNodes (as in the study)"),
+    Option("--algorithm", help="of the study (its first)"),
+    CHANGES,
+    Option("--tls", action="store_true", help="encrypt, and let known SuperNodes in alone"),
+    Option("--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
+           help="an honest server learns sums alone, of at least so many pushes (3)"),
+    Option("--deadline", type=float, metavar="SECONDS",
+           help="after which a round closes without who is missing (60)"),
+    Option("--target", type=int, metavar="REPLIES",
+           help="after which a round closes, and later ones count in the next (all)"),
+    Option("--out", type=Path, help="folder for it all (runs/deploy-NAME)"),
+)  # fmt: skip
 def _local(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import study
@@ -89,10 +47,10 @@ def _local(options: argparse.Namespace) -> int:
 
     if options.what.is_dir():
         names = ("set", "algorithm", "clients", "deadline", "target", "secure")
-        own = [f"--{n}" for n in names if getattr(options, n) not in (None, [], False)]
-        if own:
+        flags = [f"--{n}" for n in names if getattr(options, n) not in (None, [], False)]
+        if flags:
             raise ValueError(
-                f"{', '.join(own)} {'are' if own[1:] else 'is'} for studies; "
+                f"{', '.join(flags)} {'are' if flags[1:] else 'is'} for studies; "
                 f"{options.what} has its settings in its pyproject.toml, sites among "
                 "them, or in its Job."
             )
@@ -105,15 +63,15 @@ def _local(options: argparse.Namespace) -> int:
             options.what, options.set, options.algorithm, options.clients, options.secure
         )  # fmt: skip
         place = folder(options, f"deploy-{deployed.study.name}")
-        given = {"deadline": options.deadline, "target": options.target}
-        more = {name: value for name, value in given.items() if value is not None}
-        outcome = local_study(deployed, place, _watch, tls=options.tls, settings=more)
-    found, files = _summary(outcome), _draw(place)
+        limits = {"deadline": options.deadline, "target": options.target}
+        settings = {name: value for name, value in limits.items() if value is not None}
+        outcome = local_study(deployed, place, _watch, tls=options.tls, settings=settings)
+    summary, files = _summary(outcome), _draw(place)
     if options.json:
         where = {"folder": str(place), "files": [str(file) for file in files]}
-        print(json.dumps({**found, **where}, indent=2))
+        print(json.dumps({**summary, **where}, indent=2))
     else:
-        print(events.packed(_words(found)))
+        print(events.packed(_words(summary)))
         print(events.packed(["written:", *map(str, files)]))
     if outcome.why:
         why = printable(" ".join(outcome.why))
@@ -127,8 +85,8 @@ def _end_unknown(options: argparse.Namespace, place: Path) -> int:
         f"the app has ended well and wrote no events to {place / 'server'}: its Job "
         'must have folder=context.run_config["folder"] to be shown here.'
     )
-    found = {"folder": str(place), "files": [], "warnings": [why]}
-    print(json.dumps(found, indent=2) if options.json else why)
+    answer = {"folder": str(place), "files": [], "warnings": [why]}
+    print(json.dumps(answer, indent=2) if options.json else why)
     return 0
 
 
@@ -152,43 +110,62 @@ def _summary(outcome: "Outcome") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _words(found: Mapping[str, Any]) -> list[str]:
+def _words(summary: Mapping[str, Any]) -> list[str]:
     """A summary, to be read: a number each, and how often each site was counted."""
     from focusfl.flower.events import short
 
     lists = ("participation", "counted", "warnings", "why")
-    words = [f"{name} {short(v)}" for name, v in found.items() if name not in lists]
-    times = list(found["counted"].items())
+    words = [f"{name} {short(v)}" for name, v in summary.items() if name not in lists]
+    times = list(summary["counted"].items())
     shown = [f"{site} {n}" for site, n in times[:MAX_SITES]]
     left = [f"and {len(times) - MAX_SITES} more"] if len(times) > MAX_SITES else []
     return [*words, "rounds counted:", *shown, *left]
 
 
 def _draw(place: Path) -> list[Path]:
-    """Draw what was found, as of a study; give its files."""
-    from focusfl.core.files import write
+    """Write the page and the figure of a deployment, as of a study; give all its files."""
     from focusfl.studies import store
-    from focusfl.studies.report import html
+    from focusfl.studies.report import output
 
-    found = store.Study.load(place)
-    names = (store.CURVES, store.MANIFEST, "model.npz")
-    files = [place / name for name in names]
-    if find_spec("matplotlib"):
-        from focusfl.studies.report import figure, plots
-
-        picture = figure.render(plots.plot([found]), "png")
-        files.append(write(place / "figure.png", picture))
-    return [*files, write(place / "index.html", html.page([found]))]
+    study = store.Study.load(place)
+    return [place / store.CURVES, place / "model.npz", *output.save_report(study)]
 
 
+@command(
+    "deploy init", "write a Flower app, ready for several hosts",
+    "focusfl deploy init hospitals",
+    Option("folder", type=Path, help="to be made"),
+)  # fmt: skip
 def _init(options: argparse.Namespace) -> int:
     from focusfl.deploy import apps
 
-    files = apps.init(options.folder)
-    if options.json:
-        print(json.dumps({"files": [str(file) for file in files]}))
+    print_files(options, apps.init(options.folder))
+    return 0
+
+
+@command(
+    "deploy certificates",
+    "write certificates, keys and nginx's configuration, or renew the server's certificate",
+    "focusfl deploy certificates keys --hosts fl.example.org --sites paris rome",
+    Option("folder", type=Path, nargs="?", default=Path("keys")),
+    Option("--hosts", nargs="+", default=[], help="names of the server"),
+    Option("--sites", nargs="+", default=[], help="a name each"),
+    Option("--renew", action="store_true", help="sign another certificate for the server"),
+)  # fmt: skip
+def _certificates(options: argparse.Namespace) -> int:
+    need_flower()  # it brings what signs
+    from focusfl.deploy import certificates
+    from focusfl.flower.identity import expiries
+
+    if options.renew:
+        files = certificates.renew(options.folder, options.hosts)
     else:
-        print("\n".join(f"written: {file}" for file in files))
+        files = certificates.make(options.folder, options.hosts, options.sites)
+    words = expiries(options.folder)
+    if options.json:
+        print(json.dumps({"files": [str(file) for file in files], "ending": words}))
+    else:
+        print("\n".join([*(f"written: {file}" for file in files), *words]))
     return 0
 
 
@@ -199,22 +176,31 @@ def _there(options: argparse.Namespace) -> Path:
     return options.folder
 
 
+@command(
+    "deploy stop", "stop what `deploy local` has started in a folder",
+    "focusfl deploy stop runs/deploy-study", FOLDER,
+)  # fmt: skip
 def _stop(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import monitor, ownership
 
     places = [Path(place) for place in monitor.search(_there(options))]
     stopped = {str(place): ownership.stop(place) for place in places}
-    found = {place: names for place, names in stopped.items() if names}
+    stopped = {place: names for place, names in stopped.items() if names}
     if options.json:
-        print(json.dumps(found, indent=2))
-    elif not found:
+        print(json.dumps(stopped, indent=2))
+        return 0
+    if not stopped:
         print(f"nothing runs of what was started in {options.folder}")
-    for place, names in found.items() if not options.json else ():
+    for place, names in stopped.items():
         print(f"{place}: stopped {', '.join(names)}")
     return 0
 
 
+@command(
+    "deploy status", "say what runs of what `deploy local` has started",
+    "focusfl deploy status runs", FOLDER,
+)  # fmt: skip
 def _status(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy import monitor
@@ -222,12 +208,13 @@ def _status(options: argparse.Namespace) -> int:
     from focusfl.flower.events import packed
     from focusfl.studies.report import terminal
 
-    found = monitor.search(_there(options))
+    deployments = monitor.search(_there(options))
     if options.json:
-        print(json.dumps(without_infinity(found), indent=2, allow_nan=False))
-    elif not found:
+        print(json.dumps(without_infinity(deployments), indent=2, allow_nan=False))
+        return 0
+    if not deployments:
         print(f"nothing was started in {options.folder}")
-    for place, about in found.items() if not options.json else ():
+    for place, about in deployments.items():
         rows = [(name, str(pid), state) for name, pid, state in about["processes"]]
         print(packed(f"{place}: {about['progress']}".split()))
         if rows:
@@ -240,51 +227,54 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _print_health(job: Mapping[str, Any]) -> None:
-    """Print who takes part, and what is amiss; in trouble first."""
+    """Print who takes part, those in trouble first, and what is amiss."""
     from focusfl.flower.events import clock, packed, short
     from focusfl.flower.health import STATES
     from focusfl.studies.report import terminal
 
-    names = ("counted", "late", "unanswered", "refused")
-    order = sorted(job["sites"].items(), key=lambda one: STATES.index(one[1]["state"]))
-    rows = [
-        (name, one["state"], "–" if one["age"] is None else str(one["age"]),
-         *(str(one[what]) for what in names), f"{one['error']:.60}")
-        for name, one in order[:MAX_SITES]
-    ]  # fmt: skip
-    titles = ["site", "state", "age in rounds", *names, "last error"]
-    if any(one["epsilon"] is not None for _, one in order):
-        titles.insert(-1, "epsilon")
-        given = (one["epsilon"] for _, one in order)
-        words = ["–" if epsilon is None else short(epsilon) for epsilon in given]
-        rows = [(*r[:-1], e, r[-1]) for r, e in zip(rows, words, strict=False)]
+    sites = sorted(job["sites"].items(), key=lambda item: STATES.index(item[1]["state"]))
+    counts = ("counted", "late", "unanswered", "refused")
+    private = any(site["epsilon"] is not None for _, site in sites)
+    titles = ["site", "state", "age in rounds", *counts, *["epsilon"] * private, "last error"]
+    rows = []
+    for name, site in sites[:MAX_SITES]:
+        age = "–" if site["age"] is None else str(site["age"])
+        row = [name, site["state"], age, *(str(site[count]) for count in counts)]
+        if private:
+            row.append("–" if site["epsilon"] is None else short(site["epsilon"]))
+        rows.append([*row, f"{site['error']:.60}"])
     terminal.print_table("", titles, rows)
-    size = {way: f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()}
-    ago = f"heard {clock(time.time() - job['heard'])} ago,"
     state = job["state"]
     if state == "stopped":
         state = f"stopped after round {job['round']} of {job['rounds']}"
-    words = [f"{state},", f"generation {job['generation']},", ago]
-    words.append(", ".join(size.values()))
-    if len(order) > MAX_SITES:
-        words.insert(0, f"and {len(order) - MAX_SITES} more;")
-    words += [f"{name} {short(value)}" for name, value in job["metrics"].items()]
+    words = [f"and {len(sites) - MAX_SITES} more;"] if len(sites) > MAX_SITES else []
+    words += [
+        f"{state},",
+        f"generation {job['generation']},",
+        f"heard {clock(time.time() - job['heard'])} ago,",
+        ", ".join(f"{count / 1e6:.3g} MB {way}" for way, count in job["bytes"].items()),
+        *(f"{name} {short(value)}" for name, value in job["metrics"].items()),
+    ]
     print(packed(words))
-    why = " ".join(job["why"])
-    told = "healthy" if job["healthy"] else f"not healthy, as it stands: {why}"
-    print(packed(f"sites: {told}".split()))
+    health = "healthy" if job["healthy"] else f"not healthy, as it stands: {' '.join(job['why'])}"
+    print(packed(f"sites: {health}".split()))
     if job["worse"]:
         print(packed(f"learning: getting worse: {job['worse']}".split()))
 
 
+@command(
+    "deploy watch", "show how jobs are doing, on a page and for Prometheus",
+    "focusfl deploy watch runs/deploy-study --port 8484", FOLDER,
+    Option("--port", type=int, default=8484, help="of this machine alone (8484; 0: any)"),
+)  # fmt: skip
 def _serve(options: argparse.Namespace) -> int:
     need_flower()
     from focusfl.deploy.watch import Watch
 
     with Watch(_there(options), options.port) as server:
-        told = {"url": server.url, "folder": str(options.folder)}
+        answer = {"url": server.url, "folder": str(options.folder)}
         words = f"{options.folder} is shown at {server.url} until Ctrl-C"
-        print(json.dumps(told) if options.json else words, flush=True)
+        print(json.dumps(answer) if options.json else words, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0

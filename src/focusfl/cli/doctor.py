@@ -14,28 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from focusfl import __version__
+from focusfl.cli.options import command
 from focusfl.core.extras import WHERE, install
 
-# Versions (major.minor) that the tests were run with.
-TESTED = {
-    "python": ("3.11",),
-    "flwr": ("1.41", "1.42"),
-    "jax": ("0.10",),
-    "torch": ("2.13",),
-}
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
 Section = dict[str, Any]  # what was looked for -> what was found, None if nothing
 
 
-def add(command: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the command, by the function that adds any command."""
-    command(
-        "doctor", _doctor, "say what is installed, what is missing and what works",
-        "focusfl doctor",
-    )  # fmt: skip
-
-
+@command(
+    "doctor", "say what is installed, what is missing and what works", "focusfl doctor"
+)  # fmt: skip
 def _doctor(options: argparse.Namespace) -> int:
     from focusfl.studies.report import terminal
 
@@ -52,22 +41,16 @@ def _doctor(options: argparse.Namespace) -> int:
     }
     failures = [f"{name} is missing" for name, version in needed.items() if not version]
     failures += [section["failed"] for section in sections.values() if "failed" in section]
-    incomplete = {name: install(name) for name, found in extras.items() if None in found.values()}
-    other_versions = untested(needed, *extras.values())
+    incomplete = [install(name) for name, versions in extras.items() if None in versions.values()]
+    verdict = "focusfl works"
     if failures:
         verdict = "focusfl does not work here: " + "; ".join(failures)
-    else:
-        verdict = "focusfl works"
-        if other_versions:
-            verdict += f"; not tested with {', '.join(other_versions)}"
-        if incomplete:
-            verdict += f"; without extras, installed {WHERE}: {', '.join(incomplete.values())}"
+    elif incomplete:
+        verdict += f"; without extras, installed {WHERE}: {', '.join(incomplete)}"
     if options.json:
-        summary = {"works": not failures, "verdict": verdict, "untested": other_versions}
-        print(json.dumps({**summary, **sections}, indent=2))
+        print(json.dumps({"works": not failures, "verdict": verdict, **sections}, indent=2))
     else:
         rows = [(name, _line(name, section)) for name, section in sections.items()]
-        rows += [("not tested", f"{name}: {which}") for name, which in other_versions.items()]
         terminal.print_table("", ("", "found"), rows)
         print(verdict)
     return 1 if failures else 0
@@ -101,17 +84,6 @@ def packages() -> tuple[Section, dict[str, Section]]:
         except metadata.PackageNotFoundError:
             versions[name] = None
     return needed, extras
-
-
-def untested(*groups: Section) -> dict[str, str]:
-    """Name the packages whose version is not one of `TESTED`, with those that are."""
-    return {
-        f"{name} {version}": f"tested with {', '.join(TESTED[name])}"
-        for versions in groups
-        for name, version in versions.items()
-        if version and name in TESTED
-        if ".".join(version.split(".")[:2]) not in TESTED[name]
-    }
 
 
 def _attempt(look: Callable[[], Section]) -> Section:
@@ -157,28 +129,28 @@ def _caches() -> Section:
     """Say where downloads and compiled programs are kept."""
     from focusfl.core import compilation
 
-    found: Section = {"folder": str(compilation.cache_folder())}
+    caches: Section = {"folder": str(compilation.cache_folder())}
     try:
         folder = compilation.use_compilation_cache()
     except ImportError:  # a broken jax, which `_machine` has reported
-        return found
-    found["compiled programs"] = "are not kept"
+        return caches
+    caches["compiled programs"] = "are not kept"
     if folder is not None:
         sizes = [file.stat().st_size for file in folder.glob("*-cache")]
         size = f"{len(sizes)} programs, {sum(sizes) / 2**20:.1f} MiB"
-        found["compiled programs"] = f"{folder} ({size})"
-    return found
+        caches["compiled programs"] = f"{folder} ({size})"
+    return caches
 
 
 def _data() -> Section:
     from focusfl.data import DATA_SETS, places
 
-    found: Section = {"FOCUSFL_DATA": os.environ.get("FOCUSFL_DATA") or "not set"}
+    folders: Section = {"FOCUSFL_DATA": os.environ.get("FOCUSFL_DATA") or "not set"}
     for name, entry in DATA_SETS.items():
         if not entry.package:
             paths = places.present(entry)
-            found[name] = str(paths[0].parent) if paths else None
-    return found
+            folders[name] = str(paths[0].parent) if paths else None
+    return folders
 
 
 def _commands() -> Section:

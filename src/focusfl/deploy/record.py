@@ -171,7 +171,7 @@ def _row(
 ) -> dict[str, Any]:  # fmt: skip
     """Make the run's line of a study's table."""
     from focusfl.core.result import Result
-    from focusfl.studies.runner import RunName, Seconds, make_run
+    from focusfl.studies.runner import RunName, make_run
     from focusfl.studies.summary import summarise
     from focusfl.studies.verdict import Expected
     from focusfl.theory.prediction import Prediction
@@ -192,8 +192,8 @@ def _row(
     )  # fmt: skip
     noisy = bool(job.about.get("noisy"))
     ahead = Expected(noisy=noisy, slowed=slows(job.lr, end["round"]))
-    summary, took = summarise(result, ahead), Seconds(seconds)
-    row = make_run(name, result, summary, Prediction(), job.total_weight, took).row
+    summary = summarise(result, ahead)
+    row = make_run(name, result, summary, Prediction(), job.total_weight, seconds).row
     if not known:
         why = "neither the server nor the sites have found a distance or a gradient"
         row |= {"error": np.nan, "verdict": "unclear", "reason": why}

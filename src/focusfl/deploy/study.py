@@ -22,7 +22,7 @@ from focusfl.privacy import Private
 from focusfl.problems import PROBLEMS, Noisy, Problem
 from focusfl.simulation.spec import choose_lr
 from focusfl.simulation.step_sizes import in_words
-from focusfl.studies import spec
+from focusfl.studies import spec, toml
 from focusfl.studies.spec import keep_compression
 from focusfl.studies.toml import Source
 
@@ -150,7 +150,7 @@ def load(
     Raises:
         ValueError: If a setting is wrong, or there are too many clients.
     """
-    source = spec.read(path, changes, [algorithm] if algorithm else [])
+    source = spec.changed(toml.read(path), changes, [algorithm] if algorithm else [])
     if clients is not None:
         check_count("--clients", clients)
         if clients > MAX_CLIENTS:

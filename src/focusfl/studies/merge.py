@@ -9,7 +9,7 @@ import numpy as np
 from focusfl.core import files
 from focusfl.core.validation import shown
 from focusfl.studies import store
-from focusfl.studies.store import MANIFEST, RUNS, Folder, Run, Study, alone, name_of
+from focusfl.studies.store import MANIFEST, RUNS, Folder, Run, Study, alone, identity, name_of
 from focusfl.studies.tables import IDENTITY
 
 # Settings that runs do not follow from, with their seeds.
@@ -40,31 +40,29 @@ def pool(studies: Sequence[Study]) -> Study:
     """
     if not studies:
         raise ValueError("pooling needs at least one folder of a study; got none.")
-    first, kept = studies[0], dict[tuple, tuple[Run, Study]]()
+    first, runs_by_identity = studies[0], dict[tuple, tuple[Run, Study]]()
     if len(studies) == 1:
         return first
-    for found in studies:
-        _check_same_study(first, found)
-        for run in found.runs:
-            own = tuple(run.row[name] for name in IDENTITY)
-            if own in kept:
-                _check_same_run(*kept[own], run, found)
-            kept.setdefault(own, (run, found))
-    runs = [run for run, _ in kept.values()]
+    for study in studies:
+        _check_same_study(first, study)
+        for run in study.runs:
+            earlier = runs_by_identity.setdefault(identity(run.row), (run, study))
+            _check_same_run(*earlier, run, study)
+    runs = [run for run, _ in runs_by_identity.values()]
     seeds = list(dict.fromkeys(run.row["seed"] for run in runs))
     groups = list(dict.fromkeys(map(_group, runs)))
     runs.sort(key=lambda run: (groups.index(_group(run)), seeds.index(run.row["seed"])))
-    abouts = [found.manifest for found in studies]
+    abouts = [study.manifest for study in studies]
     names = list(dict.fromkeys(about["name"] for about in abouts))
-    study = {k: v for k, v in first.manifest["study"].items() if k != "seed"}
+    as_run = {k: v for k, v in first.manifest["study"].items() if k != "seed"}
     about = first.manifest | {
         "name": names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
-        "study": study | {"seeds": seeds},
+        "study": as_run | {"seeds": seeds},
         "started": min(about["started"] for about in abouts),
         "finished": max(about["finished"] for about in abouts),
         "seconds": round(sum(about["seconds"] for about in abouts), 3),
         "compile_seconds": round(sum(about["compile_seconds"] for about in abouts), 3),
-        "merged": [str(found.folder) for found in studies],
+        "merged": [str(study.folder) for study in studies],
     }
     return Study(first.folder, about, runs, first.participants)
 
@@ -72,16 +70,16 @@ def pool(studies: Sequence[Study]) -> Study:
 def by_study(studies: Sequence[Study]) -> list[list[Study]]:
     """Put those together that can be pooled."""
     groups: list[list[Study]] = []
-    for found in studies:
-        for own in groups:
+    for study in studies:
+        for group in groups:
             try:
-                pool([*own, found])
+                pool([*group, study])
             except ValueError:
                 continue
-            own.append(found)
+            group.append(study)
             break
         else:
-            groups.append([found])
+            groups.append([study])
     return groups
 
 
@@ -99,9 +97,9 @@ def merge(folders: Sequence[Path], out: Path) -> Study:
         raise ValueError(f"{out} is not empty and holds no study; name a new folder with --out.")
     there = [Study.load(out)] if (out / MANIFEST).is_file() else []
     studies = [*there, *map(Study.load, folders)]
-    found = pool(studies)
-    about = {k: v for k, v in found.manifest.items() if k not in ("format", "files", "seal")}
-    if len({one.manifest["name"] for one in studies}) > 1:
+    pooled = pool(studies)
+    about = {k: v for k, v in pooled.manifest.items() if k not in ("format", "files", "seal")}
+    if len({study.manifest["name"] for study in studies}) > 1:
         about["name"] = out.resolve().name
     with alone(out):
         here = Folder(out, there[0].manifest if there else None)
@@ -111,13 +109,13 @@ def merge(folders: Sequence[Path], out: Path) -> Study:
                 if name := run.row.get("model"):
                     files.write(out / name, source.read(name))
                     here.add(name)
-        keys = [str(run.row.get("key") or run.row) for run in found.runs]
+        keys = [str(run.row.get("key") or run.row) for run in pooled.runs]
         group = f"{RUNS}/{name_of(keys)}"
         for old in [name for name in here.files if name.startswith(f"{RUNS}/")]:
             if not old.startswith(group):  # its runs are in the new one
                 here.remove(old)
-        here.write_runs(group, found.runs)
-        store.save(here, about, found.runs, found.participants, [group])
+        here.write_runs(group, pooled.runs)
+        store.save(here, about, pooled.runs, pooled.participants, [group])
     return Study.load(out)
 
 
@@ -125,23 +123,29 @@ def _group(run: Run) -> tuple:
     return tuple(run.row[k] for k in ("participation", "algorithm", "local_steps"))
 
 
-def _facts(found: Study) -> dict[str, Any]:
+def _facts(study: Study) -> dict[str, Any]:
     """What the runs of a study follow from, beside their seeds."""
-    about = found.manifest
-    own = {k: v for k, v in settings(about["study"]) if k not in BESIDE}
-    parts = {f"sha256 of {k}": p["sha256"] for k, p in about.get("parts", {}).items()}
-    size = {name: about["problem"].get(name) for name in ("num_clients", "size")}
-    version = {"version of focusfl": about["environment"].get("focusfl")}
-    return own | parts | {f"problem's {k}": v for k, v in size.items()} | version
+    about = study.manifest
+    return {
+        **{k: v for k, v in settings(about["study"]) if k not in BESIDE},
+        **{f"sha256 of {k}": part["sha256"] for k, part in about.get("parts", {}).items()},
+        **{f"problem's {k}": about["problem"].get(k) for k in ("num_clients", "size")},
+        "version of focusfl": about["environment"].get("focusfl"),
+    }
 
 
 def _check_same_study(a: Study, b: Study) -> None:
     """Raise unless two folders differ in their seeds alone."""
-    one, other = _facts(a), _facts(b)
+
+    def words(facts: Mapping[str, Any], name: str) -> str:
+        value = facts.get(name, "nothing")
+        return value if isinstance(value, str) else shown(value)
+
+    first, second = _facts(a), _facts(b)
     differ = [
-        f"{name}: {_said(one, name)} and {_said(other, name)}"
-        for name in {**one, **other}
-        if one.get(name) != other.get(name)
+        f"{name}: {words(first, name)} and {words(second, name)}"
+        for name in {**first, **second}
+        if first.get(name) != second.get(name)
     ]
     if differ:
         more = f"; and {len(differ) - FEW} more" if len(differ) > FEW else ""
@@ -149,11 +153,6 @@ def _check_same_study(a: Study, b: Study) -> None:
             f"{a.folder} and {b.folder} are not one study, which may differ in seeds "
             f"alone. They differ in {'; '.join(differ[:FEW])}{more}."
         )
-
-
-def _said(facts: Mapping[str, Any], name: str) -> str:
-    value = facts.get(name, "nothing")
-    return value if isinstance(value, str) else shown(value)
 
 
 def _check_same_run(run: Run, a: Study, other: Run, b: Study) -> None:

@@ -48,16 +48,16 @@ def lookup(kind: str, ours: Mapping[str, Callable], folder: Path | None) -> Cons
         )
     loaded = _module(module, kind, folder)
     if not name.isidentifier() or not callable(getattr(loaded, name, None)):
-        known = [n for n, one in vars(loaded).items() if _is_of(one, loaded)]
+        known = [
+            key
+            for key, value in vars(loaded).items()
+            if callable(value) and getattr(value, "__module__", None) == loaded.__name__
+        ]
         raise ValueError(
             f"{kind!r}: {module} has no class or function {name!r}; it has "
             f"{', '.join(known) or 'none'}."
         )
     return _with_source(getattr(loaded, name), kind, folder)
-
-
-def _is_of(one: Any, module: ModuleType) -> bool:
-    return callable(one) and getattr(one, "__module__", None) == module.__name__
 
 
 def _with_source(make: Callable, kind: str, folder: Path | None) -> Constructor:
@@ -90,16 +90,16 @@ def _module(name: str, kind: str, folder: Path | None) -> ModuleType:
             )
         return _imported(kind, lambda: importlib.import_module(name))
     # Under a name of its own: two studies may both have a models.py.
-    own = f"focusfl_study_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}.{name}"
-    spec = importlib.util.spec_from_file_location(own, file)
+    alias = f"focusfl_study_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}.{name}"
+    spec = importlib.util.spec_from_file_location(alias, file)
     assert spec and spec.loader
     module, loader = importlib.util.module_from_spec(spec), spec.loader
-    sys.modules[own] = module  # dataclasses look their module up
+    sys.modules[alias] = module  # dataclasses look their module up
     sys.path.insert(0, str(folder))  # what lies beside it may be imported by it
     try:
         _imported(kind, lambda: loader.exec_module(module))
     except ValueError:
-        del sys.modules[own]
+        del sys.modules[alias]
         raise
     finally:
         sys.path.remove(str(folder))

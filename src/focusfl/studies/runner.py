@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Future,
@@ -77,12 +77,9 @@ class RunGroup(NamedTuple):
     @property
     def title(self) -> str:
         """What is shown while it runs."""
-        several = [
-            f"{len(own)} {what}"
-            for own, what in ((self.lrs, "step sizes"), (self.seeds, "seeds"))
-            if len(own) > 1
-        ]
-        return " · ".join([self.algorithm, *several])
+        counts = {"step sizes": len(self.lrs), "seeds": len(self.seeds)}
+        words = [f"{count} {what}" for what, count in counts.items() if count > 1]
+        return " · ".join([self.algorithm, *words])
 
     @property
     def runs(self) -> list[tuple[StepSize, int]]:
@@ -99,16 +96,6 @@ class RunName(NamedTuple):
     seed: int
 
 
-class Seconds(NamedTuple):
-    """How long a run took, and how much of that was compiling."""
-
-    all: float = 0.0
-    compiling: float = 0.0
-
-
-NO_TIME = Seconds()
-
-
 def run_groups(spec: Spec) -> list[RunGroup]:
     """Everything there is to run, in order."""
     return [
@@ -117,11 +104,6 @@ def run_groups(spec: Spec) -> list[RunGroup]:
         for name in spec.algorithms
         for steps in spec.steps_of(name)
     ]
-
-
-def total_rounds(spec: Spec, todo: Iterable[RunGroup] | None = None) -> int:
-    """How far a bar that shows the progress of a study has to go."""
-    return spec.rounds * len(run_groups(spec) if todo is None else list(todo))
 
 
 class Store(Folder):
@@ -157,12 +139,12 @@ class Store(Folder):
         """Name a run by everything it follows from: inputs, version and source."""
         where = *group[:3], lr, seed
         if where not in self._keys:
-            spec, own = self.spec, self.spec.algorithms[group.algorithm]
+            spec, algorithm = self.spec, self.spec.algorithms[group.algorithm]
             schedule = spec.schedule_of(group.algorithm)
             facts = [
                 __version__, source(), self._problem,
                 fingerprint(spec.participation[group.participation].participation),
-                fingerprint(own.algorithm), own.noise, spec.rounds,
+                fingerprint(algorithm.algorithm), algorithm.noise, spec.rounds,
                 sorted(part.sha256 for part in spec.parts.values()),
                 spec.eval_every, spec.per_client, spec.on_empty, asdict(spec.stop),
                 spec.models, *where,
@@ -187,7 +169,7 @@ class Store(Folder):
         return parts
 
     def put(self, group: RunGroup, runs: list[Run]) -> list[Run]:
-        """Keep the runs of a group, all or none of them; give them with their keys."""
+        """Write the runs of a group, all or none of them; give them with their keys."""
         keys = self.keys(group)
         runs = [
             replace(run, row={"key": key, **run.row, "model": self._model(key, run)}, model=None)
@@ -229,10 +211,10 @@ class Store(Folder):
     def everything(self) -> list[Run]:
         """All runs of the study, in its order."""
         keys = [key for group in run_groups(self.spec) for key in self.keys(group)]
-        found: dict[str, Run] = {}
+        runs: dict[str, Run] = {}
         for name in dict.fromkeys(self.groups[key] for key in keys):
-            found |= {run.row["key"]: run for run in self.read_runs(name)}
-        return [found[key] for key in keys]
+            runs |= {run.row["key"]: run for run in self.read_runs(name)}
+        return [runs[key] for key in keys]
 
 
 def run_in_folder(
@@ -309,43 +291,41 @@ def run_all(
 
     `unfinished` gives the folder in which a group keeps its checkpoints.
     """
-    tell: dict[RunGroup, Progress] = {}
+    progress: dict[RunGroup, Progress] = {}
 
     def heard(unit: tuple[RunGroup, Path], message: tuple | None) -> bool | None:
+        group = unit[0]
         if watch is None:
             return None
-        group = unit[0]
         if message is None:
-            tell[group] = watch(group.participation, group.title)
+            progress[group] = watch(group.participation, group.title)
             return None
-        return tell[group](*message)
+        return progress[group](*message)
 
-    prepare = partial(_prepare, spec.source, spec.name, spec.folder)
     # On several devices, which wait for each other, two groups could wait for ever.
     threads = 1 if spec.devices else THREADS
     units = [(group, unfinished(group)) for group in todo]
-    work = _work if workers else partial(_run_unit, spec)
+    prepare = partial(_parse_here, spec.source, spec.name, spec.folder)
+    work = partial(_run_unit, None if workers else spec)
     for (group, _), future in run_units(work, units, workers, threads, heard, prepare):
         yield group, future.result()
 
 
-_HERE: dict[str, Any] = {}  # what this process works for
+_HERE: dict[str, Any] = {}  # of a process that shares the work: its study, and its messages
 
 
-def _prepare(table: dict, name: str, folder: Path | None) -> None:
+def _parse_here(table: dict, name: str, folder: Path | None) -> None:
     _HERE["spec"] = spec.parse(table, name, folder)
 
 
-def _work(unit: tuple[RunGroup, Path], message: Message) -> list[Run]:
-    return _run_unit(_HERE["spec"], unit, message)
+def _run_unit(study: Spec | None, unit: tuple[RunGroup, Path], message: Message) -> list[Run]:
+    """Run a group; without a study, of the one that this process has parsed."""
 
-
-def _run_unit(spec: Spec, unit: tuple[RunGroup, Path], message: Message) -> list[Run]:
     def watch(*_: str) -> Progress:
         message(None)  # it has begun, and will compile first
         return lambda done, metrics: message((done, dict(metrics)))
 
-    return run_group(spec, unit[0], watch, unit[1])
+    return run_group(study or _HERE["spec"], unit[0], watch, unit[1])
 
 
 def run_units(
@@ -411,6 +391,7 @@ def run_units(
 
 
 def _begin(prepare: Callable[[], None] | None, messages: Any) -> None:
+    """Make a process that shares the work ready for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
     end_with_parent()
     _HERE["messages"] = messages
@@ -434,51 +415,51 @@ def end_with_parent() -> None:
 
 
 def run_group(
-    spec: Spec, group: RunGroup, watch: Watch | None = None, kept: Path | None = None
+    spec: Spec, group: RunGroup, watch: Watch | None = None, place: Path | None = None
 ) -> list[Run]:
     """Run a group, side by side if that fits: seed by seed, each at every step size.
 
-    If the study keeps checkpoints, they are in the folder `kept`.
+    If the study keeps checkpoints, they are in the folder `place`.
     """
-    own = spec.algorithms[group.algorithm]
+    section = spec.algorithms[group.algorithm]
+    algorithm, noise = section.algorithm, section.noise
     problem = problem_of(spec, group.algorithm)
     participation = participation_of(spec, group.participation, group.algorithm, group.local_steps)
     chosen = [
-        choose_lr(lr, own.algorithm, problem, participation, group.local_steps) for lr in group.lrs
+        choose_lr(lr, algorithm, problem, participation, group.local_steps) for lr in group.lrs
     ]
     progress = watch(group.participation, group.title) if watch else None
-    kept = kept if spec.checkpoint_every else None
-    compiled, start = compiling(), time.perf_counter() - seconds_before(kept)
+    place = place if spec.checkpoint_every else None
+    compiled, start = compiling(), time.perf_counter() - seconds_before(place)
     same = group._replace(lrs=tuple(lr for lr, _ in chosen))
-    results = _sweep(spec, same, note_seconds(progress, kept, start), kept)
+    results = _sweep(spec, same, note_seconds(progress, place, start), place)
     share = len(results)
-    seconds = Seconds((time.perf_counter() - start) / share, (compiling() - compiled) / share)
-    schedule = spec.schedule_of(group.algorithm)
+    seconds, compiled = (time.perf_counter() - start) / share, (compiling() - compiled) / share
     runs = []
-    for (_, seed), whole, k in zip(
-        group.runs, results, list(range(len(chosen))) * len(group.seeds), strict=True
+    for (_, seed), plain, (lr, why_lr) in zip(
+        group.runs, results, chosen * len(group.seeds), strict=True
     ):
-        lr, why_lr = chosen[k]
         theory = Prediction()  # of one step: it says nothing of a schedule
-        if not schedule:
+        if not spec.schedule_of(group.algorithm):
             theory = predict(
-                own.algorithm, problem, participation, lr=lr, local_steps=group.local_steps,
-                noise=own.noise,
+                algorithm, problem, participation, lr=lr, local_steps=group.local_steps,
+                noise=noise,
             )  # fmt: skip
-        result = replace(whole, lr=lr, why_lr=why_lr)
+        result = replace(plain, lr=lr, why_lr=why_lr)
         slowed = slows(spec.lr_of(group.algorithm, lr), spec.rounds)
         ahead = expected(theory, problem)._replace(slowed=slowed)
         summary = summarise(result, ahead, spec.stop.tolerance, problem.total_weight)
-        if stopped := budget_spent(problem, result):
-            reason = "; ".join(filter(None, (summary.reason, stopped)))
-            summary = summary._replace(reason=reason)
+        if spent := budget_spent(problem, result):
+            summary = summary._replace(reason="; ".join(filter(None, (summary.reason, spent))))
         name = RunName(group.participation, group.algorithm, group.local_steps, seed)
-        runs.append(make_run(name, result, summary, theory, problem.total_weight, seconds))
+        runs.append(
+            make_run(name, result, summary, theory, problem.total_weight, seconds, compiled)
+        )
     return runs
 
 
 def _sweep(
-    spec: Spec, group: RunGroup, progress: Progress | None, kept: Path | None
+    spec: Spec, group: RunGroup, progress: Progress | None, place: Path | None
 ) -> list[Result]:
     """Run a group side by side; where that does not fit, one part after the other."""
     from focusfl.simulation.api import sweep
@@ -500,7 +481,7 @@ def _sweep(
                 record_models=spec.models == "all",
                 on_empty=spec.on_empty,
                 on_divergence="ignore",  # a verdict says it
-                checkpoint=Checkpoint(kept, spec.checkpoint_every or 0) if kept else None,
+                checkpoint=Checkpoint(place, spec.checkpoint_every or 0) if place else None,
                 client_state=spec.client_state,
                 devices=spec.devices,
             ),
@@ -514,7 +495,7 @@ def _sweep(
         return [
             run
             for turn, part in enumerate(parts)
-            for run in _sweep(spec, part, progress, kept and kept / str(turn))
+            for run in _sweep(spec, part, progress, place and place / str(turn))
         ]
 
 
@@ -524,11 +505,19 @@ def make_run(
     summary: Summary,
     theory: Prediction,
     total_weight: float | int,
-    seconds: Seconds = NO_TIME,
+    seconds: float = 0.0,
+    compile_seconds: float = 0.0,
 ) -> Run:
     """What a study keeps of a result: a row of the table, and curves by round.
 
-    `total_weight` is that of all clients: N where all are alike.
+    Args:
+        name: which run of a study it is.
+        result: of the run.
+        summary: of it, in one line.
+        theory: what was predicted.
+        total_weight: that of all clients: N where all are alike.
+        seconds: that it took.
+        compile_seconds: how many of these were compiling.
     """
     metrics = result.metrics
     totals = {
@@ -538,7 +527,7 @@ def make_run(
     if "bytes_up" in metrics:
         totals["bytes_up"] = np.cumsum(metrics["bytes_up"])
     rounds, evaluated = len(metrics["down"]) - 1, result.evaluated
-    wall = np.linspace(0.0, max(seconds.all - seconds.compiling, 0.0), rounds + 1)
+    wall = np.linspace(0.0, max(seconds - compile_seconds, 0.0), rounds + 1)
     timed = "seconds" in metrics  # by a latency model: what a real run would have taken
     axis = np.cumsum(metrics["seconds"]) if timed else wall
     gradient = metrics.get("grad_norm")
@@ -557,8 +546,8 @@ def make_run(
         "tracking_gap": tracking_gap(result),
         "grad_norm": None if gradient is None else float(gradient[-1]),
         "tracker_norm": tracker_norm(result.server, total_weight),
-        "seconds": round(seconds.all, 4),
-        "compile_seconds": round(seconds.compiling, 4),
+        "seconds": round(seconds, 4),
+        "compile_seconds": round(compile_seconds, 4),
         **({"simulated_seconds": float(axis[-1])} if timed else {}),
         "theory": theory._asdict(),
     }
@@ -575,8 +564,8 @@ def make_run(
 
 def participation_of(spec: Spec, scenario: str, name: str, local_steps: int) -> Participation:
     """Who takes part where an algorithm runs; by a latency model that also follows from it."""
-    own, algorithm = spec.participation[scenario].participation, spec.algorithms[name]
-    return own.with_work(algorithm.algorithm, spec.problem.x0, local_steps)
+    participation, algorithm = spec.participation[scenario].participation, spec.algorithms[name]
+    return participation.with_work(algorithm.algorithm, spec.problem.x0, local_steps)
 
 
 def problem_of(spec: Spec, name: str) -> Problem:
@@ -597,48 +586,44 @@ def _participation(spec: Spec, scenario: str) -> Participation:
 
 
 def _about(participation: Participation, num_clients: int) -> dict[str, Any]:
-    found = participation.marginals(num_clients)
+    """What a manifest says of a scenario."""
+    marginals = participation.marginals(num_clients)
     return {
         "kind": type(participation).__name__.lower(),
-        "p": np.asarray(found.p).tolist(),
-        "q": np.asarray(found.q).tolist(),
+        "p": np.asarray(marginals.p).tolist(),
+        "q": np.asarray(marginals.q).tolist(),
     }
 
 
 def _participants(spec: Spec) -> dict[str, store.Participants]:
-    """Who took part under the first seed, as far as it is not too much to keep."""
-    found, (first, own) = {}, next(iter(spec.algorithms.items()))
-    steps = spec.steps_of(first)[0]
+    """Who took part under the first seed: rounds and clients, at most PAIRS of them."""
+    first, section = next(iter(spec.algorithms.items()))
+    steps, clients = spec.steps_of(first)[0], spec.problem.num_clients
+    participants = {}
     for name in spec.participation:
-        drawn, pairs = [], 0
-        for ids in schedule(
-            budgeted(_participation(spec, name), spec.problem, own.algorithm, steps),
-            spec.problem.num_clients,
-            spec.rounds,
-            spec.seeds[0],
-        ):
+        model = budgeted(_participation(spec, name), spec.problem, section.algorithm, steps)
+        rounds, pairs = [np.zeros(0, int)], 0
+        for ids in schedule(model, clients, spec.rounds, spec.seeds[0]):
             pairs += len(ids)
             if pairs > PAIRS:
                 break
-            drawn.append(ids)
-        sizes = [len(ids) for ids in drawn]
-        who = np.concatenate([np.zeros(0, int), *drawn])
-        found[name] = np.repeat(np.arange(len(drawn)), sizes), who
-    return found
+            rounds.append(ids)
+        sizes = [len(ids) for ids in rounds[1:]]
+        participants[name] = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(rounds)
+    return participants
 
 
 def _optimal_loss(problem: Any) -> float | None:
     """F at the optimum, where that is known."""
-    optimum = getattr(problem, "optimum", None)
-    if optimum is None:
+    if getattr(problem, "optimum", None) is None:
         return None
-    loss = problem.objective.evaluate(optimum, problem.eval_data).get("loss")
+    loss = problem.objective.evaluate(problem.optimum, problem.eval_data).get("loss")
     return None if loss is None else float(loss)
 
 
-def seconds_before(kept: Path | None) -> float:
+def seconds_before(place: Path | None) -> float:
     """The seconds that a group had taken when it was killed; of a damaged note, none."""
-    file = kept and kept / "seconds"
+    file = place and place / "seconds"
     if not file or not file.is_file():
         return 0.0
     try:
@@ -651,37 +636,37 @@ def seconds_before(kept: Path | None) -> float:
     return 0.0
 
 
-def note_seconds(progress: Progress | None, kept: Path | None, start: float) -> Progress | None:
+def note_seconds(progress: Progress | None, place: Path | None, start: float) -> Progress | None:
     """Note the time that a group has taken, beside its checkpoints, as rounds are done."""
-    if kept is None:
+    if place is None:
         return progress
     noted = -SAVING
 
     def both(done: int, metrics: Mapping[str, Any]) -> bool | None:
         nonlocal noted
         if (seconds := time.perf_counter() - start) - noted >= SAVING:
-            files.write(kept / "seconds", f"{seconds} {files.BLANK}", sealed=True)
+            files.write(place / "seconds", f"{seconds} {files.BLANK}", sealed=True)
             noted = seconds
         return progress(done, metrics) if progress else None
 
     return both
 
 
-_THREAD = threading.local()
-
-
 def compiling() -> float:
     """The seconds that this thread has spent on tracing and compiling."""
-    _listen()
-    return getattr(_THREAD, "seconds", 0.0)
+    return getattr(_compile_seconds(), "total", 0.0)
 
 
 @cache
-def _listen() -> None:
+def _compile_seconds() -> threading.local:
+    """Listen to jax from the first call on; give `total` of each thread."""
     import jax
+
+    seconds = threading.local()
 
     def heard(event: str, duration_secs: float, **_: Any) -> None:
         if event.startswith("/jax/core/compile/"):
-            _THREAD.seconds = getattr(_THREAD, "seconds", 0.0) + duration_secs
+            seconds.total = getattr(seconds, "total", 0.0) + duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(heard)
+    return seconds

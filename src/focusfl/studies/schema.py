@@ -1,19 +1,24 @@
 """What a study may say: pydantic models, made from the signatures of what it names."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import cache
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from focusfl.compression import Compressor
+from focusfl.algorithms import ALGORITHMS
+from focusfl.compression import COMPRESSORS, Compressor
 from focusfl.core import Algorithm
+from focusfl.core.schedules import SCHEDULES
 from focusfl.core.validation import unknown
-from focusfl.participation import LatencyModel, Participation, by_rarity
+from focusfl.participation import PARTICIPATION, LatencyModel, Participation, by_rarity
 from focusfl.privacy import Private
+from focusfl.problems import PROBLEMS
 from focusfl.simulation.spec import ClientState
 from focusfl.studies.toml import Keys
 
@@ -32,6 +37,11 @@ WORDS = {
 }  # fmt: skip
 TABLES = (Algorithm, Compressor, Participation, LatencyModel)  # each is said as a table
 RARITY = Annotated[dict[str, Any], Field(description="chances that follow how unusual data is")]
+YOUR_OWN = {  # for editors: what it takes is known to its module alone
+    "type": "object",
+    "properties": {"kind": {"type": "string", "pattern": r"^[\w.]+:\w+$"}},
+    "required": ["kind"],
+}
 
 
 class Strict(BaseModel):
@@ -100,14 +110,26 @@ class ConfigError(ValueError):
         self.path, self.words = path, words
 
 
+@contextmanager
+def blame(path: Keys, words: str = "") -> Iterator[None]:
+    """Turn a ValueError into a ConfigError about these keys, with words before its own."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(path, f"{words}{error}") from None
+
+
 def validate(model: type[BaseModel], table: Mapping[str, Any], path: Keys) -> Any:
     """Check a table against a model; raise ConfigError for the first thing amiss."""
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)
-        wrong.sort(key=lambda one: one["type"] != "extra_forbidden")
-        raise _error(model, wrong[0], path) from None
+        errors = error.errors(include_url=False)
+        # An unknown key first: a misspelled one is missing under its right name, too.
+        first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
+        raise _error(model, first, path) from None
 
 
 def _error(model: type[BaseModel], error: Any, path: Keys) -> ConfigError:
@@ -126,9 +148,9 @@ def _error(model: type[BaseModel], error: Any, path: Keys) -> ConfigError:
     dotted = ".".join(full)
     if error["type"] == "too_short":
         return ConfigError(full, f"[{dotted}] must hold at least one table; it is empty.")
-    if dict in _plain(annotation) or get_origin(annotation) is dict:
-        sub = ".".join([*full, *map(str, inner)])
-        return ConfigError((*full, *map(str, inner)), f"[{sub}] must be a table; got {got!r}.")
+    if dict in {get_origin(part) or part for part in _members(annotation)}:
+        full = (*full, *map(str, inner))
+        return ConfigError(full, f"[{'.'.join(full)}] must be a table; got {got!r}.")
     return ConfigError(full, f"{dotted} must be {described(fields[key])}; got {got!r}.")
 
 
@@ -142,9 +164,9 @@ def _words(kind: Any, metadata: Any = ()) -> list[str]:
         inner, *more = get_args(kind)
         metadata = [m for f in more for m in getattr(f, "metadata", [f])]
         return _words(inner, metadata)
-    if get_origin(kind) in (Union, UnionType):
-        return [w for part in get_args(kind) if part is not NoneType
-                for w in _words(part)]  # fmt: skip
+    if len(_members(kind)) > 1:
+        parts = [part for part in _members(kind) if part is not NoneType]
+        return [word for part in parts for word in _words(part)]
     if get_origin(kind) is Literal:
         return [" or ".join(f'"{value}"' for value in get_args(kind))]
     if get_origin(kind) is list:
@@ -167,107 +189,124 @@ def _most(number: int) -> str:
     return f"below 2^{bits}" if long else f"at most {number:,}"
 
 
-def _plain(kind: Any) -> tuple[Any, ...]:
-    if get_origin(kind) in (Union, UnionType):
-        return tuple(get_origin(part) or part for part in get_args(kind))
-    return (get_origin(kind) or kind,)
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The parts of a union; of anything else, that alone."""
+    union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if union else (annotation,)
 
 
-@cache
-def arguments(kind: str, make: Callable) -> type[Strict]:
-    """What a kind is made with, and nothing else."""
-    return _model(kind, make, {})
+class Section(NamedTuple):
+    """What a section that names a kind may say: what its kind is made with, and more."""
 
+    registry: Mapping[str, Callable]  # of kinds
+    more: Mapping[str, Any] = {}  # fields beside the parameters of a kind
+    without: tuple[str, ...] = ()  # parameters that it cannot say
+    optional: tuple[str, ...] = ()  # parameters that it need not say
 
-@cache
-def scenario(kind: str, make: Callable) -> type[Strict]:
-    own = {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)}
-    return _model(kind, make, own, optional=("p", "w", "latency"))
-
-
-@cache
-def algorithm(kind: str, make: Callable) -> type[Strict]:
-    own = {
-        "lr": (StepSizes | None, None),
-        "local_steps": (Counts | None, None),
-        "schedule": (dict[str, Any] | None, None),
-        "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
-    }
-    return _model(kind, make, own)
-
-
-@cache
-def compressor(kind: str, make: Callable) -> type[Strict]:
-    whose = Field(None, description="those that send by it; all if not said")
-    return _model(kind, make, {"algorithms": (list[str] | None, whose)})
-
-
-@cache
-def privacy() -> type[Strict]:
-    return _model("privacy", Private, {}, without=("exact",))
-
-
-@cache
-def schedule(kind: str, make: Callable) -> type[Strict]:
-    return _model(kind, make, {}, without=("lr",), optional=("rounds",))
-
-
-@cache
-def rarity() -> type[Strict]:
-    return _model("by_rarity", by_rarity, {}, without=("scores",))
-
-
-def _model(
-    kind: str,
-    make: Callable,
-    own: Mapping[str, Any],
-    without: tuple[str, ...] = (),
-    optional: tuple[str, ...] = (),
-) -> type[Strict]:
-    """A model of what a constructor takes, and what else a section may say."""
-    fields: dict[str, Any] = {"kind": (Literal[kind], kind), **own}
-    for p in parameters(make).values():
-        if p.name not in without:
-            needed = p.default is p.empty and p.name not in optional
+    def model(self, kind: str, make: Callable) -> type[Strict]:
+        """The pydantic model of a section of this kind."""
+        fields: dict[str, Any] = {"kind": (Literal[kind], kind), **self.more}
+        for p in parameters(make).values():
+            if p.name in self.without:
+                continue
+            needed = p.default is p.empty and p.name not in self.optional
             default = ... if needed else None if p.default is p.empty else p.default
             if p.annotation in TABLES:
                 default = None
             allowed = _allowed(p.annotation)
-            fields[p.name] = (
-                _or_none(allowed) if default is None else allowed,
-                default,
-            )
-    about = (inspect.getdoc(make) or "").split("\n")[0]
-    return create_model(kind, __base__=Strict, __doc__=about, **fields)
+            if default is None and allowed is not Any:
+                allowed = allowed | None
+            fields[p.name] = (allowed, default)
+        about = (inspect.getdoc(make) or "").split("\n")[0]
+        return create_model(kind, __base__=Strict, __doc__=about, **fields)
+
+
+PROBLEM = Section(PROBLEMS)
+SCENARIO = Section(
+    PARTICIPATION,
+    {"lr": (StepSizes | None, None), "by_rarity": (RARITY | None, None)},
+    optional=("p", "w", "latency"),
+)
+ALGORITHM = Section(
+    ALGORITHMS,
+    {
+        "lr": (StepSizes | None, None),
+        "local_steps": (Counts | None, None),
+        "schedule": (dict[str, Any] | None, None),
+        "noise": (Annotated[float, Field(ge=0, allow_inf_nan=False)], 0.0),
+    },
+)
+COMPRESSION = Section(
+    COMPRESSORS,
+    {"algorithms": (list[str] | None, option(None, "those that send by it; all if not said"))},
+)
+SCHEDULE = Section(SCHEDULES, without=("lr",), optional=("rounds",))
+# What algorithms and participation models may be made of, each written as a table.
+PARTS: dict[Any, Section] = {
+    Algorithm: Section(ALGORITHMS), Compressor: Section(COMPRESSORS),
+    Participation: Section(PARTICIPATION),
+}  # fmt: skip
+
+
+def privacy() -> type[Strict]:
+    """The pydantic model of [privacy]."""
+    return Section({}, without=("exact",)).model("privacy", Private)
+
+
+def chances_by_rarity() -> type[Strict]:
+    """The pydantic model of a table by_rarity."""
+    return Section({}, without=("scores",)).model("by_rarity", by_rarity)
 
 
 def parameters(make: Callable) -> dict[str, inspect.Parameter]:
     """What can be said by name; not *args and **kwargs."""
     rest = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    found = inspect.signature(make).parameters
-    return {name: p for name, p in found.items() if p.kind not in rest}
+    everything = inspect.signature(make).parameters
+    return {name: p for name, p in everything.items() if p.kind not in rest}
 
 
 def _allowed(annotation: Any) -> Any:
     """What TOML can say for a parameter."""
     if annotation in (Any, inspect.Parameter.empty):
         return Any
-    parts = get_args(annotation) if _is_union(annotation) else (annotation,)
-    found: list[Any] = []
-    for part in parts:
-        kind = part if part in (int, float, bool, str, list, dict, NoneType) else list
-        found.append(str if part is Path else dict if part in TABLES else kind)
-    if float in found:
-        found = [kind for kind in found if kind is not int]
-    whole: Any = found[0]
-    for kind in found[1:]:
-        whole = whole | kind
-    return whole
+    kinds: list[Any] = []
+    for part in _members(annotation):
+        plain = part if part in (int, float, bool, str, list, dict, NoneType) else list
+        kinds.append(str if part is Path else dict if part in TABLES else plain)
+    if float in kinds:
+        kinds = [kind for kind in kinds if kind is not int]
+    return reduce(operator.or_, kinds)
 
 
-def _or_none(allowed: Any) -> Any:
-    return allowed if allowed is Any else allowed | None
+def json_schema() -> dict[str, Any]:
+    """The schema of a study, for editors."""
+    whole = Settings.model_json_schema()
+    properties, defs = whole["properties"], whole.setdefault("$defs", {})
 
+    def ref(name: str, model: type[BaseModel]) -> dict[str, str]:
+        definition = model.model_json_schema()
+        defs.update(definition.pop("$defs", {}))
+        defs[name] = definition
+        return {"$ref": f"#/$defs/{name}"}
 
-def _is_union(annotation: Any) -> bool:
-    return get_origin(annotation) in (Union, UnionType)
+    def refs(name: str, section: Section) -> dict[str, dict[str, str]]:
+        kinds = section.registry.items()
+        return {kind: ref(f"{name}.{kind}", section.model(kind, make)) for kind, make in kinds}
+
+    for name, section in (
+        ("problem", PROBLEM),
+        ("schedule", SCHEDULE),
+        ("compression", COMPRESSION),
+    ):
+        properties[name] = {"anyOf": [*refs(name, section).values(), YOUR_OWN]}
+    for name, model in (("privacy", privacy()), ("secure", SecureSums)):
+        properties[name] = ref(f"study.{name}", model)
+    for name, section in (("participation", SCENARIO), ("algorithms", ALGORITHM)):
+        kinds = refs(name, section)
+        properties[name] = {
+            "type": "object",
+            "minProperties": 1,
+            "properties": kinds,
+            "additionalProperties": {"anyOf": [*kinds.values(), YOUR_OWN]},
+        }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole}

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from focusfl.algorithms import ALGORITHMS
-from focusfl.compression import COMPRESSORS, Compressor
+from focusfl.compression import Compressor
 from focusfl.core import Algorithm
-from focusfl.core.schedules import SCHEDULES
 from focusfl.core.validation import shown, unknown
-from focusfl.participation import PARTICIPATION, Participation, Sync, by_rarity, rarity
+from focusfl.participation import Participation, Sync, by_rarity, rarity
 from focusfl.participation.timed import Timed
 from focusfl.privacy import Private
 from focusfl.problems import PROBLEMS, Problem
@@ -22,14 +20,10 @@ from focusfl.simulation.spec import StepSize
 from focusfl.simulation.step_sizes import Schedule, tabled
 from focusfl.studies import schema
 from focusfl.studies.parts import Part, lookup, part_of
-from focusfl.studies.schema import ConfigError, validate
+from focusfl.studies.schema import ConfigError, Section, blame, validate
 from focusfl.studies.toml import Keys
 
 Grid = tuple[StepSize, ...]
-# What an algorithm may be made of, each written as a table.
-PARTS: dict[Any, Mapping[str, Callable]] = {
-    Algorithm: ALGORITHMS, Compressor: COMPRESSORS, Participation: PARTICIPATION
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,11 +49,11 @@ class ScheduleSpec(NamedTuple):
     """How steps follow the round, whatever their size."""
 
     make: Callable[..., Schedule]
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # all but lr
 
     def at(self, lr: float) -> Schedule:
         """The schedule of one step size."""
-        return self.make(lr=lr, **self.given)
+        return self.make(lr=lr, **self.arguments)
 
 
 class Sections(NamedTuple):
@@ -71,12 +65,9 @@ class Sections(NamedTuple):
     def problem(self, table: dict[str, Any]) -> Problem:
         """What the algorithms are to minimise."""
         path = ("problem",)
-        if "kind" not in table:
-            known = ", ".join(sorted(PROBLEMS))
-            raise ConfigError(path, f"[problem] must name its kind: one of {known}.")
-        settings, make = self._settings(path, table, PROBLEMS, schema.arguments)
+        settings, make = self._settings(path, table, schema.PROBLEM, need_kind=True)
         more = self._beside(path, settings) if table["kind"] in PROBLEMS else {}
-        return self._checked(path, build(path, make, settings, more), Problem)
+        return _check_type(path, build(path, make, settings, more), Problem)
 
     def private(self, table: dict[str, Any] | None, problem: Problem) -> Problem:
         """The problem, of which clients show no more than [privacy] says."""
@@ -87,15 +78,12 @@ class Sections(NamedTuple):
 
     def compressor(self, path: Keys, table: dict[str, Any]) -> tuple[Compressor, list[str] | None]:
         """How messages are sent in fewer bits, and whose; None: everybody's."""
-        if "kind" not in table:
-            known = next(iter(COMPRESSORS))
-            raise ConfigError(path, f'{named(path)} needs a kind, as in kind = "{known}".')
-        settings, make = self._settings(path, table, COMPRESSORS, schema.compressor)
-        made = build(path, make, settings, self._inner(path, make, settings))
+        settings, make = self._settings(path, table, schema.COMPRESSION, need_kind=True)
+        compressor = build(path, make, settings, self._inner(path, make, settings))
         if settings.algorithms == []:
             words = "compression.algorithms must name one at least, or be left out; got []."
             raise ConfigError((*path, "algorithms"), words)
-        return self._checked(path, made, Compressor), settings.algorithms
+        return _check_type(path, compressor, Compressor), settings.algorithms
 
     def _beside(self, path: Keys, settings: Any) -> dict[str, str]:
         """A file of data that the problem names: it lies beside the study, a part."""
@@ -113,32 +101,27 @@ class Sections(NamedTuple):
         """How steps follow the round, if they do; `rounds` are the study's."""
         if table is None:
             return None
-        if "kind" not in table:
-            known = ", ".join(sorted(SCHEDULES))
-            raise ConfigError(path, f"{named(path)} must name its kind: one of {known}.")
-        settings, make = self._settings(path, table, SCHEDULES, schema.schedule)
+        settings, make = self._settings(path, table, schema.SCHEDULE, need_kind=True)
         names = schema.parameters(make)
         if "lr" not in names:
             words = f"{named(path)}: {settings.kind} must take lr, the step size."
             raise ConfigError(path, words)
-        given = _given(settings, names)
+        arguments = _arguments(settings, names)
         if "rounds" in names:
-            given.setdefault("rounds", rounds)
-        tried = build(path, make, settings, {**given, "lr": 1.0})
-        try:
-            if not callable(tried):
-                raise ValueError(f"it must make a function; got {shown(tried)}.")
-            tabled(tried, rounds)
-        except ValueError as error:
-            raise ConfigError(path, f"{named(path)}, for a step of 1: {error}") from None
-        return ScheduleSpec(make, given)
+            arguments.setdefault("rounds", rounds)
+        example = build(path, make, settings, {**arguments, "lr": 1.0})
+        with blame(path, f"{named(path)}, for a step of 1: "):
+            if not callable(example):
+                raise ValueError(f"it must make a function; got {shown(example)}.")
+            tabled(example, rounds)
+        return ScheduleSpec(make, arguments)
 
     def algorithm(self, path: Keys, table: dict[str, Any], rounds: int) -> AlgorithmSpec:
         """One of those that are compared."""
-        settings, make = self._settings(path, table, ALGORITHMS, schema.algorithm)
-        made = build(path, make, settings, self._inner(path, make, settings))
+        settings, make = self._settings(path, table, schema.ALGORITHM)
+        algorithm = build(path, make, settings, self._inner(path, make, settings))
         return AlgorithmSpec(
-            self._checked(path, made, Algorithm),
+            _check_type(path, algorithm, Algorithm),
             grid((*path, "lr"), settings.lr),
             grid((*path, "local_steps"), settings.local_steps),
             settings.noise,
@@ -147,25 +130,22 @@ class Sections(NamedTuple):
 
     def _inner(self, path: Keys, make: Callable, settings: Any) -> dict[str, Any]:
         """The algorithms and compressors that one is made of, by its names for them."""
-        found = {}
+        parts = {}
         for name, parameter in schema.parameters(make).items():
             table, at = getattr(settings, name), (*path, name)
-            if parameter.annotation not in PARTS or table is None:
+            section = schema.PARTS.get(parameter.annotation)
+            if section is None or table is None:
                 continue
-            kinds = PARTS[parameter.annotation]
-            if "kind" not in table:
-                known = next(iter(kinds))
-                raise ConfigError(at, f'{named(at)} needs a kind, as in {{kind = "{known}"}}.')
-            own, inner = self._settings(at, table, kinds, schema.arguments)
-            made = build(at, inner, own, self._inner(at, inner, own))
-            found[name] = self._checked(at, made, parameter.annotation)
-        return found
+            inner, make_inner = self._settings(at, table, section, need_kind=True)
+            part = build(at, make_inner, inner, self._inner(at, make_inner, inner))
+            parts[name] = _check_type(at, part, parameter.annotation)
+        return parts
 
     def scenario(
         self, path: Keys, table: dict[str, Any], problem: Problem, latency: Any = None
     ) -> Scenario:
         """One of the participation models; by the study's clock, if it has one."""
-        settings, make = self._settings(path, table, PARTICIPATION, schema.scenario)
+        settings, make = self._settings(path, table, schema.SCENARIO)
         more = self._inner(path, make, settings)
         takes_latency = "latency" in schema.parameters(make) and settings.latency is None
         if latency is not None and takes_latency:
@@ -173,49 +153,46 @@ class Sections(NamedTuple):
         if settings.by_rarity is not None:
             name = "w" if settings.kind == "weighted" else "p"
             more[name] = _chances((*path, "by_rarity"), settings.by_rarity, problem)
-        model = build(path, make, settings, more)
-        self._checked(path, model, Participation)
-        try:
+        model = _check_type(path, build(path, make, settings, more), Participation)
+        with blame(path, f"{named(path)}: "):
             if latency is not None and not isinstance(model, Timed):
                 model = Sync(latency, among=model)
             model.check(problem.num_clients)
-        except ValueError as error:
-            raise ConfigError(path, f"{named(path)}: {error}") from None
         return Scenario(model, grid((*path, "lr"), settings.lr))
 
-    def check_clocks(self, scenarios: Mapping[str, Scenario]) -> None:
-        """Raise if seconds are simulated in some scenarios and not in others."""
-        without = [
-            name
-            for name, scenario in scenarios.items()
-            if not isinstance(scenario.participation, Timed)
-        ]
-        if without and len(without) < len(scenarios):
-            path = ("participation", without[0])
-            words = "has no latency and others have; say [latency] for the whole study."
-            raise ConfigError(path, f"{named(path)} {words}")
-
     def _settings(
-        self, path: Keys, table: Any, ours: Mapping[str, Any], model: Callable
+        self, path: Keys, table: Any, section: Section, need_kind: bool = False
     ) -> tuple[Any, Callable]:  # fmt: skip
-        """Check a section by its kind, which is its name if it says none."""
+        """Check a section by its kind, which may be its name if it says none."""
+        if need_kind and "kind" not in table:
+            known = ", ".join(sorted(section.registry))
+            raise ConfigError(path, f"{named(path)} must name its kind: one of {known}.")
         kind = table.get("kind", path[-1])
         at = (*path, "kind") if "kind" in table else path
         if not isinstance(kind, str):
-            raise ConfigError(at, unknown(f"kind in {named(path)}", kind, ours))
-        try:
-            found = lookup(kind, ours, self.folder)
-        except ValueError as error:
-            raise ConfigError(at, f"{named(path)}: {error}") from None
-        if found.part:
-            self.parts[kind] = found.part
-        return validate(model(kind, found.make), table, path), found.make
+            raise ConfigError(at, unknown(f"kind in {named(path)}", kind, section.registry))
+        with blame(at, f"{named(path)}: "):
+            make, part = lookup(kind, section.registry, self.folder)
+        if part:
+            self.parts[kind] = part
+        return validate(section.model(kind, make), table, path), make
 
-    def _checked(self, path: Keys, made: Any, wanted: type) -> Any:
-        if not isinstance(made, wanted):
-            words = f"a focusfl {wanted.__name__}; got {type(made).__name__}."
-            raise ConfigError(path, f"{named(path)} must make {words}")
-        return made
+
+def check_clocks(scenarios: Mapping[str, Scenario]) -> None:
+    """Raise if seconds are simulated in some scenarios and not in others."""
+    timed = {name: isinstance(each.participation, Timed) for name, each in scenarios.items()}
+    if len({*timed.values()}) > 1:
+        path = ("participation", next(name for name in timed if not timed[name]))
+        words = "has no latency and others have; say [latency] for the whole study."
+        raise ConfigError(path, f"{named(path)} {words}")
+
+
+def _check_type(path: Keys, part: Any, wanted: type) -> Any:
+    """Give what a section makes; raise unless it is of the wanted kind."""
+    if not isinstance(part, wanted):
+        words = f"a focusfl {wanted.__name__}; got {type(part).__name__}."
+        raise ConfigError(path, f"{named(path)} must make {words}")
+    return part
 
 
 def named(path: Keys) -> str:
@@ -229,7 +206,7 @@ def _chances(path: Keys, table: dict[str, Any], problem: Problem) -> Any:
     The rarest client is the one that disagrees most with the optimum, or the one with
     the rarest classes where no optimum is known.
     """
-    settings = validate(schema.rarity(), table, path)
+    settings = validate(schema.chances_by_rarity(), table, path)
     scores, counts = problem.disagreement, problem.class_counts
     if scores is None and counts is not None:
         scores = rarity(counts)
@@ -239,20 +216,20 @@ def _chances(path: Keys, table: dict[str, Any], problem: Problem) -> Any:
     return build(path, partial(by_rarity, scores), settings)
 
 
-def _given(settings: BaseModel, parameters: Collection[str]) -> dict[str, Any]:
-    """What a section says of these parameters."""
+def _arguments(settings: BaseModel, parameters: Collection[str]) -> dict[str, Any]:
+    """What a section says of these parameters, by name."""
     return {k: getattr(settings, k) for k in settings.model_fields_set if k in parameters}
 
 
 def build(path: Keys, make: Callable, settings: BaseModel, more: Mapping[str, Any] = {}) -> Any:
     """Call a constructor with what a section says of its parameters."""
     parameters = schema.parameters(make)
-    given = {**_given(settings, parameters), **more}
+    arguments = {**_arguments(settings, parameters), **more}
     needed = [p.name for p in parameters.values() if p.default is p.empty]
-    if missing := [name for name in needed if name not in given]:
+    if missing := [name for name in needed if name not in arguments]:
         raise ConfigError(path, f"{named(path)} needs {', '.join(missing)}.")
     try:
-        return make(**given)
+        return make(**arguments)
     except (ValueError, TypeError) as error:
         raise ConfigError(path, f"{named(path)}: {error}") from None
     except Exception as error:

@@ -2,8 +2,10 @@
 
 import warnings
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,11 @@ from focusfl.core.validation import shown, unknown
 from focusfl.privacy import Private
 from focusfl.problems import NotTranslated, Problem
 from focusfl.simulation.callbacks import Stop
-from focusfl.simulation.spec import ClientState, OnEmpty, StepSize, check_per_client
+from focusfl.simulation.spec import ClientState, OnEmpty, check_per_client
 from focusfl.simulation.step_sizes import Schedule
 from focusfl.studies import toml
 from focusfl.studies.parts import Part
-from focusfl.studies.schema import ConfigError, Models, SecureSums, Settings, validate
+from focusfl.studies.schema import ConfigError, Models, SecureSums, Settings, blame, validate
 from focusfl.studies.sections import (
     AlgorithmSpec,
     Grid,
@@ -26,8 +28,8 @@ from focusfl.studies.sections import (
     ScheduleSpec,
     Sections,
     build,
+    check_clocks,
     grid,
-    named,
 )
 from focusfl.studies.toml import Source
 from focusfl.theory.auto import has_trials
@@ -36,6 +38,10 @@ from focusfl.theory.constants import exact
 STUDIES = Path(__file__).parent / "shipped"  # those that come with the package
 MAX_NAME = 100  # letters
 COMPRESSION = ("compression",)
+AS_WRITTEN = (  # settings that a StudySpec has as they stand in the file
+    "name", "rounds", "eval_every", "per_client", "on_empty", "client_state", "devices", "models",
+    "checkpoint_every",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,24 +87,6 @@ class StudySpec:
         schedule = self.schedule_of(name)
         return schedule.at(lr) if schedule else lr
 
-    def one(self, scenario: str, name: str) -> tuple[StepSize, int, int]:
-        """Step size, local steps and seed, where only one of each can be used."""
-        if self.schedule_of(name):
-            raise ValueError(f"this takes a constant lr; {name} has a schedule.")
-        found = []
-        for what, choices in (
-            ("lr", self.step_sizes(scenario, name)),
-            ("local_steps", self.steps_of(name)),
-            ("seed", self.seeds),
-        ):
-            if len(choices) > 1:
-                raise ValueError(
-                    f"this takes one {what}; the study has {len(choices)}. Choose one "
-                    f"with --set {what}={choices[0]}."
-                )
-            found.append(choices[0])
-        return tuple(found)  # type: ignore[return-value]
-
 
 def load(
     path: Path,
@@ -106,25 +94,21 @@ def load(
     only: Collection[str] = (),
     scenarios: Collection[str] = (),
 ) -> StudySpec:
-    """Read a study from a TOML file, to be simulated, with `key=value` changes on top.
+    """Read a study from a TOML file, to be simulated.
 
-    `only` names the algorithms to keep, and `scenarios` the participation models, if
-    not all.
+    Args:
+        path: of the file.
+        changes: settings that replace those of the file, as `key=value`.
+        only: names of the algorithms to keep; all if empty.
+        scenarios: names of the participation models to keep; all if empty.
+
+    Raises:
+        ValueError: If a setting is wrong; it names the line of the file.
     """
-    source = read(path, changes, only, scenarios)
+    source = changed(toml.read(path), changes, only, scenarios)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotTranslated)  # the error says it
         return build_study(source, path.stem, simulated=True)
-
-
-def read(
-    path: Path,
-    changes: Collection[str] = (),
-    only: Collection[str] = (),
-    scenarios: Collection[str] = (),
-) -> Source:
-    """Read what `load` reads, unchecked."""
-    return changed(toml.read(path), changes, only, scenarios)
 
 
 def changed(
@@ -133,7 +117,7 @@ def changed(
     only: Collection[str] = (),
     scenarios: Collection[str] = (),
 ) -> Source:
-    """Change what was read as `load` does."""
+    """Apply to a file that was read what `load` takes beside its path; nothing is checked."""
     for change in changes:
         toml.change(source, change)
     _keep(source, "algorithms", "algorithm of this study", only)
@@ -143,12 +127,12 @@ def changed(
 
 def _keep(source: Source, section: str, what: str, only: Collection[str]) -> None:
     """Leave all tables of a section out but these, if any are named."""
-    everybody = source.table.get(section)
-    if only and isinstance(everybody, dict):
+    tables = source.table.get(section)
+    if only and isinstance(tables, dict):
         for name in only:
-            if name not in everybody:
-                raise ValueError(unknown(what, name, everybody))
-        source.table[section] = {name: everybody[name] for name in only}
+            if name not in tables:
+                raise ValueError(unknown(what, name, tables))
+        source.table[section] = {name: tables[name] for name in only}
         if section == "algorithms":
             keep_compression(source.table, only)
 
@@ -176,68 +160,57 @@ def parse(source: dict, name: str, folder: Path | None = None, known: bool = Fal
 
 def _parsed(source: Source, name: str, folder: Path | None, known: bool = False) -> StudySpec:
     table, sections = source.table, Sections(folder, {})
-    settings: Settings = validate(Settings, table, ())
+    settings: Settings = validate(Settings, {"name": name, **table}, ())
     if settings.seed is not None and settings.seeds is not None:
         raise ConfigError(("seeds",), "the study has both seed and seeds; leave one out.")
+    _check_study_name(settings.name)
     for section in ("participation", "algorithms"):
         for key in getattr(settings, section):
             _check_key(section, key)
     problem = sections.private(settings.privacy, sections.problem(settings.problem))
     seeds = settings.seeds if settings.seeds is not None else [settings.seed or 0]
     algorithms = {
-        key: sections.algorithm(("algorithms", key), own, settings.rounds)
-        for key, own in settings.algorithms.items()
+        key: sections.algorithm(("algorithms", key), section, settings.rounds)
+        for key, section in settings.algorithms.items()
     }
     secure = settings.secure
     if secure is not None:
         secure = validate(SecureSums, secure, ("secure",)).model_dump()
     study = StudySpec(
-        name=_named(settings.name if "name" in table else name),
-        rounds=settings.rounds,
+        **{key: getattr(settings, key) for key in AS_WRITTEN},
         lrs=grid(("lr",), settings.lr),
         local_steps=grid(("local_steps",), settings.local_steps),
-        seeds=tuple(range(seeds)) if isinstance(seeds, int)
-        else grid(("seeds",), seeds),
-        eval_every=settings.eval_every,
-        per_client=settings.per_client,
-        on_empty=settings.on_empty,
-        client_state=settings.client_state,
-        devices=settings.devices,
-        models=settings.models,
-        checkpoint_every=settings.checkpoint_every,
+        seeds=tuple(range(seeds)) if isinstance(seeds, int) else grid(("seeds",), seeds),
         schedule=sections.schedule(("schedule",), settings.schedule, settings.rounds),
         stop=build(("stop",), Stop, settings.stop),
         problem=problem,
         participation={
-            key: sections.scenario(("participation", key), own, problem, settings.latency)
-            for key, own in settings.participation.items()
+            key: sections.scenario(("participation", key), section, problem, settings.latency)
+            for key, section in settings.participation.items()
         },
         algorithms=_compress(sections, settings.compression, algorithms, problem),
         secure=secure,
         source=table,
         folder=folder,
         parts=sections.parts,
-    )  # fmt: skip
+    )
     if not known:
         _check_fit(study.algorithms, problem, study.local_steps)
     _check_auto(study)
-    sections.check_clocks(study.participation)
+    check_clocks(study.participation)
     if study.per_client:
-        try:
+        with blame(("per_client",)):
             check_per_client(problem)
-        except ValueError as error:
-            raise ConfigError(("per_client",), str(error)) from None
     return study
 
 
-def _named(name: str) -> str:
-    """A name that a folder can have."""
-    fit = name.isprintable() and not {"/", "\\"} & {*name} and name.strip(". ")
-    if not fit or len(name) > MAX_NAME:
+def _check_study_name(name: str) -> None:
+    """Raise unless a folder can have this name."""
+    fits = name.isprintable() and not {"/", "\\"} & {*name} and name.strip(". ")
+    if not fits or len(name) > MAX_NAME:
         rule = f"at most {MAX_NAME} letters without slashes or control characters"
         words = f"name must be {rule}, as it names a folder; got {shown(name)}."
         raise ConfigError(("name",), words)
-    return name
 
 
 def _check_key(section: str, key: str) -> None:
@@ -269,14 +242,11 @@ def _check_targets(study: StudySpec) -> None:
     Only where a study is read to be run: its sites in a deployment have no jax.
     """
     stop = study.stop
-    targets = any((stop.tolerance, stop.accuracy, stop.below, stop.above))
-    if not targets and not study.per_client:
+    if not any((stop.tolerance, stop.accuracy, stop.below, stop.above, study.per_client)):
         return
-    known = _metrics(study)
-    try:
-        stop.targets(dict.fromkeys(known, 1.0))
-    except ValueError as error:
-        raise ConfigError(("stop",), f"[stop]: {error}") from None
+    metrics = _metrics(study)
+    with blame(("stop",), "[stop]: "):
+        stop.targets(dict.fromkeys(metrics, 1.0))
 
 
 def _metrics(study: StudySpec) -> list[str]:
@@ -285,27 +255,21 @@ def _metrics(study: StudySpec) -> list[str]:
     import jax
 
     problem = study.problem
-    with jax.enable_x64(problem.dtype == "float64"):
-        try:
-            found = jax.eval_shape(
-                partial(evaluate, problem.objective, study.per_client), problem.x0,
-                eval_data_of(problem, study.per_client),
-            )  # fmt: skip
-        except ValueError as error:
-            if not study.per_client:
-                raise
-            raise ConfigError(("per_client",), str(error)) from None
-    return list(found)
+    blame_per_client = blame(("per_client",)) if study.per_client else nullcontext()
+    with jax.enable_x64(problem.dtype == "float64"), blame_per_client:
+        metrics = jax.eval_shape(
+            partial(evaluate, problem.objective, study.per_client), problem.x0,
+            eval_data_of(problem, study.per_client),
+        )  # fmt: skip
+    return list(metrics)
 
 
 def keep_compression(table: dict[str, Any], names: Collection[str]) -> None:
-    """Let [compression] speak of these algorithms alone, where it names some; the others
-    have been left out of the study."""
-    compressor = table.get("compression")
-    wanted = compressor.get("algorithms") if isinstance(compressor, dict) else None
-    if isinstance(compressor, dict) and isinstance(wanted, list):
-        left = [name for name in wanted if name in names]
-        table["compression"] = {**compressor, "algorithms": left}
+    """Let [compression] name only these algorithms; the others have left the study."""
+    compression = table.get("compression")
+    if isinstance(compression, dict) and isinstance(compression.get("algorithms"), list):
+        left = [name for name in compression["algorithms"] if name in names]
+        table["compression"] = {**compression, "algorithms": left}
         if not left:
             del table["compression"]
 
@@ -318,30 +282,27 @@ def _compress(
 ) -> dict[str, AlgorithmSpec]:
     """The algorithms, of which those that [compression] names, or all that have no compressor of
     their own, send by it; raise if it does not fit what they send."""
-    found = dict(algorithms)
+    coded = dict(algorithms)
     if table is None:
-        return found
+        return coded
     compressor, wanted = sections.compressor(COMPRESSION, table)
     for name in wanted or ():
         at = (*COMPRESSION, "algorithms")
-        if name not in found:
-            raise ConfigError(at, unknown("algorithm in [compression]", name, found))
-        if coded_in(found[name].algorithm):
+        if name not in coded:
+            raise ConfigError(at, unknown("algorithm in [compression]", name, coded))
+        if coded_in(coded[name].algorithm):
             words = f"[compression] names {name}, which has a compressor of its own"
             raise ConfigError(at, f"{words}; leave one of the two out.")
-    plain = [name for name in found if not coded_in(found[name].algorithm)]
+    plain = [name for name in coded if not coded_in(coded[name].algorithm)]
     if not plain:
         words = "every algorithm of this study has one of its own"
         raise ConfigError(COMPRESSION, f"[compression] codes nothing: {words}. Leave it out.")
     for name in wanted or plain:
-        try:
-            whole = Compressed(found[name].algorithm, compressor)
+        with blame(COMPRESSION, f"[compression], for [algorithms.{name}]: "):
+            whole = Compressed(coded[name].algorithm, compressor)
             whole.init(problem.x0)
-        except ValueError as error:
-            words = f"[compression], for [algorithms.{name}]: {error}"
-            raise ConfigError(COMPRESSION, words) from None
-        found[name] = replace(found[name], algorithm=whole)
-    return found
+        coded[name] = replace(coded[name], algorithm=whole)
+    return coded
 
 
 def _check_fit(algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps: Grid) -> None:
@@ -351,11 +312,8 @@ def _check_fit(algorithms: Mapping[str, AlgorithmSpec], problem: Problem, steps:
         if isinstance(problem, Private):
             _check_private(name, spec, problem, steps)
         if spec.algorithm.elementwise:
-            path = ("algorithms", name)
-            try:
+            with blame(("algorithms", name), f"[algorithms.{name}]: "):
                 spec.algorithm.init(problem.x0)
-            except ValueError as error:
-                raise ConfigError(path, f"{named(path)}: {error}") from None
 
 
 def _check_private(name: str, spec: AlgorithmSpec, problem: Private, steps: Grid) -> None:
@@ -365,41 +323,38 @@ def _check_private(name: str, spec: AlgorithmSpec, problem: Private, steps: Grid
         words = "cannot stand beside [privacy], whose noise is counted."
         raise ConfigError(path, f"{'.'.join(path)} {words}")
     if problem.budget is not None:
-        try:
+        with blame(("privacy", "budget"), f"[privacy], for [algorithms.{name}]: "):
             for count in spec.local_steps or steps:
                 problem.visits(int(count), int(spec.algorithm.starts_warm))
-        except ValueError as error:
-            words = f"[privacy], for [algorithms.{name}]: {error}"
-            raise ConfigError(("privacy", "budget"), words) from None
 
 
 def _check_auto(study: StudySpec) -> None:
     """Raise if a step size is to be chosen where nobody knows how."""
     known = "L" in dir(exact(study.problem))  # not asked for: that may take long
-    for scenario, own in study.participation.items():
-        for name, spec in study.algorithms.items():
-            ours = isinstance(spec.algorithm, Focus)
-            if "auto" not in study.step_sizes(scenario, name):
-                continue
-            if study.schedule_of(name):
-                at = ("algorithms", name) if spec.schedule else ()
-                words = "is one step for all rounds; with a schedule give a number."
-                raise ConfigError((*at, "schedule"), f'lr = "auto" {words}')
-            if ours and known or has_trials(study.problem):
-                continue
-            above = (
-                (("algorithms", name), spec.lrs),
-                (("participation", scenario), own.lrs),
-            )
-            path = next(((*path, "lr") for path, lrs in above if lrs), ("lr",))
-            why = f"is for FOCUS alone; [algorithms.{name}] needs numbers of its own"
-            if coded_in(spec.algorithm):
-                why = f"knows of no compressor; [algorithms.{name}], coded, needs numbers"
-            elif ours:
-                kind = type(study.problem).__name__
-                why = f"needs a problem with a known smoothness L; {kind} has none"
-            raise ConfigError(
-                path,
-                f'lr = "auto" {why}. Several are tried side by side: '
-                "lr = [1e-3, 1e-2]; focusfl tune finds one.",
-            )
+    for scenario, name in product(study.participation, study.algorithms):
+        section = study.algorithms[name]
+        if "auto" not in study.step_sizes(scenario, name):
+            continue
+        if study.schedule_of(name):
+            at = ("algorithms", name) if section.schedule else ()
+            words = "is one step for all rounds; with a schedule give a number."
+            raise ConfigError((*at, "schedule"), f'lr = "auto" {words}')
+        focus = isinstance(section.algorithm, Focus)
+        if focus and known or has_trials(study.problem):
+            continue
+        why = f"is for FOCUS alone; [algorithms.{name}] needs numbers of its own"
+        if coded_in(section.algorithm):
+            why = f"knows of no compressor; [algorithms.{name}], coded, needs numbers"
+        elif focus:
+            kind = type(study.problem).__name__
+            why = f"needs a problem with a known smoothness L; {kind} has none"
+        path = (
+            ("algorithms", name, "lr") if section.lrs
+            else ("participation", scenario, "lr") if study.participation[scenario].lrs
+            else ("lr",)
+        )  # fmt: skip
+        raise ConfigError(
+            path,
+            f'lr = "auto" {why}. Several are tried side by side: '
+            "lr = [1e-3, 1e-2]; focusfl tune finds one.",
+        )

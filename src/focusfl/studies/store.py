@@ -80,16 +80,11 @@ class Run:
         """What it is judged by: see `measured`."""
         return measured(self.curves)[1]
 
-    @property
-    def title(self) -> str:
-        """The name of the run among those of one scenario and one seed."""
-        return str(self.row["algorithm"])
-
 
 def axes_of(runs: Iterable[Run]) -> list[str]:
     """Those of AXES that all of these runs have."""
-    whole = list(runs)
-    return [axis for axis in AXES if all(axis in run.curves for run in whole)]
+    curves = [run.curves for run in runs]
+    return [axis for axis in AXES if all(axis in each for each in curves)]
 
 
 def measured(curves: Columns) -> tuple[str, np.ndarray]:
@@ -167,13 +162,14 @@ class Folder:
         curves = _split(columns_of(table), ends, IDENTITY)
         clients: Sequence[Columns] = [{}] * len(curves)
         if (beside := f"{name}{CLIENTS}") in self.files:
-            whole = columns_of(read_table(self.path / beside, self.read(beside))[0])
-            each = len(whole["client"]) // len(curves)
+            columns = columns_of(read_table(self.path / beside, self.read(beside))[0])
+            each = len(columns["client"]) // len(curves)
             places = each * np.arange(1, len(curves))
-            clients = _split(whole, places, (*IDENTITY, "client"))
+            clients = _split(columns, places, (*IDENTITY, "client"))
         return [
-            Run(row, {k: v for k, v in own.items() if not _is_gap(v)}, clients=theirs)
-            for row, own, theirs in zip(about["rows"], curves, clients, strict=True)
+            # Where tables are put together, a metric that a run lacks is NaN.
+            Run(row, {k: v for k, v in metrics.items() if not _all_nan(v)}, clients=by_client)
+            for row, metrics, by_client in zip(about["rows"], curves, clients, strict=True)
         ]
 
 
@@ -192,8 +188,7 @@ def _split(columns: Columns, places: Any, without: tuple[str, ...]) -> list[dict
     return [{k: v[i] for k, v in parts.items()} for i in range(len(places) + 1)]
 
 
-def _is_gap(values: np.ndarray) -> bool:
-    """Whether a run lacks this metric: where tables are put together, gaps are NaN."""
+def _all_nan(values: np.ndarray) -> bool:
     return values.dtype.kind == "f" and len(values) > 0 and bool(np.isnan(values).all())
 
 
@@ -225,15 +220,14 @@ class Study:
         manifest = read_manifest(folder)
         with _remedy():
             here = Folder(folder, manifest)
-            found: dict[tuple, Run] = {}
-            for name in manifest["groups"]:
-                found |= {_identity(run.row): run for run in here.read_runs(name)}
-            runs = [found[_identity(row)] for row in manifest["runs"]]
+            runs = [run for name in manifest["groups"] for run in here.read_runs(name)]
+            by_identity = {identity(run.row): run for run in runs}
+            runs = [by_identity[identity(row)] for row in manifest["runs"]]
             table, _ = read_table(folder / PARTICIPATION, here.read(PARTICIPATION))
-        who, participants = columns_of(table), {}
+        columns, participants = columns_of(table), {}
         for scenario in manifest["scenarios"]:
-            at = who["participation"] == scenario
-            participants[scenario] = who["round"][at], who["client"][at]
+            at = columns["participation"] == scenario
+            participants[scenario] = columns["round"][at], columns["client"][at]
         return cls(folder, manifest, runs, participants)
 
     def table(self) -> "pd.DataFrame":
@@ -264,7 +258,7 @@ class Study:
         """
         if strange := set(run) - set(IDENTITY):
             raise ValueError(unknown("property of a run", min(strange), IDENTITY))
-        rows = [one.row for one in self.runs]
+        rows = [each.row for each in self.runs]
         fitting = [row for row in rows if all(row[name] == value for name, value in run.items())]
         saved = [row for row in fitting if row.get("model")]
         if len(saved) != 1:
@@ -298,7 +292,7 @@ def save(
         here.write_runs(WHOLE, runs)
         here.add(*(run.row["model"] for run in runs if run.row.get("model")))
     scenarios = [repeated(scenario, len(rounds)) for scenario, (rounds, _) in participants.items()]
-    rounds, clients = (np.concatenate([own[k] for own in participants.values()]) for k in range(2))
+    rounds, clients = map(np.concatenate, zip(*participants.values(), strict=True))
     present = pa.table(
         {
             "participation": pa.chunked_array(scenarios).unify_dictionaries(),
@@ -332,11 +326,11 @@ def manifest_so_far(folder: Path) -> dict[str, Any]:
         content, seal = files.read(file)
         try:
             manifest = json.loads(content)
-            found = manifest.get("format")
+            format_ = manifest.get("format")
         except (ValueError, AttributeError) as error:
             raise Damaged(f"{file} is damaged ({error})") from None
-        if found != FORMAT:
-            words = f"has format {found!r}; this version of focusfl reads {FORMAT}"
+        if format_ != FORMAT:
+            words = f"has format {format_!r}; this version of focusfl reads {FORMAT}"
             raise Damaged(f"{file} {words}")
         if seal is None:
             raise Damaged(f"{file} is damaged: its checksum is gone")
@@ -352,7 +346,8 @@ def _remedy() -> Iterator[None]:
         raise Damaged(f"{error}. {AGAIN}") from None
 
 
-def _identity(row: Mapping[str, Any]) -> tuple:
+def identity(row: Mapping[str, Any]) -> tuple:
+    """What tells a run of a study from all others."""
     return tuple(row[name] for name in IDENTITY)
 
 
@@ -398,9 +393,9 @@ def environment() -> dict[str, Any]:
 def commit() -> str | None:
     """The commit of the folder a study is run in, if git knows one."""
     try:
-        found = subprocess.run(
+        git = subprocess.run(
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() if found.returncode == 0 else None
+    return git.stdout.strip() if git.returncode == 0 else None

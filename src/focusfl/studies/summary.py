@@ -1,4 +1,4 @@
-"""What a curve says: how far it came, how fast, and whether it will get there."""
+"""Summarise one run: its final error, its rate, and a verdict."""
 
 from typing import Any, NamedTuple
 
@@ -53,16 +53,20 @@ def summarise(
     target: float | None = None,
     total_weight: float | int | None = None,
 ) -> Summary:
-    """Put one run in one line.
+    """Summarise one run.
 
-    `target` is an error at which it was told to stop. With the sum of all clients'
-    weights, one whose tracker rests while the gradient does not is called biased.
+    Args:
+        result: of the run.
+        expected: what is known before it is looked at.
+        target: error at which the run was to stop.
+        total_weight: sum of all clients' weights. With it, a run whose tracker is at
+            rest while the gradient is not is called biased.
     """
-    found = _summed_up(result, expected, target)
+    summary = _summed_up(result, expected, target)
     if total_weight is None or result.diverged_at is not None:
-        return found
+        return summary
     false = at_rest_elsewhere(result, total_weight)
-    return found._replace(verdict="biased", reason=false) if false else found
+    return summary._replace(verdict="biased", reason=false) if false else summary
 
 
 def _summed_up(result: Result, expected: Expected, target: float | None) -> Summary:

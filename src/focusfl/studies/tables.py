@@ -34,19 +34,19 @@ def columns_of(table: "pa.Table") -> dict[str, np.ndarray]:
     return {name: _values(table[name].combine_chunks()) for name in table.column_names}
 
 
-def _values(found: "pa.Array") -> np.ndarray:
+def _values(array: "pa.Array") -> np.ndarray:
     """What `column` was made of; numbers and words without pandas, as there."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(found.type) and not found.null_count:
-        words = np.array(found.dictionary.to_pylist(), object)
-        return words[_values(found.indices)]
-    number = pa.types.is_integer(found.type) or pa.types.is_floating(found.type)
-    if not number or found.null_count or not len(found):
-        return found.to_numpy(zero_copy_only=False)
-    kind = np.dtype(found.type.to_pandas_dtype())
-    start = found.offset * kind.itemsize
-    return np.frombuffer(found.buffers()[1], kind, len(found), start)
+    if pa.types.is_dictionary(array.type) and not array.null_count:
+        words = np.array(array.dictionary.to_pylist(), object)
+        return words[_values(array.indices)]
+    number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    if not number or array.null_count or not len(array):
+        return array.to_numpy(zero_copy_only=False)
+    kind = np.dtype(array.type.to_pandas_dtype())
+    start = array.offset * kind.itemsize
+    return np.frombuffer(array.buffers()[1], kind, len(array), start)
 
 
 def write_table(path: Path, table: "pa.Table", about: str = "") -> None:

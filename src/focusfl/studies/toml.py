@@ -63,7 +63,7 @@ def change(source: Source, change: str) -> None:
 
 def _lines(text: str) -> dict[Keys, int]:
     """Where every key and table of a valid file is, but for keys inside of values."""
-    found: dict[Keys, int] = {}
+    lines: dict[Keys, int] = {}
     table: Keys = ()
     rest = ""  # of a value that goes on over several lines
     for number, line in enumerate(text.splitlines(), 1):
@@ -71,15 +71,15 @@ def _lines(text: str) -> dict[Keys, int]:
             rest += "\n" + line
         elif header := HEADER.match(line):
             table = _parts(header["path"])
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
         elif key := KEY.match(line):
             path = (*table, *_parts(key["path"]))
             for length in range(len(table) + 1, len(path) + 1):
-                found.setdefault(path[:length], number)
+                lines.setdefault(path[:length], number)
             rest = "value =" + line[key.end() :]
         if rest and _whole(rest):
             rest = ""
-    return found
+    return lines
 
 
 def _parts(path: str) -> Keys:

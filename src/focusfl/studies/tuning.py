@@ -52,12 +52,12 @@ def _tuned(
 ) -> Tuned:
     """Tune one algorithm in one scenario."""
     scenario, name, steps = where
-    own = replace(spec.algorithms[name], local_steps=(steps,))
+    section = replace(spec.algorithms[name], local_steps=(steps,))
 
     def score(lrs: Sequence[float]) -> dict[float, tuple[float, float]]:
         runs = _runs(replace(
             spec, participation={scenario: spec.participation[scenario]},
-            algorithms={name: replace(own, lrs=tuple(lrs))},
+            algorithms={name: replace(section, lrs=tuple(lrs))},
         ), folder, watch)  # fmt: skip
         # Of equally good ones the nearest to where it began.
         return {lr: (_median(runs, lr), abs(np.log(lr / start))) for lr in lrs}

@@ -5,8 +5,8 @@ seen: a curve that still falls is "falling", one that is too short, or flat wher
 says that it must go on, is "unclear".
 
 A tracker that rests where the gradient does not vanish is "biased" whatever its curve
-says: `summary.summarise` has that from the run itself, and study.py adds who has spent
-a privacy budget to the reason.
+says: `summary.summarise` has that from the run itself, and `runner.run_group` adds who
+has spent a privacy budget to the reason.
 """
 
 from typing import Literal, NamedTuple
@@ -86,8 +86,8 @@ def judge(
     `visits` counts all participations of the run, where known; `target` is an error at
     which the run was told to stop.
     """
-    if told := _no_curve(rounds, diverged_at, visits):
-        return told
+    if verdict := _no_curve(rounds, diverged_at, visits):
+        return verdict
     tenth = max(1, len(errors) // 10)
     error = float(np.median(errors[-tenth:]))
     if error <= EXACT:
@@ -113,8 +113,8 @@ def judge_loss(
 
     How low it can get nobody knows, so it is neither exact nor biased.
     """
-    if told := _no_curve(rounds, diverged_at, visits):
-        return told
+    if verdict := _no_curve(rounds, diverged_at, visits):
+        return verdict
     if len(losses) < FEWEST:
         return _too_few(losses)
     # Any sign, any size: a trend of logarithms is one of the values themselves.

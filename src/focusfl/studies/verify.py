@@ -35,19 +35,18 @@ def verify(folder: Path) -> list[Finding]:
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder; name one that focusfl wrote to.")
-    found: dict[Path, Finding] = {}
+    findings: dict[Path, Finding] = {}
     paths = [path for path in folder.rglob("*") if path.is_file()]
     for path in sorted(paths, key=lambda path: (path.name == MANIFEST, path)):
-        for one, state, why in _look(path):
-            name = one.relative_to(folder).as_posix()
-            if one not in found or RANK.index(state) > RANK.index(found[one].state):
-                found[one] = Finding(name, state, why)
-    if all(one.state == "unknown" for one in found.values()):
+        for file, state, why in _look(path):
+            if file not in findings or RANK.index(state) > RANK.index(findings[file].state):
+                findings[file] = Finding(file.relative_to(folder).as_posix(), state, why)
+    if all(finding.state == "unknown" for finding in findings.values()):
         raise ValueError(
             f"{folder} holds nothing that can be verified; name the folder of a study, "
             "a checkpoint, the suite, or a deployment's server or site."
         )
-    return sorted(found.values())
+    return sorted(findings.values())
 
 
 def _look(path: Path) -> Iterator[tuple[Path, State, str]]:

@@ -39,21 +39,19 @@ def gathered(folders: Sequence[Path]) -> Board:
             algorithms = len({run.row["algorithm"] for run in study.runs})
             sent.append((str(folder), "a study", str(len(study.runs)), str(algorithms)))
             continue
-        own = Store(folder).rows()
-        if not own:
+        results = Store(folder).rows()
+        if not results:
             raise ValueError(f"there are no results of the suite in {folder}, nor of a study.")
-        methods = len({row.entrant for row in own})
-        sent.append((str(folder), "the suite", str(len(own)), str(methods)))
-        for row in own:
-            before = rows.get((row.cell, row.entrant))
-            if before is None:
-                rows[row.cell, row.entrant] = row, folder
-            elif before[0].key != row.key:
+        methods = len({row.entrant for row in results})
+        sent.append((str(folder), "the suite", str(len(results)), str(methods)))
+        for row in results:
+            first, source = rows.setdefault((row.cell, row.entrant), (row, folder))
+            if first.key != row.key:
                 row = row._replace(entrant=f"{row.entrant} · {folder.name}")
                 rows[row.cell, row.entrant] = row, folder
-            elif _differ(before[0].value, row.value):
+            elif _differ(first.value, row.value):
                 doubts.append(
-                    (row.cell, row.entrant, f"{before[0].value:.5g}", str(before[1]),
+                    (row.cell, row.entrant, f"{first.value:.5g}", str(source),
                      f"{row.value:.5g}", str(folder))
                 )  # fmt: skip
     return Board(
@@ -70,7 +68,7 @@ def gathered(folders: Sequence[Path]) -> Board:
     )
 
 
-def _differ(one: float, other: float) -> bool:
-    if not (np.isfinite(one) and np.isfinite(other)):
-        return one != other
-    return abs(one - other) > APART * max(abs(one), abs(other))
+def _differ(a: float, b: float) -> bool:
+    if not (np.isfinite(a) and np.isfinite(b)):
+        return a != b
+    return abs(a - b) > APART * max(abs(a), abs(b))

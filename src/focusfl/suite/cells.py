@@ -5,7 +5,7 @@ Every cell belongs in public to one of two halves. Ideas may be tuned on `tuning
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -65,11 +65,7 @@ class Cell(NamedTuple):
 @cache
 def _law(text: str) -> Participation:
     options = json.loads(text)
-    makers: dict[str, Callable[..., Participation]] = {
-        **PARTICIPATION,
-        "rare": rare,
-        "outage": outage,
-    }
+    makers = {**PARTICIPATION, "rare": rare, "outage": outage}
     return makers[options.pop("kind")](**options)
 
 
@@ -146,19 +142,14 @@ QUICK = ("easy/coins", "ridge/markov", "ridge/outage")  # one compiled program
 
 def chosen(words: Sequence[str]) -> list[Cell]:
     """Cells by name, or by the name of a half, a problem, a law or a measure."""
-    found: dict[str, Cell] = {}
     for word in words:
-        some = [cell for cell in CELLS if word in _words(cell)]
-        if not some:
+        if not any(word in _words(cell) for cell in CELLS):
             known = {name for cell in CELLS for name in _words(cell)}
             raise ValueError(unknown("cell", word, known))
-        found |= {cell.name: cell for cell in some}
-    return [cell for cell in CELLS if cell.name in found]
+    return [cell for cell in CELLS if {*words} & {*_words(cell)}]
 
 
 def _words(cell: Cell) -> tuple[str, ...]:
     """What a cell may be chosen by."""
     quick = ("quick",) if cell.name in QUICK else ()
-    return (
-        "all", cell.split, cell.measure, cell.problem, cell.law, cell.name, *quick
-    )  # fmt: skip
+    return ("all", cell.split, cell.measure, cell.problem, cell.law, cell.name, *quick)

@@ -4,7 +4,7 @@ Dolan, Moré. Benchmarking optimization software with performance profiles. 2002
 https://arxiv.org/abs/cs/0102001
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,38 +18,36 @@ Costs = dict[str, dict[str, float]]  # by cell, then by entrant; infinite: never
 
 
 def costs(rows: Iterable[Row], what: str = "value") -> Costs:
-    """What each took in each cell, in rounds or the like, in cells that anybody has."""
-    found: Costs = {}
+    """The cost of each entrant in each cell: rounds, or another number of a row."""
+    table: Costs = {}
     for row in rows:
-        reached = np.isfinite(row.value)
-        found.setdefault(row.cell, {})[row.entrant] = (
-            float(getattr(row, what)) if reached else np.inf
-        )
-    return found
+        cost = float(getattr(row, what)) if np.isfinite(row.value) else np.inf
+        table.setdefault(row.cell, {})[row.entrant] = cost
+    return table
 
 
 def complete(table: Costs, entrants: Sequence[str]) -> Costs:
     """The cells in which all of these were run, with these alone."""
     return {
-        cell: {name: own[name] for name in entrants}
-        for cell, own in table.items()
-        if all(name in own for name in entrants)
+        cell: {name: costs[name] for name in entrants}
+        for cell, costs in table.items()
+        if all(name in costs for name in entrants)
     }
 
 
 def entrants_of(rows: Iterable[Row]) -> list[str]:
-    """Everybody there is, in the order of the results."""
+    """The names of all entrants, in the order of the results."""
     return list(dict.fromkeys(row.entrant for row in rows))
 
 
 def ratios(table: Costs) -> Costs:
-    """What each took by what the best took; cells that nobody solved are left out."""
-    found: Costs = {}
-    for cell, own in table.items():
-        best = min(own.values(), default=np.inf)
+    """Costs divided by those of the best; cells that nobody solved are left out."""
+    relative: Costs = {}
+    for cell, costs in table.items():
+        best = min(costs.values(), default=np.inf)
         if np.isfinite(best):
-            found[cell] = {name: _ratio(cost, best) for name, cost in own.items()}
-    return found
+            relative[cell] = {name: _ratio(cost, best) for name, cost in costs.items()}
+    return relative
 
 
 def _ratio(cost: float, best: float) -> float:
@@ -58,8 +56,8 @@ def _ratio(cost: float, best: float) -> float:
 
 def profile(table: Costs, name: str, factors: Sequence[float]) -> list[float]:
     """The share of cells in which it takes at most so many times the best's."""
-    own = [cells[name] for cells in ratios(table).values()]
-    return [sum(r <= factor for r in own) / max(1, len(own)) for factor in factors]
+    relative = [costs[name] for costs in ratios(table).values()]
+    return [sum(r <= factor for r in relative) / max(1, len(relative)) for factor in factors]
 
 
 class Standing(NamedTuple):
@@ -77,26 +75,27 @@ class Standing(NamedTuple):
 
 def standings(table: Costs) -> list[Standing]:
     """Everybody's standing, those who win most first."""
-    relative = ratios(table)
-    names = dict.fromkeys(name for own in relative.values() for name in own)
-    found = []
-    for name in names:
-        own = {cell: entry[name] for cell, entry in relative.items() if name in entry}
-        where = max(own, key=lambda cell: own[cell])
-        finite = [ratio for ratio in own.values() if np.isfinite(ratio)]
-        found.append(
+    by_name: dict[str, dict[str, float]] = {}
+    for cell, costs in ratios(table).items():
+        for name, ratio in costs.items():
+            by_name.setdefault(name, {})[cell] = ratio
+    standings = []
+    for name, cells in by_name.items():
+        where = max(cells, key=cells.__getitem__)
+        finite = [ratio for ratio in cells.values() if np.isfinite(ratio)]
+        standings.append(
             Standing(
                 name, sum(r <= TIE for r in finite), sum(r <= 2 for r in finite),
-                len(own), len(own) - len(finite), geometric(finite), own[where], where,
+                len(cells), len(cells) - len(finite), geometric(finite), cells[where], where,
             )
         )  # fmt: skip
-    return sorted(found, key=lambda one: (-one.wins, one.missed, one.mean))
+    return sorted(standings, key=lambda each: (-each.wins, each.missed, each.mean))
 
 
 def geometric(values: Iterable[float]) -> float:
     """The geometric mean; of nothing, not a number."""
-    own = [*values]
-    return float(np.exp(np.mean(np.log(own)))) if own else np.nan
+    numbers = [*values]
+    return float(np.exp(np.mean(np.log(numbers)))) if numbers else np.nan
 
 
 class Duel(NamedTuple):
@@ -112,16 +111,20 @@ class Duel(NamedTuple):
     lost: int  # that only the other did
 
 
-def duel(table: Costs, who: str, ours: Iterable[str], theirs: Iterable[str]) -> Duel:
+def duel(table: Costs, who: str, ours: Sequence[str], others: Sequence[str]) -> Duel:
     """Compare the best of ours with the best of theirs, cell by cell."""
-    sides = [_best(table, names) for names in (ours, theirs)]
     both: dict[str, float] = {}
     alone = lost = 0
-    for cell, (mine, other) in {c: (sides[0][c], sides[1][c]) for c in table}.items():
-        alone += bool(np.isfinite(mine) and not np.isfinite(other))
-        lost += bool(np.isfinite(other) and not np.isfinite(mine))
+    for cell, costs in table.items():
+        mine, other = (
+            min((costs[name] for name in side if name in costs), default=np.inf)
+            for side in (ours, others)
+        )
         if np.isfinite(mine) and np.isfinite(other):
             both[cell] = _ratio(mine, other)
+        else:
+            alone += bool(np.isfinite(mine))
+            lost += bool(np.isfinite(other))
     where = max(both, key=lambda cell: both[cell], default="")
     return Duel(
         who, geometric(both.values()), sum(r < 1 for r in both.values()), len(both),
@@ -129,48 +132,40 @@ def duel(table: Costs, who: str, ours: Iterable[str], theirs: Iterable[str]) -> 
     )  # fmt: skip
 
 
-def _best(table: Costs, names: Iterable[str]) -> Mapping[str, float]:
-    some = [*names]
-    return {
-        cell: min((own[name] for name in some if name in own), default=np.inf)
-        for cell, own in table.items()
-    }
-
-
 def headline(rows: Sequence[Row], what: str = "rounds") -> list[Duel]:
     """Ours together, and each alone, against the best of all baselines."""
     ours = entrants_of(row for row in rows if row.ours)
-    theirs = entrants_of(row for row in rows if not row.ours)
-    if not ours or not theirs:
+    others = entrants_of(row for row in rows if not row.ours)
+    if not ours or not others:
         return []
-    everybody = complete(costs(rows, what), [*ours, *theirs])
-    found = [duel(everybody, "best of the family", ours, theirs)]
-    return found + [duel(everybody, name, [name], theirs) for name in ours]
+    table = complete(costs(rows, what), [*ours, *others])
+    family = duel(table, "best of the family", ours, others)
+    return [family, *(duel(table, name, [name], others) for name in ours)]
 
 
 def by_law(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, int]]]:
     """Geometric means of rounds by law and entrant; what never arrived counts as the
     longest run, and how many did not is said."""
-    found: dict[str, dict[str, list[float]]] = {}
+    rounds: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         if row.measure == ROUNDS:
-            found.setdefault(row.law, {}).setdefault(row.entrant, []).append(row.value)
+            rounds.setdefault(row.law, {}).setdefault(row.entrant, []).append(row.value)
     return {
         law: {
             name: (
                 geometric(min(value, LONGEST) or 1.0 for value in values),
                 sum(not np.isfinite(value) for value in values),
             )
-            for name, values in own.items()
+            for name, values in by_entrant.items()
         }
-        for law, own in found.items()
+        for law, by_entrant in rounds.items()
     }
 
 
 def sensitivity(rows: Sequence[Row]) -> dict[str, float]:
     """The steps of the grid near the best: their mean over cells that were solved."""
-    found: dict[str, list[int]] = {}
+    steps: dict[str, list[int]] = {}
     for row in rows:
         if np.isfinite(row.value):
-            found.setdefault(row.entrant, []).append(row.near)
-    return {name: float(np.mean(near)) for name, near in found.items()}
+            steps.setdefault(row.entrant, []).append(row.near)
+    return {name: float(np.mean(near)) for name, near in steps.items()}

@@ -5,7 +5,6 @@ them counts in every cell, and the runs that it took are counted. One may take a
 local step where the cell has more.
 """
 
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,25 +28,26 @@ class Entrant(NamedTuple):
         """The method, once with each of its constants; a user's own is in a folder."""
         if self.kind in ALGORITHMS:
             return [ALGORITHMS[self.kind](**options) for options in self.variants]
-        made_by = parts.lookup(self.kind, ALGORITHMS, folder).make
+        make = parts.lookup(self.kind, ALGORITHMS, folder).make
         try:
-            made = made_by()
+            algorithms = make()
         except TypeError as error:
             raise ValueError(f"{self.kind}() does not work: {error}") from None
-        found = [*made] if isinstance(made, list | tuple) else [made]
-        if not found or not all(isinstance(one, Algorithm) for one in found):
+        if not isinstance(algorithms, list | tuple):
+            algorithms = [algorithms]
+        if not algorithms or not all(isinstance(each, Algorithm) for each in algorithms):
             raise ValueError(
                 f"{self.kind} must give an Algorithm, or a list of them with several "
-                f"constants; got {made!r}."
+                f"constants; got {algorithms!r}."
             )
-        return found
+        return list(algorithms)
 
 
 def _each(name: str, *values: Any) -> tuple[dict[str, Any], ...]:
     return tuple({name: value} for value in values)
 
 
-ALL: list[Entrant] = [
+_ALL = [
     Entrant("FOCUS", "focus", ({"memory": "last"},), ours=True),
     Entrant("FOCUS mean", "focus", ({"memory": "mean"},), ours=True),
     Entrant("Anchored FOCUS", "anchored_focus", ours=True),
@@ -72,17 +72,7 @@ ALL: list[Entrant] = [
     Entrant("FedAWE", "fedawe"),
     Entrant("FedAdam", "fedadam", _each("server_lr", 0.01, 0.1)),
 ]
-
-
-def _fits(entrant: Entrant) -> bool:
-    """Whether this version of the library has it."""
-    if entrant.kind not in ALGORITHMS:
-        return False
-    known = inspect.signature(ALGORITHMS[entrant.kind]).parameters
-    return all(name in known for options in entrant.variants for name in options)
-
-
-ENTRANTS: dict[str, Entrant] = {one.name: one for one in ALL if _fits(one)}
+ENTRANTS: dict[str, Entrant] = {entrant.name: entrant for entrant in _ALL}
 
 
 def place_of(name: str) -> int:
@@ -92,13 +82,13 @@ def place_of(name: str) -> int:
 
 def entered(words: Sequence[str]) -> list[Entrant]:
     """Entrants by name or kind, somebody's as module:name; all if none is named."""
-    found: dict[str, Entrant] = {}
+    chosen: dict[str, Entrant] = {}
     for word in words:
-        own = [e for e in ENTRANTS.values() if word in (e.name, e.kind)]
+        entrants = [e for e in ENTRANTS.values() if word in (e.name, e.kind)]
         if ":" in word:
-            own = [Entrant(word, word)]
-        if not own:
+            entrants = [Entrant(word, word)]
+        if not entrants:
             known = [*ENTRANTS, *(e.kind for e in ENTRANTS.values())]
             raise ValueError(unknown("algorithm", word, known))
-        found |= {entrant.name: entrant for entrant in own}
-    return list(found.values()) if words else list(ENTRANTS.values())
+        chosen |= {entrant.name: entrant for entrant in entrants}
+    return list((chosen or ENTRANTS).values())

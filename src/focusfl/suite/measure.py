@@ -1,4 +1,4 @@
-"""What one algorithm comes to in one cell: eight steps and three seeds side by side."""
+"""Measure one algorithm in one cell: eight step sizes and three seeds side by side."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from focusfl.simulation.spec import Options
 from focusfl.studies.runner import compiling
 from focusfl.studies.summary import TARGET, errors
 from focusfl.suite.cells import FLOOR, IMAGES, ROUNDS, Cell
-from focusfl.suite.problems import made
+from focusfl.suite.problems import problem_of
 
 SEEDS = (0, 1, 2)
 BEYOND = 100.0  # a run is followed to a target so many times as small
@@ -35,7 +35,7 @@ COMPILED = 0.1  # seconds of tracing and compiling that spoil what a batch took
 
 
 class Trial(NamedTuple):
-    """What a step came to, in the median over seeds. Less is better."""
+    """Results at one step size: medians over seeds. Less is better."""
 
     value: float  # what is measured; infinite if it did not get there
     error: float  # in the end; infinite if it diverged
@@ -45,14 +45,14 @@ Tried = dict[int, Trial]
 
 
 class Search(NamedTuple):
-    """The place of the best step in the grid, and what all came to."""
+    """The place of the best step in the grid, and the trials of all that were tried."""
 
     best: int
     tried: Tried
 
     @property
     def edge(self) -> bool:
-        """Whether the best is the first or the last that was tried, all the same."""
+        """Whether the best is the smallest or the largest that was tried."""
         return self.best in (min(self.tried), max(self.tried))
 
     @property
@@ -64,9 +64,9 @@ class Search(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What one algorithm came to at its best step, in the median over seeds."""
+    """Results of one algorithm at its best step size: medians over seeds."""
 
-    found: Search
+    search: Search
     costs: dict[str, float]  # to the target, or of all rounds where there is none
     runs: int
     seconds: float  # of a core, that all of them took
@@ -74,7 +74,7 @@ class Measured(NamedTuple):
     @property
     def merit(self) -> tuple[float, float]:
         """Less is better: what is measured, then the error."""
-        trial = self.found.tried[self.found.best]
+        trial = self.search.tried[self.search.best]
         return trial.value, trial.error
 
 
@@ -93,9 +93,9 @@ def search(run: Callable[[list[int]], Tried], finer: bool = True, batches: int =
     tried: Tried = {}
 
     def score(steps: Sequence[float]) -> dict[float, tuple]:
-        found = run(places := [place_of(step) for step in steps])
-        tried.update(found)
-        return {step: _order(k, found[k]) for step, k in zip(steps, places, strict=True)}
+        places = {step: place_of(step) for step in steps}
+        tried.update(run([*places.values()]))
+        return {step: _order(k, tried[k]) for step, k in places.items()}
 
     most = batches * AT_ONCE
     bracket(score, [step_of(k) for k in FIRST], batch=AT_ONCE, max_steps=most)
@@ -118,8 +118,14 @@ def _order(k: int, trial: Trial) -> tuple:
 
 
 def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measured:
-    """Search for the best step, by the rule that is the same for everybody."""
-    problem, pace, start = made(cell.about), Pace(), time.process_time()
+    """Measure an algorithm at its best step size, searched by the same rule for all.
+
+    Args:
+        cell: problem, participation and what is measured.
+        algorithm: which is measured.
+        local_steps: that it takes; None: as the cell says.
+    """
+    problem, pace, start = problem_of(cell.about), Pace(), time.process_time()
     costs: dict[int, dict[str, float]] = {}
 
     def run(ks: list[int]) -> dict[int, Trial]:
@@ -133,22 +139,22 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
             seed=list(SEEDS), eval_every=cell.eval_every, options=Options(on_divergence="ignore"),
             callbacks=callbacks,
         )  # fmt: skip
-        pace.stop(len(results), sum(len(r.metrics["down"]) - 1 for r in results))
+        pace.stop(len(results), sum(len(result.metrics["down"]) - 1 for result in results))
         trials = {}
         for place, k in enumerate(ks):
-            own = results[place :: len(ks)]
+            by_seed = results[place :: len(ks)]
             trials[k] = Trial(
-                _middle([_value(cell, one) for one in own]),
-                _middle([_error(cell, one) for one in own]),
+                _middle([_value(cell, result) for result in by_seed]),
+                _middle([_error(cell, result) for result in by_seed]),
             )
-            spent = [_costs(cell, algorithm, problem, one) for one in own]
-            costs[k] = {name: _middle([one[name] for one in spent]) for name in COSTS}
+            spent = [_costs(cell, algorithm, problem, result) for result in by_seed]
+            costs[k] = {name: _middle([each[name] for each in spent]) for name in COSTS}
         return trials
 
-    found = search(run, finer=cell.measure != IMAGES)
-    best = costs[found.best]
+    steps = search(run, finer=cell.measure != IMAGES)
+    best = costs[steps.best]
     best["seconds"] = best["rounds"] * pace.per_round
-    return Measured(found, best, pace.runs, time.process_time() - start)
+    return Measured(steps, best, pace.runs, time.process_time() - start)
 
 
 class Pace:
@@ -173,7 +179,7 @@ class Pace:
     def per_round(self) -> float:
         """By the batches that compiled nothing, if there are any."""
         first = min(compiled for compiled, _ in self._seen)
-        return float(np.mean([each for own, each in self._seen if own == first]))
+        return float(np.mean([each for compiled, each in self._seen if compiled == first]))
 
 
 def _middle(values: list[float]) -> float:
@@ -182,9 +188,11 @@ def _middle(values: list[float]) -> float:
 
 
 def arrived(result: Result) -> float:
-    """The rounds after which the error stays below the target, on its way to a
-    hundredth of it; infinite for a run that never got that far, or whose loss is higher
-    in the end: far away, gradients of losses that level off vanish too."""
+    """Count the rounds after which the error stays below the target.
+
+    Infinite for a run that does not get to a hundredth of the target, or whose loss is
+    higher in the end: far away, gradients of losses that level off vanish too.
+    """
     _, curve = errors(result)
     if result.diverged_at is not None or not curve[-1] <= TARGET / BEYOND:
         return np.inf
@@ -200,8 +208,8 @@ def _value(cell: Cell, result: Result) -> float:
 
 
 def _error(cell: Cell, result: Result) -> float:
-    """In the end: of the last tenth; of the last quarter, for a floor; or the share of
-    images that are misread."""
+    """The error at the end: the median of the last tenth, or of the last quarter for a
+    floor; of images, the share that is misclassified."""
     if result.diverged_at is not None:
         return np.inf
     if cell.measure == IMAGES:
@@ -227,7 +235,7 @@ def _costs(cell: Cell, algorithm: Algorithm, problem: Problem, result: Result) -
     return {
         "rounds": rounds,
         "vectors": down + up,
-        "bytes": sum(found / plain * numbers * width for found, plain, numbers in sent),
+        "bytes": sum(vectors / plain * numbers * width for vectors, plain, numbers in sent),
         "gradients": gradients,
     }
 
@@ -242,8 +250,8 @@ def in_messages(algorithm: Algorithm, x0: Any) -> tuple[int, int]:
 
 
 def _patient(problem: Problem) -> Progress:
-    """End runs side by side when one step has arrived, by most of its seeds, and the
-    others have had three times as long."""
+    """Stop runs side by side once most seeds of one step size have reached the goal, and
+    the others have had three times as many rounds."""
     first = problem.objective.evaluate(problem.x0, problem.eval_data)
     name = "distance" if "distance" in first else "grad_norm"
     goal = TARGET / BEYOND * (1.0 if name == "distance" else float(first[name]))

@@ -43,16 +43,16 @@ def quadratics(condition: int, seed: int, alike: bool = False, unequal: int = 1)
         values = values * rng.uniform(0.9, 1.0, values.shape)
     values = values * rng.permutation(np.geomspace(1 / unequal, 1, CLIENTS))[:, None]
     H = basis @ (values[..., None] * basis.swapaxes(1, 2))
-    own = rng.standard_normal(DIM)
-    own = own + (0.1 if alike else 1.0) * rng.standard_normal((CLIENTS, DIM))
-    return _scaled(H, (H @ own[..., None])[..., 0])
+    optima = rng.standard_normal(DIM)
+    optima = optima + (0.1 if alike else 1.0) * rng.standard_normal((CLIENTS, DIM))
+    return _scaled(H, (H @ optima[..., None])[..., 0])
 
 
 def ridge(rows: int, seed: int) -> Quadratic:
     """The paper's ridge regression; with fewer rows than the model has numbers, no
     client could find a model alone."""
-    found = synthetic.ridge(CLIENTS, DIM, rows, seed=seed)
-    return _scaled(found.data["H"], found.data["h"])
+    problem = synthetic.ridge(CLIENTS, DIM, rows, seed=seed)
+    return _scaled(problem.data["H"], problem.data["h"])
 
 
 def _scaled(H: np.ndarray, h: np.ndarray) -> Quadratic:
@@ -78,8 +78,8 @@ def written_digits() -> Logistic:
     pooled = images.reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, FEATURES - 1)
     x = np.column_stack([(pooled - pooled.mean(0)) / pooled.std(0), np.ones(len(images))])
     order = np.argsort(numbers, kind="stable")
-    own = order[: len(order) // CLIENTS * CLIENTS].reshape(CLIENTS, -1)[:, :ROWS]
-    return _logistic(x[own], np.where(numbers[own] % 2 == 0, 1.0, -1.0))
+    samples = order[: len(order) // CLIENTS * CLIENTS].reshape(CLIENTS, -1)[:, :ROWS]
+    return _logistic(x[samples], np.where(numbers[samples] % 2 == 0, 1.0, -1.0))
 
 
 def _logistic(A: np.ndarray, b: np.ndarray) -> Logistic:
@@ -92,15 +92,15 @@ def outliers(seed: int) -> Robust:
     rng = keys.rng(seed, "suite", "outliers")
     A = rng.standard_normal((CLIENTS, ROWS, FEATURES))
     A /= np.sqrt(Robust(A, A[..., 0]).L)
-    own = rng.standard_normal(FEATURES) + rng.standard_normal((CLIENTS, FEATURES)) / 4
-    b = (A @ own[..., None])[..., 0] + 0.1 * rng.standard_normal((CLIENTS, ROWS))
+    optima = rng.standard_normal(FEATURES) + rng.standard_normal((CLIENTS, FEATURES)) / 4
+    b = (A @ optima[..., None])[..., 0] + 0.1 * rng.standard_normal((CLIENTS, ROWS))
     wrong = rng.random(b.shape) < 0.1
     return Robust(A, b + wrong * 10 * rng.standard_normal(b.shape))
 
 
 def noisy(exact: dict[str, Any], scale: float) -> Noisy:
     """Another problem with noise on its gradients."""
-    return Noisy(made(exact), scale)
+    return Noisy(problem_of(exact), scale)
 
 
 def images(model: str, alpha: float) -> Problem:
@@ -119,12 +119,12 @@ MAKERS: dict[str, Callable[..., Problem]] = {
 }
 
 
-def made(about: dict[str, Any]) -> Problem:
-    """The problem that is described; made once in a process."""
-    return _made(json.dumps(about))
+def problem_of(about: dict[str, Any]) -> Problem:
+    """The problem that is described; built once in a process."""
+    return _build(json.dumps(about))
 
 
 @cache
-def _made(text: str) -> Problem:
+def _build(text: str) -> Problem:
     options = json.loads(text)
     return MAKERS[options.pop("kind")](**options)

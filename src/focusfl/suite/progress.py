@@ -1,4 +1,4 @@
-"""How far a run of the suite has come, on stderr: a bar, or a line now and then."""
+"""Progress of the suite on stderr: a bar on a terminal, a line now and then elsewhere."""
 
 import contextlib
 import time
@@ -24,55 +24,38 @@ WINDOW = 600  # seconds that the time left is estimated by
 
 @contextlib.contextmanager
 def progress(minutes: float | None = None) -> Iterator[Began]:
-    """Give what `run` tells how much there is to do, and of every result; after so many
-    minutes it says that it is enough."""
-    end = None if minutes is None else time.monotonic() + 60 * minutes
+    """Show how far a run of the suite has come, and stop it after `minutes`.
 
-    def timed(began: Began) -> Began:
-        def both(todo: int, all: int) -> Finished:
-            tell = began(todo, all)
-            return lambda row: bool(tell(row)) or (end or inf) < time.monotonic()
-
-        return both
-
+    Gives a function for `began` of `run`: it takes how many results are missing and how
+    many there are in all, and gives what is called with every result.
+    """
+    end = inf if minutes is None else time.monotonic() + 60 * minutes
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield timed(_lines)
-        return
-    bars = Progress(
+    with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TimeRemainingColumn(), console=console, transient=True,
-        speed_estimate_period=WINDOW,
-    )  # fmt: skip
-    with bars:
+        speed_estimate_period=WINDOW, disable=not console.is_terminal,
+    ) as bars:  # fmt: skip
 
-        def began(todo: int, all: int) -> Callable[[Row], None]:
+        def began(todo: int, all: int) -> Finished:
             task = bars.add_task("compiling", total=all, completed=all - todo)
+            if bars.disable:
+                say(f"{all - todo} of {all} results are there, {todo} to find")
+            start = last = time.monotonic()
+            done = 0
 
-            def tell(row: Row) -> None:
-                about = f"{row.cell} · {row.entrant}"
-                bars.update(task, advance=1, description=about)
+            def finished(row: Row) -> bool:
+                nonlocal last, done
+                done, now = done + 1, time.monotonic()
+                title = f"{row.cell} · {row.entrant}"
+                bars.update(task, advance=1, description=title)
+                if bars.disable and (now - last > SILENCE or done == todo):
+                    last = now
+                    minutes_left = (now - start) / done * (todo - done) / 60
+                    there = f"{all - todo + done} of {all}"
+                    say(f"{there}: {title}; about {minutes_left:.0f} min left")
+                return now > end
 
-            return tell
+            return finished
 
-        yield timed(began)
-
-
-def _lines(todo: int, all: int) -> Callable[[Row], None]:
-    say(f"{all - todo} of {all} results are there, {todo} to find")
-    start = last = time.monotonic()
-    done = 0
-
-    def tell(row: Row) -> None:
-        nonlocal last, done
-        done += 1
-        now = time.monotonic()
-        if now - last > SILENCE or done == todo:
-            last = now
-            left = (now - start) / done * (todo - done)
-            say(
-                f"{all - todo + done} of {all}: {row.cell} · {row.entrant}; "
-                f"about {left / 60:.0f} min left"
-            )
-
-    return tell
+        yield began

@@ -57,7 +57,7 @@ def units(
     cells: Sequence[Cell], entrants: Sequence[Entrant], folder: Path, home: Path | None
 ) -> list[Unit]:
     """What is left to do, the longest first; a clear error for what cannot be run."""
-    there, found = {row.key for row in Store(folder).rows()}, []
+    there, todo = {row.key for row in Store(folder).rows()}, []
     for entrant in entrants:
         code = fingerprint(entrant.algorithms(home))
         families: dict[tuple, list[tuple[Cell, str]]] = {}
@@ -65,17 +65,13 @@ def units(
             key = key_of(cell, entrant, code)
             if key not in there:
                 kind = cell.about["kind"]
-                family = (
-                    FAMILIES.get(kind, kind),
-                    cell.about.get("model"),
-                    cell.local_steps,
-                )
+                family = FAMILIES.get(kind, kind), cell.about.get("model"), cell.local_steps
                 families.setdefault(family, []).append((cell, key))
-        for own in families.values():
-            for start in range(0, len(own), TOGETHER):
-                some = own[start : start + TOGETHER]
-                found.append(Unit(entrant, (*some,), folder, home))
-    return sorted(found, key=lambda unit: -unit.seconds)
+        for family_cells in families.values():
+            for start in range(0, len(family_cells), TOGETHER):
+                together = family_cells[start : start + TOGETHER]
+                todo.append(Unit(entrant, tuple(together), folder, home))
+    return sorted(todo, key=lambda unit: -unit.seconds)
 
 
 class _Enough(Exception):
@@ -90,12 +86,22 @@ def run(
     home: Path | None = None,
     began: Callable[[int, int], Finished] = lambda todo, all: lambda row: None,
 ) -> list[Row]:
-    """Run what the folder does not have, and give all that it has.
+    """Run what the folder does not have, and give all results that it then has.
 
-    With workers, so many processes share the work; else this one does it. What a result
-    follows from is in the name of its file, so that a run that was killed goes on, and
-    a method that joins is run alone. `began` is told how many results are to be found,
-    and of how many, and gives what is told of each and may say that it is enough.
+    The name of a result's file is a fingerprint of all that it follows from: a run that
+    was killed goes on, and of a method that joins only its own cells are run.
+
+    Args:
+        cells: to be measured.
+        entrants: methods to be measured in each.
+        folder: for results.
+        workers: processes that share the work; 0: this one does it.
+        home: folder of a user's own algorithms.
+        began: called with how many results are missing and how many there are in all;
+            it gives a function that is called with each, and may return true to stop.
+
+    Raises:
+        ValueError: If a method fails; the others are run all the same.
     """
     with alone(folder):
         todo, store = units(cells, entrants, folder, home), Store(folder)
@@ -119,21 +125,21 @@ def run(
         except _Enough:
             pass
         finally:
-            found = store.together()
+            rows = store.together()
         if failed:
             more = f" ({len(failed) - 1} more like this)" if len(failed) > 1 else ""
             raise ValueError(f"{failed[0]}{more}") from failed[0]
-        return found
+        return rows
 
 
 def compared(rows: Sequence[Row], shipped: Sequence[Row] | None = None) -> list[Row]:
     """Results with those that the library ships, of the same cells and of methods that
     are not among them."""
-    own, cells = {(row.cell, row.entrant) for row in rows}, {row.cell for row in rows}
+    measured, cells = {(row.cell, row.entrant) for row in rows}, {row.cell for row in rows}
     others = [
         row
         for row in (load() if shipped is None else shipped)
-        if row.cell in cells and (row.cell, row.entrant) not in own
+        if row.cell in cells and (row.cell, row.entrant) not in measured
     ]
     return in_order([*rows, *others])
 
@@ -159,17 +165,17 @@ def _work(unit: Unit, message: Message) -> None:
 def _best(unit: Unit, cell: Cell, key: str) -> tuple[Row, Tried]:
     """Run an entrant in a cell with each of its constants; give the best, and its steps."""
     entrant, algorithms = unit.entrant, unit.entrant.algorithms(unit.home)
-    tried = [measured(cell, one, entrant.local_steps) for one in algorithms]
+    tried = [measured(cell, each, entrant.local_steps) for each in algorithms]
     place = min(range(len(tried)), key=lambda place: tried[place].merit)
     best = tried[place]
-    trial = best.found.tried[best.found.best]
+    trial = best.search.tried[best.search.best]
     row = Row(
         cell.name, entrant.name, cell.split, cell.measure, entrant.ours, content(cell),
-        key, stable_repr(algorithms[place]), step_of(best.found.best), trial.value,
-        trial.error, best.found.near, best.found.edge, **best.costs,
-        runs=sum(one.runs for one in tried), spent=sum(one.seconds for one in tried),
+        key, stable_repr(algorithms[place]), step_of(best.search.best), trial.value,
+        trial.error, best.search.near, best.search.edge, **best.costs,
+        runs=sum(each.runs for each in tried), spent=sum(each.seconds for each in tried),
     )  # fmt: skip
-    return row, best.found.tried
+    return row, best.search.tried
 
 
 def _prepare() -> None:

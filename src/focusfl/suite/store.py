@@ -23,7 +23,7 @@ DIGITS = 5  # that are kept of a number
 
 
 class Row(NamedTuple):
-    """What one entrant came to in one cell: its best step, the median over seeds."""
+    """The result of one entrant in one cell, at its best step: medians over seeds."""
 
     cell: str
     entrant: str
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 def content(cell: Cell) -> str:
-    """A name for a cell and the rule, by what they say."""
+    """Fingerprint of a cell and of the rule of measuring."""
     rule = (RULE, measure.AT_ONCE, [*measure.FIRST], measure.BATCHES, measure.NEAR)
     return fingerprint(cell.identity, json.dumps(rule))
 
@@ -83,9 +83,12 @@ class Store(Folder):
         self.save()
 
     def rows(self) -> list[Row]:
-        """All results that are there, in one file or in many; of several versions of a
-        method, the newest. What is damaged is not there, and said."""
-        own = []
+        """All results that are there, in one file or in many.
+
+        Of several versions of a method, the newest. What is damaged is named on stderr
+        and left out.
+        """
+        rows = load(self.path / RESULTS)
         for name in [name for name in self.files if name.startswith(f"{RUNS}/")]:
             try:
                 row = json.loads(self.read(name))["row"]
@@ -93,19 +96,17 @@ class Store(Folder):
                 print(f"{error}. It is run again.", file=sys.stderr)
                 continue
             if [*row] == [*Row._fields]:
-                own.append(_unpacked([*row.values()]))
-        found = [*load(self.path / RESULTS), *own]
-        return _current({(row.cell, row.entrant): row for row in found}.values())
+                rows.append(_unpacked([*row.values()]))
+        return _current({(row.cell, row.entrant): row for row in rows}.values())
 
     def together(self) -> list[Row]:
         """Write all as one file, from which a run can go on as well; give them."""
-        save(self.path / RESULTS, found := self.rows())
-        return found
+        save(self.path / RESULTS, rows := self.rows())
+        return rows
 
 
 def key_of(cell: Cell, entrant: Entrant, code: str) -> str:
-    """A name for a result: another if the code or the constants of the algorithm, the
-    cell or the rule are others."""
+    """Fingerprint of a result: of the algorithm's code and constants, the cell and the rule."""
     return fingerprint(content(cell), code, entrant.local_steps)
 
 
@@ -162,7 +163,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _current(rows: Iterable[Row]) -> list[Row]:
-    """Leave out what is of a cell as it was once, or by another rule."""
+    """Leave out results of earlier versions of a cell, or by another rule."""
     now = {cell.name: content(cell) for cell in CELLS}
     return in_order(row for row in rows if now.get(row.cell, row.of) == row.of)
 

@@ -24,49 +24,49 @@ class Table(NamedTuple):
 
 def halves(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """What is reported, then what ideas may be tuned on: never as one."""
-    found = {half: [r for r in rows if r.split == half] for half in SPLITS[::-1]}
-    return {half: own for half, own in found.items() if own}
+    split = {half: [row for row in rows if row.split == half] for half in SPLITS[::-1]}
+    return {half: cells for half, cells in split.items() if cells}
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
     """All tables that there is something for, of one half of the cells."""
     exact = [row for row in rows if row.measure == ROUNDS]
-    found = [
+    everything = [
         _headline(exact), _wins(exact), _laws(exact), _costs(exact), _steps(exact),
         _ends(rows, FLOOR, "Floors with noise on the gradients",
               "Relative distance to x* over the last quarter of all rounds"),
         _ends(rows, IMAGES, "Images by mini-batches",
               "Share of test images that are misclassified, over the last five evaluations"),
     ]  # fmt: skip
-    return [table for table in found if table and table.rows]
+    return [table for table in everything if table.rows]
 
 
 def sentence(rows: Sequence[Row]) -> str:
     """What was found, in a line or two; empty where there is nothing to compare."""
     exact = [row for row in rows if row.measure == ROUNDS]
-    found = []
-    for what, each in (("rounds", "rounds"), ("vectors", "vectors sent")):
+    sentences = []
+    for what, unit in (("rounds", "rounds"), ("vectors", "vectors sent")):
         duels = compare.headline(exact, what)
         if not duels or not duels[0].cells:
             continue
-        best, *alone = duels
-        single = min(alone, key=lambda one: (one.lost, one.mean))
-        found.append(
-            f"The best of the FOCUS family needs {best.mean:.2f} of the {each} of the best "
-            f"baseline in the same cell (geometric mean of {best.cells} cells; fewer in "
-            f"{best.better}; worst {best.worst:.2f} in {best.where}); {single.who} "
-            f"alone needs {single.mean:.2f} (worst {single.worst:.2f} in {single.where}"
-            + (f"; {single.lost} not solved" if single.lost else "")
-            + ")."
+        family, *members = duels
+        best = min(members, key=lambda member: (member.lost, member.mean))
+        lost = f"; {best.lost} not solved" if best.lost else ""
+        sentences.append(
+            f"The best of the FOCUS family needs {family.mean:.2f} of the {unit} of the best "
+            f"baseline in the same cell (geometric mean of {family.cells} cells; fewer in "
+            f"{family.better}; worst {family.worst:.2f} in {family.where}); {best.who} "
+            f"alone needs {best.mean:.2f} (worst {best.worst:.2f} in {best.where}{lost})."
         )
-    return " ".join(found)
+    return " ".join(sentences)
 
 
 def every_cell(rows: Sequence[Row]) -> Table:
     """What was measured of everybody in every cell."""
     table, names = compare.costs(rows), compare.entrants_of(rows)
     lines = [
-        (cell, *(_value(own.get(name, np.nan)) for name in names)) for cell, own in table.items()
+        (cell, *(_value(costs.get(name, np.nan)) for name in names))
+        for cell, costs in table.items()
     ]
     note = (
         "Rounds to the target, error under noise, or share of images misclassified, at the "
@@ -80,15 +80,13 @@ def _value(value: float) -> str:
 
 
 def _headline(rows: Sequence[Row]) -> Table:
-    lines = []
-    vectors = {one.who: one for one in compare.headline(rows, "vectors")}
-    for one in compare.headline(rows):
-        sent = vectors[one.who]
-        lines.append(
-            (one.who, _times(one.mean), f"{one.better} of {one.cells}",
-             _times(one.worst), one.where or NEVER, str(one.lost), str(one.alone),
-             _times(sent.mean), _times(sent.worst), sent.where or NEVER)
-        )  # fmt: skip
+    duels = zip(compare.headline(rows), compare.headline(rows, "vectors"), strict=True)
+    lines = [
+        (duel.who, _times(duel.mean), f"{duel.better} of {duel.cells}",
+         _times(duel.worst), duel.where or NEVER, str(duel.lost), str(duel.alone),
+         _times(sent.mean), _times(sent.worst), sent.where or NEVER)
+        for duel, sent in duels
+    ]  # fmt: skip
     heads = (
         "method", "share of rounds", "fewer in", "worst share", "in cell",
         "cells only baselines solve", "cells only it solves", "share of vectors",
@@ -102,15 +100,15 @@ def _headline(rows: Sequence[Row]) -> Table:
 
 
 def _wins(rows: Sequence[Row]) -> Table:
-    left: dict[str, list[float]] = {}
+    errors: dict[str, list[float]] = {}
     for row in rows:
         if not np.isfinite(row.value) and np.isfinite(row.error):
-            left.setdefault(row.entrant, []).append(row.error)
+            errors.setdefault(row.entrant, []).append(row.error)
     lines = [
-        (one.entrant, str(one.wins), str(one.within), str(one.cells), str(one.missed),
-         _end(compare.geometric(left.get(one.entrant, []))),
-         _times(one.mean), _times(one.worst), one.where)
-        for one in compare.standings(compare.costs(rows))
+        (each.entrant, str(each.wins), str(each.within), str(each.cells), str(each.missed),
+         _end(compare.geometric(errors.get(each.entrant, []))),
+         _times(each.mean), _times(each.worst), each.where)
+        for each in compare.standings(compare.costs(rows))
     ]  # fmt: skip
     heads = (
         "method", "wins", "within 2×", "cells", "not solved", "error there",
@@ -126,22 +124,23 @@ def _wins(rows: Sequence[Row]) -> Table:
 
 
 def _laws(rows: Sequence[Row]) -> Table:
-    found, names = compare.by_law(rows), compare.entrants_of(rows)
-    laws = [law for law in LAWS if law in found]
-    laws += [law for law in found if law not in laws]
-    lines = [(law, *(_rounds(found[law].get(name)) for name in names)) for law in laws]
-    flipped = [(name, *(line[place + 1] for line in lines)) for place, name in enumerate(names)]
+    means = compare.by_law(rows)
+    laws = list(dict.fromkeys(law for law in (*LAWS, *means) if law in means))
+    lines = [
+        (name, *(_rounds(means[law].get(name)) for law in laws))
+        for name in compare.entrants_of(rows)
+    ]
     note = (
         "Geometric means over problems. A run that does not reach the target counts with "
         "4,096 rounds, the limit; ≥ marks such means, with the number of such cells."
     )
-    return Table("Rounds by participation", ("method", *laws), flipped, note)
+    return Table("Rounds by participation", ("method", *laws), lines, note)
 
 
-def _rounds(found: tuple[float, int] | None) -> str:
-    if found is None:
+def _rounds(mean_and_missed: tuple[float, int] | None) -> str:
+    if mean_and_missed is None:
         return NEVER
-    mean, missed = found
+    mean, missed = mean_and_missed
     if round(mean) == LONGEST:
         return "never"
     return f"≥ {mean:,.0f} ({missed})" if missed else f"{mean:,.0f}"
@@ -149,14 +148,14 @@ def _rounds(found: tuple[float, int] | None) -> str:
 
 def _costs(rows: Sequence[Row]) -> Table:
     heads = ("rounds", "vectors", "bytes", "gradients", "seconds")
-    lines = []
-    found = {what: compare.standings(compare.costs(rows, what)) for what in heads}
-    for name in compare.entrants_of(rows):
-        own = {
-            what: next((one.mean for one in all_ if one.entrant == name), np.nan)
-            for what, all_ in found.items()
-        }
-        lines.append((name, *(_times(own[what]) for what in heads)))
+    means = [
+        {each.entrant: each.mean for each in compare.standings(compare.costs(rows, what))}
+        for what in heads
+    ]
+    lines = [
+        (name, *(_times(column.get(name, np.nan)) for column in means))
+        for name in compare.entrants_of(rows)
+    ]
     note = (
         "Cost of a method divided by that of the best method in the same cell: geometric "
         "mean over the cells that the method solves. Vectors have the size of the model; "
@@ -167,15 +166,14 @@ def _costs(rows: Sequence[Row]) -> Table:
 
 
 def _steps(rows: Sequence[Row]) -> Table:
-    near, names = compare.sensitivity(rows), compare.entrants_of(rows)
-    lines = []
-    for name in names:
-        own = [row for row in rows if row.entrant == name]
-        steps = [row.step for row in own if np.isfinite(row.value)]
+    near, lines = compare.sensitivity(rows), []
+    for name in compare.entrants_of(rows):
+        cells = [row for row in rows if row.entrant == name]
+        steps = [row.step for row in cells if np.isfinite(row.value)]
         lines.append(
             (name, f"{near[name]:.1f}" if name in near else NEVER,
              f"{short(min(steps))} to {short(max(steps))}" if steps else NEVER,
-             str(sum(row.edge for row in own)), f"{sum(row.runs for row in own):,}")
+             str(sum(row.edge for row in cells)), f"{sum(row.runs for row in cells):,}")
         )  # fmt: skip
     heads = ("method", "steps within 2×", "best steps · L", "ended at an edge", "runs")
     note = (
@@ -187,12 +185,12 @@ def _steps(rows: Sequence[Row]) -> Table:
 
 
 def _ends(rows: Sequence[Row], measure: str, title: str, what: str) -> Table:
-    own = [row for row in rows if row.measure == measure]
-    table, names = compare.costs(own), compare.entrants_of(own)
-    lines = []
-    for name in names:
-        cells = [own[name] if name in own else np.nan for own in table.values()]
-        lines.append((name, *(_end(cell) for cell in cells)))
+    cells = [row for row in rows if row.measure == measure]
+    table = compare.costs(cells)
+    lines = [
+        (name, *(_end(costs.get(name, np.nan)) for costs in table.values()))
+        for name in compare.entrants_of(cells)
+    ]
     return Table(title, ("method", *table), lines, f"{what}, at the best step. ∞: diverged.")
 
 

@@ -65,7 +65,7 @@ def test_of_several_reasons_the_run_in_the_middle_gives_its_own():
 def ended(runs):
     """The line that is printed when runs have ended."""
     out = io.StringIO()
-    terminal._ended(Console(file=out, width=80), runs)
+    terminal.print_end(Console(file=out, width=80), runs)
     return out.getvalue()
 
 

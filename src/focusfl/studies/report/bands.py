@@ -1,10 +1,10 @@
 """Curves over seeds: quartiles after every round, thinned, and against the best."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from focusfl.core.metrics import in_words, rises
 from focusfl.studies.report.columns import quartiles
@@ -39,6 +39,15 @@ class Band(NamedTuple):
     mid: Curve
     high: Curve
 
+    def map(self, change: Callable[[Curve], Curve]) -> "Band":
+        """Change the quartiles, and leave the axes."""
+        return Band(self.axes, change(self.low), change(self.mid), change(self.high))
+
+    def at(self, places: Any) -> "Band":
+        """The rounds at these places alone."""
+        axes = {name: values[places] for name, values in self.axes.items()}
+        return Band(axes, self.low[places], self.mid[places], self.high[places])
+
 
 def metrics_of(runs: Iterable[Run]) -> list[str]:
     """The metrics that some run has, those of LABELS first."""
@@ -51,13 +60,17 @@ def band(runs: list[Run], metric: str) -> Band | None:
 
     A run that stopped early keeps its last value; one that diverged counts as worst.
     """
-    known = [_evaluated(run, metric) for run in runs if metric in run.curves]
-    if not known:
+    evaluated = [_evaluated(run, metric) for run in runs if metric in run.curves]
+    if not evaluated:
         return None
-    rounds = _shared_rounds([curves["round"] for _, curves in known])
+    # Those in which every run was evaluated, or had ended before.
+    ends = [curves["round"] for _, curves in evaluated]
+    rounds = np.unique(np.concatenate(ends))
+    shared = [np.isin(rounds, each) | (rounds > each[-1]) for each in ends]
+    rounds = rounds[np.all(shared, axis=0)]
     worst = -np.inf if rises(metric) else np.inf
-    values = np.empty((len(known), len(rounds)))
-    for row, (run, curves) in zip(values, known, strict=True):
+    values = np.empty((len(evaluated), len(rounds)))
+    for row, (run, curves) in zip(values, evaluated, strict=True):
         at = np.searchsorted(curves["round"], rounds, side="right") - 1
         curve = np.where(np.isfinite(curves[metric]), curves[metric], worst)
         row[:] = curve[at]
@@ -67,18 +80,11 @@ def band(runs: list[Run], metric: str) -> Band | None:
     broken = np.flatnonzero(~np.isfinite(mid))
     end = max(1, broken[0]) if len(broken) else len(rounds)
     axes = {
-        axis: np.median([np.interp(rounds, own["round"], own[axis]) for _, own in known], axis=0)
-        for axis in axes_of(run for run, _ in known)
+        axis: np.median([np.interp(rounds, c["round"], c[axis]) for _, c in evaluated], axis=0)
+        for axis in axes_of(run for run, _ in evaluated)
     }
     axes["round"] = rounds.astype(float)  # a run that stopped early keeps its place
-    return _each(Band(axes, low, mid, high), lambda values: values[:end])
-
-
-def _shared_rounds(evaluated: list[np.ndarray]) -> np.ndarray:
-    """The rounds in which every run was evaluated, or had ended before."""
-    rounds = np.unique(np.concatenate(evaluated))
-    shared = [np.isin(rounds, own) | (rounds > own[-1]) for own in evaluated]
-    return rounds[np.all(shared, axis=0)]
+    return Band(axes, low, mid, high).at(slice(end))
 
 
 def _evaluated(run: Run, metric: str) -> tuple[Run, Columns]:
@@ -96,17 +102,17 @@ def relative(bands: list[Band], metric: str, axis: str) -> list[Band]:
     at the same place of the axis. All else: divided by the best there.
     """
     if metric == "loss":
-        lowest = min(float(one.low.min()) for one in bands)
-        return [_changed(one, lambda values: values - lowest) for one in bands]
-    return [_against(one, bands, metric, axis) for one in bands]
+        lowest = min(float(band.low.min()) for band in bands)
+        return [band.map(lambda values: values - lowest) for band in bands]
+    return [_against(band, bands, metric, axis) for band in bands]
 
 
-def _against(one: Band, bands: list[Band], metric: str, axis: str) -> Band:
-    there = [np.interp(one.axes[axis], b.axes[axis], b.mid) for b in bands]
+def _against(band: Band, bands: list[Band], metric: str, axis: str) -> Band:
+    there = [np.interp(band.axes[axis], each.axes[axis], each.mid) for each in bands]
     if rises(metric):
-        return _changed(one, lambda values: values - np.max(there, axis=0))
+        return band.map(lambda values: values - np.max(there, axis=0))
     best = np.maximum(np.min(there, axis=0), SMALLEST)
-    return _changed(one, lambda values: np.maximum(values, SMALLEST) / best)
+    return band.map(lambda values: np.maximum(values, SMALLEST) / best)
 
 
 def relative_label(metric: str) -> str:
@@ -123,39 +129,29 @@ def label(metric: str) -> str:
     return LABELS.get(metric, short(metric))
 
 
-def thinned(one: Band, points: int) -> Band:
-    """At most so many rounds: first, last, and the peaks of every stretch between.
-
-    Stretches are of even length for half of them, and of even ratio for the others:
-    what happens early is told in as much detail.
-    """
-    length = len(one.mid)
-    if length <= points:
-        return one
-    stretches = max(1, (points - 2) // 8)  # four peaks each, and two kinds
-    ends = (1, length - 1, stretches)
-    cuts = np.concatenate([np.linspace(*ends), np.geomspace(*ends)]).astype(int)
-    cuts = np.unique(cuts)
-    keep = {0, length - 1}
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
-        for pick, values in [
-            (np.argmin, one.mid), (np.argmax, one.mid),
-            (np.argmin, one.low), (np.argmax, one.high),
-        ]:  # fmt: skip
-            keep.add(int(start + pick(values[start:stop])))
-    at: Int[np.ndarray, " kept"] = np.array(sorted(keep))
-    return _each(one, lambda values: values[at])
-
-
 def short(metric: str) -> str:
     """A metric, in a word or two."""
     return SHORT.get(metric, in_words(metric))
 
 
-def _each(one: Band, change: Callable[[Curve], Curve]) -> Band:
-    axes = {axis: change(values) for axis, values in one.axes.items()}
-    return _changed(one._replace(axes=axes), change)
+def thinned(band: Band, points: int) -> Band:
+    """At most so many rounds: first, last, and the peaks of every stretch between.
 
-
-def _changed(one: Band, change: Callable[[Curve], Curve]) -> Band:
-    return Band(one.axes, change(one.low), change(one.mid), change(one.high))
+    Stretches are of even length for half of them, and of even ratio for the others:
+    what happens early is told in as much detail.
+    """
+    length = len(band.mid)
+    if length <= points:
+        return band
+    stretches = max(1, (points - 2) // 8)  # four peaks each, and two kinds
+    ends = (1, length - 1, stretches)
+    cuts = np.concatenate([np.linspace(*ends), np.geomspace(*ends)]).astype(int)
+    cuts = np.unique(cuts)
+    places = {0, length - 1}
+    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        for pick, values in [
+            (np.argmin, band.mid), (np.argmax, band.mid),
+            (np.argmin, band.low), (np.argmax, band.high),
+        ]:  # fmt: skip
+            places.add(int(start + pick(values[start:stop])))
+    return band.at(sorted(places))

@@ -214,12 +214,12 @@ def columns_of(
     if not pushes_differ(runs):  # then they say what vectors do
         names.remove("bytes_to_target")
     result = []
-    for one in map(column, names):
-        cells = {one.cell(group) for group in groups} - {None}
-        many = len(cells) > (one.setting and not constant)
-        if many and (place is None or place in one.places):
-            title = groups[0].row["measure"] if one.name == "error" else one.title
-            result.append(replace(one, title=title))
+    for each in map(column, names):
+        cells = {each.cell(group) for group in groups} - {None}
+        many = len(cells) > (each.setting and not constant)
+        if many and (place is None or place in each.places):
+            title = groups[0].row["measure"] if each.name == "error" else each.title
+            result.append(replace(each, title=title))
     return result
 
 

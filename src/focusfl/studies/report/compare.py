@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
 
 def compare(before: Study, after: Study) -> Comparison:
     """Match the groups of two studies and say how each number moved."""
-    a, b = ({_key(one): one for one in grouped(found)} for found in (before, after))
+    a, b = ({_key(group): group for group in grouped(study)} for study in (before, after))
     both = [key for key in a if key in b]
     if not both:
         raise ValueError(
@@ -60,29 +60,27 @@ def compare(before: Study, after: Study) -> Comparison:
         )
     changes = [change for key in both for change in _changes(a[key], b[key])]
     alone = (
-        [_name(one) for key, one in a.items() if key not in b],
-        [_name(one) for key, one in b.items() if key not in a],
+        [f"{group.scenario} · {group.label}" for key, group in a.items() if key not in b],
+        [f"{group.scenario} · {group.label}" for key, group in b.items() if key not in a],
     )
     return Comparison(changes, _settings(before, after), alone)
 
 
 def lines(changes: list[Change]) -> list[tuple[str, ...]]:
     """Rows of a table, in the order of HEADERS."""
-    return [
-        (
-            change.participation,
-            change.label,
-            column(change.what).title,
-            _text(column(change.what), change.before),
-            _text(column(change.what), change.after),
-            "–" if change.ratio is None else f"{change.ratio:.3g}",
-            change.word if change.word != "same" else "same within the spread",
-        )
-        for change in changes
-    ]
+    rows: list[tuple[str, ...]] = []
+    for change in changes:
+        what = column(change.what)
+        ratio = "–" if change.ratio is None else f"{change.ratio:.3g}"
+        word = "same within the spread" if change.word == "same" else change.word
+        before, after = _text(what, change.before), _text(what, change.after)
+        rows.append(
+            (change.participation, change.label, what.title, before, after, ratio, word)
+        )  # fmt: skip
+    return rows
 
 
-def as_dict(found: Comparison) -> dict[str, Any]:
+def as_dict(comparison: Comparison) -> dict[str, Any]:
     """For machines: what was never reached is null."""
 
     def known(spread: Quartiles) -> dict[str, float | None]:
@@ -97,20 +95,18 @@ def as_dict(found: Comparison) -> dict[str, Any]:
                 "before": known(change.before), "after": known(change.after),
                 "ratio": change.ratio,
             }
-            for change in found.changes
+            for change in comparison.changes
         ],
-        "settings": {key: list(pair) for key, pair in found.settings.items()},
-        "only_before": found.alone[0], "only_after": found.alone[1],
+        "settings": {key: list(pair) for key, pair in comparison.settings.items()},
+        "only_before": comparison.alone[0], "only_after": comparison.alone[1],
     }  # fmt: skip
 
 
-def _key(one: Group) -> tuple:
+def _key(group: Group) -> tuple:
     # An error to the optimum and one of the gradient are not the same number.
-    return one.scenario, one.algorithm, one.lr, one.local_steps, one.row["measure"]
-
-
-def _name(one: Group) -> str:
-    return f"{one.scenario} · {one.label}"
+    return (
+        group.scenario, group.algorithm, group.lr, group.local_steps, group.row["measure"]
+    )  # fmt: skip
 
 
 def _changes(before: Group, after: Group) -> Iterator[Change]:
@@ -122,10 +118,10 @@ def _changes(before: Group, after: Group) -> Iterator[Change]:
 
 
 def _compared() -> Iterator[Column]:
-    for one in (*COLUMNS.values(), SECONDS_PER_ROUND):
-        if "compare" in one.places:
-            yield one
-        if one.name == "accuracy":
+    for each in (*COLUMNS.values(), SECONDS_PER_ROUND):
+        if "compare" in each.places:
+            yield each
+        if each.name == "accuracy":
             yield from map(column, WORST_CLIENT)
 
 
@@ -147,6 +143,6 @@ def _text(what: Column, spread: Quartiles) -> str:
 
 
 def _settings(before: Study, after: Study) -> dict[str, tuple[Any, Any]]:
-    a, b = (dict(settings(found.manifest["study"])) for found in (before, after))
+    a, b = (dict(settings(study.manifest["study"])) for study in (before, after))
     names = [name for name in {**a, **b} if name not in ("name", "seed")]
     return {n: (a.get(n), b.get(n)) for n in names if a.get(n) != b.get(n)}

@@ -12,7 +12,7 @@ import numpy as np
 from focusfl.core.validation import printable, unknown
 from focusfl.studies.report.bands import metrics_of
 from focusfl.studies.report.columns import Cell, Column, Quartiles, columns_of
-from focusfl.studies.report.groups import Group, grouped
+from focusfl.studies.report.groups import Group, by_scenario, grouped
 from focusfl.studies.report.names import label
 from focusfl.studies.store import IDENTITY, Study, axes_of
 from focusfl.studies.verdict import EXACT
@@ -66,11 +66,11 @@ class Field(NamedTuple):
         return Mean(float(known.mean()), float(known.std(ddof=1)) if several else np.nan)
 
 
-def export(found: Study, file: Path, what: str | None = None, chosen: Sequence[str] = ()) -> str:
+def export(study: Study, file: Path, what: str | None = None, chosen: Sequence[str] = ()) -> str:
     """Give the text of a file: by its ending CSV or LaTeX.
 
     Args:
-        found: the study.
+        study: whose results are written.
         file: that is to be written.
         what: curves or table; None: curves in .csv, the table in .tex.
         chosen: names of columns, in order; all, or those that fit on paper, if none.
@@ -79,21 +79,21 @@ def export(found: Study, file: Path, what: str | None = None, chosen: Sequence[s
         ValueError: If a file has another ending, or a column is not known.
     """
     if file.suffix == ".tex" and what in (None, "table"):
-        return latex(found, chosen)
+        return latex(study, chosen)
     if file.suffix == ".csv" and what in (None, *KINDS):
-        return (table_csv if what == "table" else curves_csv)(found, chosen)
+        return (table_csv if what == "table" else curves_csv)(study, chosen)
     raise ValueError(
         f"export writes .csv (of curves, or with --what table) and .tex (of the "
         f"table); got {file}" + (f" and --what {what}." if what else ".")
     )
 
 
-def curves_csv(found: Study, chosen: Sequence[str] = ()) -> str:
+def curves_csv(study: Study, chosen: Sequence[str] = ()) -> str:
     """Write every curve, tidy: a row per run and round."""
-    names = [*IDENTITY, *axes_of(found.runs), *metrics_of(found.runs)]
+    names = [*IDENTITY, *axes_of(study.runs), *metrics_of(study.runs)]
     chosen = _known(chosen, names) or names
     rows: list[Iterable[Any]] = [chosen]
-    for run in found.runs:
+    for run in study.runs:
         length = len(run.curves["round"])
         values = [
             [run.row[name]] * length if name in IDENTITY
@@ -105,9 +105,9 @@ def curves_csv(found: Study, chosen: Sequence[str] = ()) -> str:
     return _csv(rows)
 
 
-def table_csv(found: Study, chosen: Sequence[str] = ()) -> str:
+def table_csv(study: Study, chosen: Sequence[str] = ()) -> str:
     """Write a row per group of runs: medians, quartiles, means and deviations over seeds."""
-    groups = grouped(found)
+    groups = grouped(study)
     fields = _fields(groups)
     varying = {column.name for column in columns_of(groups)}
     usual = [name for name, field in fields.items() if field.column.name in varying]
@@ -129,12 +129,12 @@ def table_csv(found: Study, chosen: Sequence[str] = ()) -> str:
     return _csv(rows)
 
 
-def latex(found: Study, chosen: Sequence[str] = ()) -> str:
+def latex(study: Study, chosen: Sequence[str] = ()) -> str:
     """Write a booktabs table: medians with quartiles, means with deviations over seeds.
 
     The best of each scenario is bold, and what is unclear is left out.
     """
-    groups = grouped(found)
+    groups = grouped(study)
     fields = _fields(groups)
     usual = [column.name for column in columns_of(groups, "paper")]
     if all(_clear(group.verdict()) == "–" for group in groups):
@@ -144,7 +144,6 @@ def latex(found: Study, chosen: Sequence[str] = ()) -> str:
         usual = [n for name in usual for n in (name, f"{name}_mean")[: 1 + (name in means)]]
     table = [fields[name] for name in _known(chosen, fields) or usual]
     layout = "".join("r" if field.column.numeric else "l" for field in table)
-    best = {field.name: _best(groups, field) for field in table}
     lines = [
         "% Needs \\usepackage{booktabs}. Medians over seeds, quartiles in brackets; "
         "means and standard deviations (sd).",
@@ -152,17 +151,16 @@ def latex(found: Study, chosen: Sequence[str] = ()) -> str:
         "\\toprule",
         _line([escaped(field.title) for field in table]),
     ]
-    before = None
-    for group in groups:
-        if group.scenario != before:
-            lines.append("\\midrule")
-        cells = [
-            "" if field.name == "participation" and group.scenario == before
-            else _latex_cell(field, group, bold=group in best[field.name])
-            for field in table
-        ]  # fmt: skip
-        lines.append(_line(cells))
-        before = group.scenario
+    for members in by_scenario(groups).values():
+        best = {field.name: _best(members, field) for field in table}
+        lines.append("\\midrule")
+        for place, group in enumerate(members):
+            cells = [
+                "" if field.name == "participation" and place
+                else _latex_cell(field, group, bold=group in best[field.name])
+                for field in table
+            ]  # fmt: skip
+            lines.append(_line(cells))
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
@@ -170,9 +168,8 @@ def _fields(groups: list[Group]) -> dict[str, Field]:
     """Give all that can be chosen, by name."""
     fields = []
     for column in columns_of(groups, constant=True):
-        fields.append(Field(column))
-        if column.numeric and not column.setting:
-            fields.append(Field(column, mean=True))
+        measured = column.numeric and not column.setting
+        fields += [Field(column), Field(column, mean=True)][: 1 + measured]
     return {field.name: field for field in fields}
 
 
@@ -203,22 +200,17 @@ def _line(cells: list[str]) -> str:
 
 
 def _best(groups: list[Group], field: Field) -> list[Group]:
-    """Give the groups that are best in their scenario; all that are exact are as good."""
+    """Give the best groups of one scenario; all that are exact are as good."""
     if "best" not in field.column.places:
         return []
     sign = -1 if field.column.rising else 1
-    scores: dict[str, list[tuple[float, Group]]] = {}
+    scores = []
     for group in groups:
         cell = field.cell(group)
         if isinstance(cell, Quartiles | Mean) and abs(cell.mid) < float("inf"):
             value = max(cell.mid, EXACT) if field.column.name == "error" else sign * cell.mid
-            scores.setdefault(group.scenario, []).append((value, group))
-    return [
-        group
-        for own in scores.values()
-        for value, group in own
-        if value == min(score for score, _ in own)
-    ]
+            scores.append((value, group))
+    return [group for value, group in scores if value == min(score for score, _ in scores)]
 
 
 def _latex_cell(field: Field, group: Group, bold: bool) -> str:

@@ -11,47 +11,47 @@ NAMED = 3  # that are named one by one
 
 def findings(groups: list[Group]) -> list[tuple[str, str]]:
     """Each scenario, and a sentence about it."""
-    return [(scenario, _sentence(own)) for scenario, own in by_scenario(bests(groups)).items()]
+    return [(name, _sentence(rivals)) for name, rivals in by_scenario(bests(groups)).items()]
 
 
 def condition(groups: list[Group]) -> str:
     """What the sentences hold for."""
-    seeds = max(len(one.runs) for one in groups)
+    seeds = max(len(group.runs) for group in groups)
     many = f"medians over {seeds} seeds" if seeds > 1 else "one seed"
-    if any(not one.best for one in groups):
+    if any(not group.best for group in groups):
         return f"Each at the best step of its grid, {many}."
     return f"{many}.".capitalize()
 
 
 def _sentence(groups: list[Group]) -> str:
-    first, *others = sorted(groups, key=lambda one: one.score)
+    first, *others = sorted(groups, key=lambda group: group.score)
     if first.diverged:
         return "every run has diverged."
     what = "accuracy" if first.judged_by == "accuracy" else "rounds_to_target"
     if not np.isfinite(first.median(what)):
         what = "error"
     near = [o for o in others if not o.diverged and np.isfinite(o.median(what))][:1]
-    told = _compared(first, near[0], what) if near else _alone(first, what)
+    sentence = _compared(first, near[0], what) if near else _alone(first, what)
     if what == "error" and first.row["measure"] != LOSS:
-        told = f"nobody reaches a {first.row['measure']} of {GOAL}; {told}"
+        sentence = f"nobody reaches a {first.row['measure']} of {GOAL}; {sentence}"
     behind = [
         o for o in others if o.diverged or not np.isfinite(o.median(what))
     ]  # fmt: skip
-    return "; ".join([told, *_behind(behind)]) + "."
+    return "; ".join([sentence, *_behind(behind)]) + "."
 
 
-def _alone(one: Group, what: str) -> str:
-    number = COLUMNS[what].write(one.median(what))
+def _alone(group: Group, what: str) -> str:
+    number = COLUMNS[what].write(group.median(what))
     if what == "rounds_to_target":
-        goal = f"a {one.row['measure']} of {GOAL}"
-        return f"{one.name} reaches {goal} in {number} rounds ({_step(one)})"
-    loss = "a loss of " * (one.row["measure"] == LOSS and what == "error")
-    return f"{one.name} ends at {loss}{_number(one, what)}"
+        goal = f"a {group.row['measure']} of {GOAL}"
+        return f"{group.name} reaches {goal} in {number} rounds ({_step(group)})"
+    loss = "a loss of " * (group.row["measure"] == LOSS and what == "error")
+    return f"{group.name} ends at {loss}{_number(group, what)}"
 
 
 def _compared(first: Group, second: Group, what: str) -> str:
     """The best and the next; where the quartiles overlap they are about the same."""
-    names = [one.name for one in (first, second)]
+    names = [group.name for group in (first, second)]
     goal = f"a {first.row['measure']} of {GOAL}"
     word, same, reached = {
         "rounds_to_target": ("fastest", "as fast", f" to {goal}"),
@@ -61,7 +61,7 @@ def _compared(first: Group, second: Group, what: str) -> str:
     loss = what == "error" and first.row["measure"] == LOSS
     if loss:
         word, same = "lowest in loss", "as low in loss"
-    ends = [_number(one, what) for one in (first, second)]
+    ends = [_number(group, what) for group in (first, second)]
     if not _apart(first, second, what):
         return f"{' and '.join(names)} are about {same}{reached}: {' and '.join(ends)}"
     a, b = first.median(what), second.median(what)
@@ -86,21 +86,21 @@ def _behind(groups: list[Group]) -> list[str]:
     if len(groups) > NAMED:
         return [f"{len(groups)} others never do"]
     return [
-        f"{one.name} " + ("diverges" if one.diverged else f"ends at {_number(one, 'error')}")
-        for one in groups
+        f"{group.name} " + ("diverges" if group.diverged else f"ends at {_number(group, 'error')}")
+        for group in groups
     ]
 
 
-def _number(one: Group, what: str) -> str:
+def _number(group: Group, what: str) -> str:
     """A number with the step it was got at, and what it must not be taken for."""
-    text = COLUMNS[what].write(one.median(what))
+    text = COLUMNS[what].write(group.median(what))
     unit = " rounds" if what == "rounds_to_target" else ""
-    falling = what == "error" and one.word == "falling"
-    return f"{text}{unit} ({_step(one)}{', still falling' * falling})"
+    falling = what == "error" and group.word == "falling"
+    return f"{text}{unit} ({_step(group)}{', still falling' * falling})"
 
 
-def _step(one: Group) -> str:
-    return f"lr {short(one.median('lr'))}"
+def _step(group: Group) -> str:
+    return f"lr {short(group.median('lr'))}"
 
 
 def _ratio(large: float, small: float) -> str:

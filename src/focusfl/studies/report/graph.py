@@ -27,8 +27,6 @@ MOST = 16  # clients; more could not be read
 RADIUS, LOOP, CELL = 0.145, 0.085, 0.29
 HEAD, SERVER, CLIENTS, MATRIX = 0.85, 1.98, 3.4, 4.2
 
-Point = tuple[float, float]
-
 
 class Step(NamedTuple):
     """What one panel shows."""
@@ -42,10 +40,33 @@ class Step(NamedTuple):
     colour: str
     first: int = 0  # the node of row and column 0; without a server, client 1
 
+    @property
+    def nodes(self) -> range:
+        """What the rows and columns of the matrix are called."""
+        return range(self.first, self.first + len(self.matrix))
+
 
 def mixing_figure(num_clients: int, active: Iterable[SupportsIndex]) -> "Figure":
-    """Draw a round with these participants, numbered from 1: graphs over matrices."""
-    present = _participants(active, num_clients)
+    """Draw one round as graphs, over the matrices that they stand for.
+
+    Args:
+        num_clients: how many clients there are, at most 16.
+        active: the participants, numbered from 1.
+
+    Raises:
+        ValueError: If there are too many clients, or a participant is none of them.
+    """
+    if not 1 <= num_clients <= MOST:
+        raise ValueError(
+            f"num_clients must lie between 1 and {MOST}, or the matrices could not be "
+            f"read; got {num_clients}."
+        )
+    present = sorted(int(i) for i in active)
+    if len({*present}) != len(present) or any(not 1 <= i <= num_clients for i in present):
+        raise ValueError(
+            f"active must be distinct clients from 1 to {num_clients}; got {present}. "
+            "The server is 0."
+        )
     steps = _steps(num_clients, present)
     side = CELL * (num_clients + 1)
     across, height = max(2.6, side + 1.0), MATRIX + side + 0.85
@@ -57,30 +78,21 @@ def mixing_figure(num_clients: int, active: Iterable[SupportsIndex]) -> "Figure"
         if k:
             edge = ([-across / 2, -across / 2], [HEAD - 0.1, height - 0.2])
             panel.plot(*edge, color=FAINT, linewidth=1.5)
-        _draw_head(panel, step)
+        look = {"color": step.colour, "va": "baseline"}
+        _text(panel, 0.0, HEAD, step.when, 9.0, **look)
+        _text(panel, 0.0, HEAD + 0.24, step.title, 12.0, **look, weight="bold")
+        for line, words in enumerate(step.note.split("\n")):
+            below = HEAD + 0.46 + 0.155 * line
+            _text(panel, 0.0, below, words, 8.5, color=DIM, va="baseline")
         _draw_graph(panel, step, present, across - 0.7)
         _draw_matrix(panel, step)
-    names = "{" + ", ".join(map(str, sorted(present))) + "}" if present else "∅"
+    names = "{" + ", ".join(map(str, present)) + "}" if present else "∅"
     title = f"One round with S = {names} out of N = {num_clients} clients"
     figure.text(0.5, 1 - 0.32 / height, title, ha="center", va="center", fontsize=13)
     return figure
 
 
-def _participants(active: Iterable[SupportsIndex], num_clients: int) -> set[int]:
-    if not 1 <= num_clients <= MOST:
-        raise ValueError(
-            f"num_clients must lie between 1 and {MOST}, or the matrices could not be "
-            f"read; got {num_clients}."
-        )
-    ids = sorted(int(i) for i in active)
-    if len(set(ids)) != len(ids) or any(not 1 <= i <= num_clients for i in ids):
-        raise ValueError(
-            f"active must be distinct clients from 1 to {num_clients}; got {ids}. The server is 0."
-        )
-    return set(ids)
-
-
-def _steps(num_clients: int, present: set[int]) -> list[Step]:
+def _steps(num_clients: int, present: list[int]) -> list[Step]:
     S = [i - 1 for i in present], num_clients  # in code, clients count from 0
     rows, columns = "rows sum to 1", "columns sum to 1"
     both = "rows and columns sum to 1"
@@ -108,111 +120,71 @@ def _steps(num_clients: int, present: set[int]) -> list[Step]:
     ]  # fmt: skip
 
 
-def _draw_head(panel: "Axes", step: Step) -> None:
-    first, second = step.note.split("\n")
-    for below, text, size, colour, weight in [
-        (0.0, step.when, 9.0, step.colour, "normal"),
-        (0.24, step.title, 12.0, step.colour, "bold"),
-        (0.46, first, 8.5, DIM, "normal"),
-        (0.615, second, 8.5, DIM, "normal"),
-    ]:
-        at = (0.0, HEAD + below)
-        _text(panel, at, text, size, colour, weight=weight, va="baseline")
+def _draw_graph(panel: "Axes", step: Step, present: list[int], width: float) -> None:
+    """Draw nodes, and an arrow from j to i for every entry [i, j] that is not 0."""
+    from matplotlib.patches import Circle, FancyArrowPatch
 
+    def arrow(start: Any, end: Any, colour: str, **more: Any) -> None:
+        panel.add_patch(FancyArrowPatch(start, end, color=colour, **more))
 
-def _draw_graph(panel: "Axes", step: Step, present: set[int], width: float) -> None:
-    """Nodes, and an arrow from j to i for every entry [i, j] that is not 0."""
-    nodes = _nodes(step)
-    clients = [i for i in nodes if i > 0]
+    clients = [i for i in step.nodes if i > 0]
     reach = min(width, 0.62 * (len(clients) - 1)) / 2
-    at = dict(zip(clients, np.linspace(-reach, reach, len(clients)), strict=True))
-    place = {0: (0.0, SERVER)} | {i: (float(x), CLIENTS) for i, x in at.items()}
-    for i in nodes:
+    places = zip(clients, np.linspace(-reach, reach, len(clients)).tolist(), strict=True)
+    at = {0: (0.0, SERVER)} | {i: (x, CLIENTS) for i, x in places}
+    for i in step.nodes:
         speaks = i == 0 or i in present
         fill = INK if i == 0 else step.colour if speaks else FAINT
-        _draw_node(panel, place[i], str(i), fill, "white" if speaks else DIM)
+        edge = fill if speaks else DIM
+        panel.add_patch(Circle(at[i], RADIUS, facecolor=fill, edgecolor=edge, zorder=3))
+        ink = "white" if speaks else DIM
+        x, y = at[i]
+        _text(panel, x, y, str(i), 9.0, color=ink, weight="bold", zorder=4)
+    gap = 72 * RADIUS + 1  # from the middle of a node to the tip of an arrow, in points
+    between = {"shrinkA": gap, "shrinkB": gap, "mutation_scale": 9, "linewidth": 1.1}
     for row, column in np.argwhere(step.matrix):
-        i, j = nodes[row], nodes[column]
+        i, j = step.nodes[row], step.nodes[column]
         if i == j:
-            _draw_loop(panel, place[i], step.colour if i in present else DIM, up=i == 0)
+            side = -1 if i == 0 else 1  # the server's above, clients' below
+            x, y = at[i][0], at[i][1] + side * 0.9 * RADIUS
+            arrow(
+                (x - side * LOOP, y), (x + side * LOOP, y),
+                step.colour if i in present else DIM, arrowstyle="-|>", mutation_scale=6,
+                connectionstyle="arc3,rad=2", shrinkA=0, shrinkB=0, linewidth=0.9,
+            )  # fmt: skip
         elif not step.matrix[column, row]:
-            _draw_arrow(panel, place[j], place[i], step.colour, "-|>")
+            arrow(at[j], at[i], step.colour, arrowstyle="-|>", **between)
         elif i < j:  # both ways: one arrow with two heads
-            _draw_arrow(panel, place[i], place[j], step.colour, "<|-|>", bend=-0.55)
-
-
-def _draw_node(panel: "Axes", at: Point, name: str, fill: str, ink: str) -> None:
-    from matplotlib.patches import Circle
-
-    edge = DIM if fill == FAINT else fill
-    panel.add_patch(Circle(at, RADIUS, facecolor=fill, edgecolor=edge, zorder=3))
-    _text(panel, at, name, 9.0, ink, weight="bold", zorder=4)
-
-
-def _draw_arrow(
-    panel: "Axes", start: Point, end: Point, colour: str, heads: str, bend: float = 0.0
-) -> None:
-    from matplotlib.patches import FancyArrowPatch
-
-    gap = 72 * RADIUS + 1  # in points
-    arrow = FancyArrowPatch(
-        start, end, arrowstyle=heads, connectionstyle=f"arc3,rad={bend}",
-        shrinkA=gap, shrinkB=gap, mutation_scale=9, linewidth=1.1, color=colour,
-    )  # fmt: skip
-    panel.add_patch(arrow)
-
-
-def _draw_loop(panel: "Axes", at: Point, colour: str, up: bool) -> None:
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
-    side = -1 if up else 1
-    circle = Path.arc(125, 400)  # degrees; open where it meets the node
-    centre = np.add(at, (0, side * (RADIUS + 0.85 * LOOP)))
-    around = np.asarray(circle.vertices) * (LOOP, -side * LOOP) + centre
-    loop = FancyArrowPatch(
-        path=Path(around, circle.codes), arrowstyle="-|>", mutation_scale=6,
-        linewidth=0.9, color=colour,
-    )  # fmt: skip
-    panel.add_patch(loop)
+            bend = "arc3,rad=-0.55"
+            arrow(
+                at[i], at[j], step.colour, arrowstyle="<|-|>", connectionstyle=bend, **between
+            )  # fmt: skip
 
 
 def _draw_matrix(panel: "Axes", step: Step) -> None:
     from matplotlib.patches import Rectangle
 
-    nodes, side = _nodes(step), CELL * len(step.matrix)
+    side = CELL * len(step.matrix)
     left, top = -side / 2, MATRIX + CELL * step.first  # row i is as high in all panels
-    for k, name in enumerate(nodes):
-        _text(panel, (left + CELL * (k + 0.5), top - 0.13), str(name), 7.0, DIM)
-        _text(panel, (left - 0.17, top + CELL * (k + 0.5)), str(name), 7.0, DIM)
+    for k, name in enumerate(step.nodes):
+        _text(panel, left + CELL * (k + 0.5), top - 0.13, str(name), 7.0, color=DIM)
+        _text(panel, left - 0.17, top + CELL * (k + 0.5), str(name), 7.0, color=DIM)
     for (i, j), value in np.ndenumerate(step.matrix):
         x, y = left + CELL * j, top + CELL * i
         if value:
             tint = {"color": FAINT} if i == j else {"color": step.colour, "alpha": 0.25}
             panel.add_patch(Rectangle((x, y), CELL, CELL, linewidth=0, **tint))
-        _draw_entry(panel, (x + CELL / 2, y + CELL / 2), value)
-    for x, tick in ((left - 0.05, 0.06), (left + side + 0.05, -0.06)):
-        bracket = ([x + tick, x, x, x + tick], [top, top, top + side, top + side])
-        panel.plot(*bracket, color=INK, linewidth=1.1, solid_joinstyle="miter")
+        number = Fraction(value).limit_denominator(1000)
+        words, size = str(number), 9.0
+        if number.denominator > 1:
+            words, size = rf"$\frac{{{number.numerator}}}{{{number.denominator}}}$", 11.5
+        _text(panel, x + CELL / 2, y + CELL / 2, words, size, color=INK if value else PALE)
     end = top + side
-    _text(panel, (0.0, end + 0.32), step.symbol, 11.0, INK, va="baseline")
-    _text(panel, (0.0, end + 0.55), step.stochastic, 8.5, DIM, va="baseline")
+    for x, tick in ((left - 0.05, 0.06), (left + side + 0.05, -0.06)):
+        bracket = ([x + tick, x, x, x + tick], [top, top, end, end])
+        panel.plot(*bracket, color=INK, linewidth=1.1, solid_joinstyle="miter")
+    _text(panel, 0.0, end + 0.32, step.symbol, 11.0, color=INK, va="baseline")
+    _text(panel, 0.0, end + 0.55, step.stochastic, 8.5, color=DIM, va="baseline")
 
 
-def _draw_entry(panel: "Axes", at: Point, value: float) -> None:
-    short = Fraction(value).limit_denominator(1000)
-    if short.denominator == 1:
-        _text(panel, at, str(short), 9.0, INK if value else PALE)
-    else:
-        stacked = rf"$\frac{{{short.numerator}}}{{{short.denominator}}}$"
-        _text(panel, at, stacked, 11.5, INK)
-
-
-def _nodes(step: Step) -> range:
-    """What the rows and columns of the matrix are called."""
-    return range(step.first, step.first + len(step.matrix))
-
-
-def _text(panel: "Axes", at: Point, text: str, size: float, colour: str, **more: Any) -> None:
-    look = {"ha": "center", "va": "center"} | more
-    panel.text(*at, text, fontsize=size, color=colour, **look)
+def _text(panel: "Axes", x: float, y: float, words: str, size: float, **look: Any) -> None:
+    panel.text(x, y, words, fontsize=size, **({"ha": "center", "va": "center"} | look))

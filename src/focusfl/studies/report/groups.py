@@ -51,8 +51,8 @@ class Group:
 
     def median(self, name: str) -> float:
         """Give the median of a column over runs; infinite where no run knows it."""
-        found = self.quartiles(name)
-        return np.inf if found is None else found.mid
+        over_runs = self.quartiles(name)
+        return np.inf if over_runs is None else over_runs.mid
 
     @property
     def diverged(self) -> bool:
@@ -110,10 +110,10 @@ class Group:
         return lost, self.median("rounds_to_target"), self.median("error")
 
 
-def grouped(found: Study) -> list[Group]:
+def grouped(study: Study) -> list[Group]:
     """Put together what differs in its seed alone, in the order of the study."""
-    lowest = found.manifest["problem"].get("optimal_loss")
-    return group_runs([_with_gap(run, lowest) for run in found.runs])
+    lowest = study.manifest["problem"].get("optimal_loss")
+    return group_runs([_with_gap(run, lowest) for run in study.runs])
 
 
 def group_runs(runs: list[Run]) -> list[Group]:
@@ -126,11 +126,11 @@ def group_runs(runs: list[Run]) -> list[Group]:
     # A label says what varies within a scenario: between scenarios the panels do.
     steps, counts = _varying(by_key, 2), _varying(by_key, 3)
     groups = []
-    for (scenario, name, lr, local_steps), own in by_key.items():
+    for (scenario, name, lr, local_steps), members in by_key.items():
         count = [f"{local_steps} step{'s' * (local_steps != 1)}"] * (name in counts)
-        both = [_lr(lr)] * (name in steps) + count
-        labels = _label(name, count), _label(name, both)
-        groups.append(Group(scenario, name, lr, local_steps, *labels, own))
+        step = ["lr auto" if lr is None else f"lr {short(lr)}"] * (name in steps)
+        labels = _label(name, count), _label(name, step + count)
+        groups.append(Group(scenario, name, lr, local_steps, *labels, members))
     return _with_best(groups)
 
 
@@ -142,27 +142,24 @@ def _reason(word: str, rows: list[dict[str, Any]]) -> str:
 def _with_best(groups: list[Group]) -> list[Group]:
     """Mark the best step of every grid; name it where all scenarios have the same."""
     grids: dict[tuple, dict[str, list[Group]]] = {}
-    for one in groups:
-        scenarios = grids.setdefault((one.algorithm, one.local_steps), {})
-        scenarios.setdefault(one.scenario, []).append(one)
-    found = {}
+    for group in groups:
+        scenarios = grids.setdefault((group.algorithm, group.local_steps), {})
+        scenarios.setdefault(group.scenario, []).append(group)
+    marked = {}
     for scenarios in grids.values():
-        best = [min(own, key=lambda one: one.score) for own in scenarios.values()]
+        bests = [min(grid, key=lambda group: group.score) for grid in scenarios.values()]
         many = max(map(len, scenarios.values()))
-        called = best[0].label  # which names the step, if there are several
-        if many > 1 and len({one.lr for one in best}) > 1:
-            called = f"{best[0].name}, best of {many} lr"
-        for one in (one for own in scenarios.values() for one in own):
-            found[id(one)] = replace(one, best=one in best, short=called)
-    return [found[id(one)] for one in groups]
+        name = bests[0].label  # which names the step, if there are several
+        if many > 1 and len({best.lr for best in bests}) > 1:
+            name = f"{bests[0].name}, best of {many} lr"
+        for grid in scenarios.values():
+            for group in grid:
+                marked[id(group)] = replace(group, best=group in bests, short=name)
+    return [marked[id(group)] for group in groups]
 
 
 def _label(name: str, differences: list[str]) -> str:
     return f"{label(name)} ({', '.join(differences)})" if differences else label(name)
-
-
-def _lr(lr: float | None) -> str:
-    return "lr auto" if lr is None else f"lr {short(lr)}"
 
 
 def _with_gap(run: Run, lowest: float | None) -> Run:
@@ -189,35 +186,35 @@ def _varying(keys: Iterable[tuple], which: int) -> set[str]:
 
 def study_names(studies: list[Study]) -> list[str]:
     """What to call studies: their names, or folders where two have the same name."""
-    names = [str(found.manifest["name"]) for found in studies]
+    names = [str(study.manifest["name"]) for study in studies]
     if len(set(names)) == len(names):
         return names
-    return [str(found.folder) for found in studies]
+    return [str(study.folder) for study in studies]
 
 
 def by_scenario(groups: Iterable[Group]) -> dict[str, list[Group]]:
     """The groups of every scenario."""
-    found: dict[str, list[Group]] = {}
-    for one in groups:
-        found.setdefault(one.scenario, []).append(one)
-    return found
+    scenarios: dict[str, list[Group]] = {}
+    for group in groups:
+        scenarios.setdefault(group.scenario, []).append(group)
+    return scenarios
 
 
 def bests(groups: Iterable[Group]) -> list[Group]:
     """The best step of each algorithm and number of local steps, in each scenario."""
-    return [one for one in groups if one.best]
+    return [group for group in groups if group.best]
 
 
 def by_step(groups: Iterable[Group]) -> dict[str, list[Group]]:
     """The groups of one scenario that form a grid of step sizes, each grid in order."""
-    found: dict[str, list[Group]] = {}
-    for one in groups:
-        if one.lr is not None:
-            found.setdefault(one.short, []).append(one)
+    grids: dict[str, list[Group]] = {}
+    for group in groups:
+        if group.lr is not None:
+            grids.setdefault(group.short, []).append(group)
     return {
-        name: sorted(own, key=lambda one: one.row["lr"])
-        for name, own in found.items()
-        if len(own) > 1
+        name: sorted(grid, key=lambda group: group.row["lr"])
+        for name, grid in grids.items()
+        if len(grid) > 1
     }
 
 
@@ -228,14 +225,17 @@ def group_looks(
 
     `among` are the algorithms of everything that is shown with them.
     """
-    labels = dict.fromkeys((one.short if short else one.label, one.algorithm) for one in groups)
+    labels = dict.fromkeys(
+        (group.short if short else group.label, group.algorithm) for group in groups
+    )
     algorithms = list(dict.fromkeys(name for _, name in labels))
     everybody = list(dict.fromkeys([*among, *algorithms]))
-    own, marks, found = looks(everybody), markers(everybody), {}
+    base, marks = looks(everybody), markers(everybody)
+    by_label = {}
     for name in algorithms:
-        variants = [label for label, of in labels if of == name]
+        variants = [label for label, algorithm in labels if algorithm == name]
         for turn, variant in enumerate(variants):
-            found[variant] = {**own[name], "marker": marks[name]}
+            by_label[variant] = {**base[name], "marker": marks[name]}
             if len(variants) > 1:
-                found[variant]["linestyle"] = LINES[turn % len(LINES)]
-    return found
+                by_label[variant]["linestyle"] = LINES[turn % len(LINES)]
+    return by_label

@@ -26,7 +26,7 @@ def label(name: str) -> str:
 
 def conditions(study: Mapping[str, Any]) -> list[str]:
     """What a study says of all its messages: their compressor, privacy and secure sums."""
-    found = []
+    phrases = []
     for section, word in (
         ("compression", ""),
         ("privacy", "private"),
@@ -34,11 +34,11 @@ def conditions(study: Mapping[str, Any]) -> list[str]:
     ):
         table = study.get(section)
         if isinstance(table, Mapping):
-            own = [f"{k} {v}" for k, v in table.items() if k not in BESIDE]
-            words = filter(None, (word, str(table.get("kind", "")), *own))
+            settings = [f"{k} {v}" for k, v in table.items() if k not in BESIDE]
+            words = filter(None, (word, str(table.get("kind", "")), *settings))
             whose = table.get("algorithms")
-            found.append(" ".join(words) + (f" for {', '.join(whose)}" if whose else ""))
-    return found
+            phrases.append(" ".join(words) + (f" for {', '.join(whose)}" if whose else ""))
+    return phrases
 
 
 def colour(name: str) -> str:

@@ -12,25 +12,25 @@ from focusfl.studies.report.names import conditions
 from focusfl.studies.store import Study
 
 
-def save_report(found: Study) -> list[Path]:
-    """Write the page and, where matplotlib is, the figure; give every file there is."""
-    folder = found.folder
-    figures = {"figure": lambda: plots.plot([found])}
-    if pushes_differ(found.runs):
-        figures["figure-bytes"] = lambda: plots.plot([found], "bytes-up")
+def save_report(study: Study) -> list[Path]:
+    """Write the page and, where matplotlib is, the figures; give every file there is."""
+    folder = study.folder
+    figures = {"figure": lambda: plots.plot([study])}
+    if pushes_differ(study.runs):
+        figures["figure-bytes"] = lambda: plots.plot([study], "bytes-up")
     return [
         folder / store.MANIFEST,
-        write(folder / "index.html", html.page([found])),
+        write(folder / "index.html", html.page([study])),
         *figure.saved(folder, figures),
     ]
 
 
-def print_report(found: Study) -> None:
+def print_report(study: Study) -> None:
     """Print the best step of every algorithm, why it ended so, and who is fastest."""
-    everything = grouped(found)
+    everything = grouped(study)
     groups = bests(everything)
-    problem, seeds = found.manifest["problem"], len({r.row["seed"] for r in found.runs})
-    more = conditions(found.manifest["study"])
+    problem, seeds = study.manifest["problem"], len({run.row["seed"] for run in study.runs})
+    more = conditions(study.manifest["study"])
     more += [f"medians over {seeds} seeds"] if seeds > 1 else []
     title = ", ".join([problem["kind"], f"{problem['num_clients']} clients", *more])
     titles, rows = as_table(groups, place="terminal")
@@ -46,6 +46,6 @@ def print_report(found: Study) -> None:
     terminal.print_text(condition(everything))
     if len(everything) > len(groups):
         terminal.print_text(
-            f"All {len(everything)} rows: {found.folder / 'index.html'}, or focusfl "
-            f"export {found.folder} -o table.csv --what table"
+            f"All {len(everything)} rows: {study.folder / 'index.html'}, or focusfl "
+            f"export {study.folder} -o table.csv --what table"
         )

@@ -1,6 +1,6 @@
 """Publication figures: quartiles over seeds, a panel per scenario."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,65 +38,76 @@ PREDICTED = {  # by theory: what it is called, and its line
     "noise floor": ("floor", "-."),
 }
 
-Curves = list[tuple[Group, Band]]
 Drawn = list[tuple[str, Group, Band]]  # with the name in the legend
-
-
-class Options(NamedTuple):
-    """What is drawn of studies, and how."""
-
-    relative: bool = False  # to the best curve
-    theory: bool = False  # what it predicts, beside
-    reference: float | None = None  # height of a line
-    scenarios: list[str] | None = None  # only these
-    algorithms: list[str] | None = None  # only these
-    all_steps: bool = False  # of a grid, not the best of each algorithm alone
-    width: float = WIDTH  # inches
 
 
 def plot(
     studies: list[Study],
     x: str = "rounds",
     y: str | None = None,
-    **options: Any,
+    *,
+    relative: bool = False,
+    theory: bool = False,
+    reference: float | None = None,
+    scenarios: list[str] | None = None,
+    algorithms: list[str] | None = None,
+    all_steps: bool = False,
+    width: float = WIDTH,
 ) -> "Figure":
-    """Draw a metric, the first there is, against one of AXES, or what runs of a grid
-    end with against their STEPS.
+    """Draw quartiles over seeds, a panel for every scenario of every study.
 
-    Of a grid of step sizes the best is drawn, unless `all_steps` are asked for.
-    `options` are fields of `Options`.
+    Args:
+        studies: whose runs are drawn.
+        x: one of AXES; or STEPS, for what the runs of a grid end with by step size.
+        y: the metric; None: the first there is.
+        relative: draw it against the best curve.
+        theory: add what theory predicts.
+        reference: height of a line.
+        scenarios: only these; all if None.
+        algorithms: only these; all if None.
+        all_steps: draw every step size of a grid, not the best of each algorithm alone.
+        width: in inches.
+
+    Raises:
+        ValueError: If an argument is not one of those there are, or nothing is left to draw.
     """
-    how = Options(**options)
-    relative, all_steps, width = how.relative, how.all_steps, how.width
     if x not in (*AXES, STEPS):
         raise ValueError(f"--x must be one of {', '.join((*AXES, STEPS))}; got {x!r}.")
     if not 1 <= width <= 50:
         raise ValueError(f"--width is in inches, from 1 to 50; got {width}.")
-    chosen = _chosen(studies, how.scenarios, how.algorithms)
+    chosen = _chosen(studies, scenarios, algorithms)
     if x == STEPS:
         return _against_steps(chosen, y, width)
     if not all_steps:
-        chosen = [(title, bests(own)) for title, own in chosen]
-    groups = [one for _, own in chosen for one in own]
-    metrics = bands.metrics_of(run for one in groups for run in one.runs)
+        chosen = [(title, bests(groups)) for title, groups in chosen]
+    groups = [group for _, panel_groups in chosen for group in panel_groups]
+    runs = [run for group in groups for run in group.runs]
+    metrics = bands.metrics_of(runs)
     metric = metrics[0] if y is None else y.replace("-", "_")
     if metric not in metrics:
         raise ValueError(f"--y must be one of {', '.join(metrics)}; got {y!r}.")
-    if AXES[x] not in axes_of(run for one in groups for run in one.runs):
+    axis = AXES[x]
+    if axis not in axes_of(runs):
         raise ValueError(f"--x {x} is of newer results than these: run the study anew.")
-    panels = [(title, _curves(own, metric, AXES[x], relative)) for title, own in chosen]
-    shown = [band for _, curves in panels for _, band in curves]
+    panels = []
+    for title, panel_groups in chosen:
+        pairs = [(group, bands.band(group.runs, metric)) for group in panel_groups]
+        known = [group for group, band in pairs if band is not None]
+        drawn = [band for _, band in pairs if band is not None]
+        if relative and drawn:
+            drawn = bands.relative(drawn, metric, axis)
+        names = [group.label if all_steps else group.short for group in known]
+        panels.append((title, list(zip(names, known, drawn, strict=True))))
+    shown = [band for _, curves in panels for *_, band in curves]
     lowest = min(float(band.low.min()) for band in shown)
-    names = {id(one): one.label if all_steps else one.short for one in groups}
     looks = group_looks(groups, short=not all_steps)
     figure, grid = _sheet(len(panels), list(looks), width)
     for panel, (title, curves) in zip(grid, panels, strict=True):
-        drawn = [(names[id(one)], one, band) for one, band in curves]
-        _draw(panel, drawn, AXES[x], looks)
-        if how.theory and metric == "distance" and not relative:
-            _theory(panel, drawn, AXES[x], looks, lowest)
-        if how.reference is not None:
-            panel.axhline(how.reference, color="0.4", linewidth=0.8, zorder=1)
+        _draw(panel, curves, axis, looks)
+        if theory and metric == "distance" and not relative:
+            _theory(panel, curves, axis, looks, lowest)
+        if reference is not None:
+            panel.axhline(reference, color="0.4", linewidth=0.8, zorder=1)
         panel.set_title(title, fontsize=TEXT + 1)
         panel.set_xlabel(x.replace("-", " "), fontsize=TEXT)
     _heights(grid[0], shown, metric, relative)
@@ -108,19 +119,19 @@ def plot(
 
 def _against_steps(chosen: list[tuple[str, list[Group]]], y: str | None, width: float) -> "Figure":
     """What the runs of a grid end with, by step size, on logarithms both ways."""
-    panels = [(title, by_step(own)) for title, own in chosen]
-    shown = [one for _, grids in panels for own in grids.values() for one in own]
+    panels = [(title, by_step(groups)) for title, groups in chosen]
+    shown = [group for _, grids in panels for groups in grids.values() for group in groups]
     if not shown:
         raise ValueError(f"--x {STEPS} needs a study with several lr; this has one.")
     what = "error" if y is None else y.replace("-", "_")
-    if what not in STEP_HEIGHTS or all(one.quartiles(what) is None for one in shown):
+    if what not in STEP_HEIGHTS or all(group.quartiles(what) is None for group in shown):
         raise ValueError(f"--y of --x {STEPS} must be error or rounds-to-target, or "
                          f"accuracy where it is known; got {y!r}.")  # fmt: skip
     looks = group_looks(shown, short=True)
     figure, grid = _sheet(len(panels), list(looks), width)
     for panel, (title, grids) in zip(grid, panels, strict=True):
-        for short, own in grids.items():
-            _grid(panel, own, what, looks[short])
+        for short, groups in grids.items():
+            _grid(panel, groups, what, looks[short])
         panel.set_xscale("log")
         panel.set_title(title, fontsize=TEXT + 1)
         panel.set_xlabel("step size lr", fontsize=TEXT)
@@ -129,27 +140,26 @@ def _against_steps(chosen: list[tuple[str, list[Group]]], y: str | None, width: 
     measure = shown[0].row["measure"]
     words = f"{measure} at the end" if what == "error" else COLUMNS[what].title
     figure.supylabel(words, fontsize=TEXT)
-    _legend(figure, grid, list(dict.fromkeys(one.name for one in shown)), width)
+    _legend(figure, grid, list(dict.fromkeys(group.name for group in shown)), width)
     return figure
 
 
-def _grid(panel: "Axes", own: list[Group], what: str, look: dict[str, Any]) -> None:
+def _grid(panel: "Axes", groups: list[Group], what: str, look: dict[str, Any]) -> None:
     """One line of a step-size figure; a cross on top for what never got anywhere."""
-    colour = look["color"]
-    points = [(one.row["lr"], one.quartiles(what)) for one in own]
+    points = [(group.row["lr"], group.quartiles(what)) for group in groups]
     ends = [(lr, s) for lr, s in points if s and np.isfinite(s.mid)]
     lrs = [lr for lr, _ in ends]
     panel.plot(
-        lrs, [s.mid for _, s in ends], label=own[0].name,
+        lrs, [s.mid for _, s in ends], label=groups[0].name,
         **look | {"linewidth": 1.1}, markersize=4, markerfacecolor="white",
     )  # fmt: skip
     panel.fill_between(
         lrs, [s.low for _, s in ends], [min(s.high, s.mid * CEILING) for _, s in ends],
-        color=colour, alpha=0.2, lw=0,
+        color=look["color"], alpha=0.2, lw=0,
     )  # fmt: skip
     lost = [lr for lr, s in points if s and not np.isfinite(s.mid)]
     panel.plot(
-        lost, [0.97] * len(lost), "x", color=colour, label="_",
+        lost, [0.97] * len(lost), "x", color=look["color"], label="_",
         transform=panel.get_xaxis_transform(),
     )  # fmt: skip
 
@@ -167,37 +177,28 @@ def _chosen(
     studies: list[Study], scenarios: list[str] | None, algorithms: list[str] | None
 ) -> list[tuple[str, list[Group]]]:
     """The title and the groups of every panel."""
-    found = [grouped(study) for study in studies]
-    groups = [one for own in found for one in own]
+    by_study = [grouped(study) for study in studies]
+    groups = [group for groups in by_study for group in groups]
     for flag, wanted, known in [
-        ("--scenarios", scenarios, {one.scenario for one in groups}),
-        ("--algorithms", algorithms, {one.algorithm for one in groups}),
+        ("--scenarios", scenarios, {group.scenario for group in groups}),
+        ("--algorithms", algorithms, {group.algorithm for group in groups}),
     ]:
         for name in wanted or ():
             if name not in known:
                 raise ValueError(f"{flag} must be among {', '.join(sorted(known))}; got {name!r}.")
     panels = []
-    for name, own in zip(study_names(studies), found, strict=True):
-        kept = [
-            one
-            for one in own
-            if (not scenarios or one.scenario in scenarios)
-            and (not algorithms or one.algorithm in algorithms)
+    for name, groups in zip(study_names(studies), by_study, strict=True):
+        left = [
+            group
+            for group in groups
+            if (not scenarios or group.scenario in scenarios)
+            and (not algorithms or group.algorithm in algorithms)
         ]
         lead = f"{name}: " if len(studies) > 1 else ""
-        panels += [(lead + scenario, some) for scenario, some in by_scenario(kept).items()]
+        panels += [(lead + scenario, some) for scenario, some in by_scenario(left).items()]
     if not panels:
         raise ValueError("nothing is left to draw: no scenario has these algorithms.")
     return panels
-
-
-def _curves(groups: list[Group], metric: str, axis: str, relative: bool) -> Curves:
-    known = [(one, bands.band(one.runs, metric)) for one in groups]
-    curves = [(one, band) for one, band in known if band is not None]
-    if not relative or not curves:
-        return curves
-    against = bands.relative([band for _, band in curves], metric, axis)
-    return [(one, band) for (one, _), band in zip(curves, against, strict=True)]
 
 
 def _rows(labels: list[str], width: float) -> int:
@@ -226,7 +227,7 @@ def _sheet(panels: int, labels: list[str], width: float) -> "tuple[Figure, list[
 
 
 def _draw(panel: "Axes", curves: Drawn, axis: str, looks: dict[str, dict[str, Any]]) -> None:
-    for index, (name, one, band) in enumerate(curves):
+    for index, (name, group, band) in enumerate(curves):
         look, x = dict(looks[name]), band.axes[axis]
         look["linewidth"] *= 0.7  # thinner than on a screen
         every = max(1, len(x) // 5)
@@ -237,7 +238,7 @@ def _draw(panel: "Axes", curves: Drawn, axis: str, looks: dict[str, dict[str, An
         )  # fmt: skip
         top = np.where(np.isfinite(band.high), band.high, np.abs(band.mid) * CEILING)
         panel.fill_between(x, band.low, top, color=look["color"], alpha=0.2, lw=0)
-        if one.diverged:
+        if group.diverged:
             panel.plot(x[-1], band.mid[-1], "x", color=look["color"], label="_")
 
 
@@ -249,19 +250,19 @@ def _theory(
     lowest: float,
 ) -> None:
     """The predicted rate, dashed; where it settles, dotted; its noise floor."""
-    for name, one, band in curves:
+    for name, group, band in curves:
         look = {"color": looks[name]["color"], "linewidth": 0.9, "label": "_"}
-        told = one.row.get("theory") or {}
+        predicted = group.row.get("theory") or {}
         for words, (what, style) in PREDICTED.items():
-            if told.get(what):
+            if predicted.get(what):
                 panel.plot([], [], linestyle=style, color="0.4", lw=0.9, label=words)
-        if told.get("rate"):
-            line = band.mid[0] * told["rate"] ** band.axes["round"]
-            kept = line >= max(lowest, bands.SMALLEST)
-            panel.plot(band.axes[axis][kept], line[kept], linestyle="--", **look)
+        if predicted.get("rate"):
+            line = band.mid[0] * predicted["rate"] ** band.axes["round"]
+            seen = line >= max(lowest, bands.SMALLEST)
+            panel.plot(band.axes[axis][seen], line[seen], linestyle="--", **look)
         for what, style in list(PREDICTED.values())[1:]:
-            if told.get(what):
-                panel.axhline(told[what], linestyle=style, **look)
+            if predicted.get(what):
+                panel.axhline(predicted[what], linestyle=style, **look)
 
 
 def _heights(panel: "Axes", shown: list[Band], metric: str, relative: bool) -> None:

@@ -25,7 +25,7 @@ from rich.text import Text
 
 from focusfl.core.validation import printable
 from focusfl.studies.report.columns import COLUMNS, short
-from focusfl.studies.report.groups import Group, bests, group_runs
+from focusfl.studies.report.groups import bests, group_runs
 from focusfl.studies.report.names import label
 from focusfl.studies.runner import RunGroup, Watch
 from focusfl.studies.spec import StudySpec
@@ -69,84 +69,47 @@ def print_text(text: str) -> None:
 
 
 @contextlib.contextmanager
-def progress(total: int) -> Iterator[Callable]:
-    """Show a live bar on a terminal, and elsewhere a line per run and now and then."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines
-        return
-    with _bars(console) as bars:
-        task = bars.add_task("", total=total, so_far="", start=False)
-
-        def watch(scenario: str, name: str):
-            before = 0
-
-            def update(done: int, metrics: Mapping[str, Any]) -> None:
-                nonlocal before
-                _move(bars, task, done - before)
-                bars.update(
-                    task,
-                    description=_title(_cut(scenario), name),
-                    so_far=_so_far(metrics),
-                )
-                before = done
-
-            return update
-
-        yield watch
-
-
-@contextlib.contextmanager
 def study_progress(study: StudySpec, todo: Sequence[RunGroup]) -> Iterator[Shown]:
-    """Show a study: a bar for every group that runs, and one for all of them."""
+    """Show a study that runs: bars on a terminal, a line now and then elsewhere.
+
+    Gives what to call as a group begins, and what to call with runs that have ended.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines, partial(_ended, console)
+        yield _lines, partial(print_end, console)
         return
-    with _bars(console) as bars:
-        rounds, several = study.rounds, len(todo) > 1
-        whole = bars.add_task(study.name, total=rounds * len(todo), so_far="", visible=several)
+    plain = partial(Column, no_wrap=True)  # in 80 columns a long name is cut, numbers are not
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", table_column=plain(ratio=1, overflow="ellipsis")),
+        BarColumn(bar_width=10), _Rounds(table_column=plain()), _Rate(table_column=plain()),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[so_far]}", table_column=plain()),
+        console=console, transient=True, expand=True,
+    ) as bars:  # fmt: skip
+        rounds = study.rounds
+        total = bars.add_task(
+            study.name, total=rounds * len(todo), so_far="", visible=len(todo) > 1
+        )
 
         def watch(scenario: str, name: str):
-            title = _title(_cut(scenario), name)
-            own = bars.add_task(title, total=rounds, so_far="", start=False)
+            short = scenario[: LONGEST - 1] + "…" if len(scenario) > LONGEST else scenario
+            title = _title(short, name)
+            group = bars.add_task(title, total=rounds, so_far="", start=False)
             before = 0
 
             def update(done: int, metrics: Mapping[str, Any]) -> None:
                 nonlocal before
-                for task in (own, whole):
-                    _move(bars, task, done - before)
-                bars.update(own, so_far=_so_far(metrics), visible=done < rounds)
+                if done > before:
+                    for task in (group, total):
+                        bars.start_task(task)  # time counts from here: it is compiled
+                        bars.advance(task, done - before)
+                bars.update(group, so_far=_so_far(metrics), visible=done < rounds)
                 before = done
 
             return update
 
-        yield watch, partial(_ended, console)
-
-
-def _bars(console: Console) -> Progress:
-    """Bars that fit in 80 columns: a long name is cut, numbers are not."""
-    whole = partial(Column, no_wrap=True)
-    name = whole(ratio=1, overflow="ellipsis")
-    return Progress(
-        SpinnerColumn(), TextColumn("{task.description}", table_column=name),
-        BarColumn(bar_width=10), _Rounds(table_column=whole()),
-        _Rate(table_column=whole()), TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[so_far]}", table_column=whole()),
-        console=console, transient=True, expand=True,
-    )  # fmt: skip
-
-
-def _move(bars: Progress, task: Any, rounds: int) -> None:
-    """Advance a bar; that of a group begins to count once it is compiled."""
-    if rounds > 0:
-        bars.start_task(task)
-        bars.advance(task, rounds)
-
-
-def _cut(scenario: str) -> str:
-    """A name of which so much is left that the algorithm's can be read beside it."""
-    return scenario if len(scenario) <= LONGEST else scenario[: LONGEST - 1] + "…"
+        yield watch, partial(print_end, console)
 
 
 def _title(scenario: str, name: str) -> str:
@@ -155,32 +118,21 @@ def _title(scenario: str, name: str) -> str:
     return printable(f"{scenario} · {label(algorithm)}{''.join(rest)}")
 
 
-@contextlib.contextmanager
-def silence(study: StudySpec, todo: Sequence[RunGroup]) -> Iterator[Shown]:
-    """Show nothing."""
-    del study, todo
-    yield None, lambda runs: None
-
-
-def _ended(console: Console, runs: list[Run]) -> None:
-    """A line for runs that have ended together: of several step sizes, the best."""
+def print_end(console: Console, runs: list[Run]) -> None:
+    """Print a line for runs that have ended together: of several step sizes, the best."""
     groups = group_runs(runs)
     seconds = sum(run.row["seconds"] for run in runs)
-    for one in bests(groups):
-        step = f" (lr {short(one.median('lr'))}, best of {len(groups)})"
+    for best in bests(groups):
+        step = f" (lr {short(best.median('lr'))}, best of {len(groups)})"
+        measure = LOSS if best.row["measure"] == LOSS else "error"
         text = (
-            f"{one.scenario} · {one.name}{step if len(groups) > 1 else ''}: "
-            f"{one.verdict()}, {_end(one)}, {seconds:.1f} s"
+            f"{best.scenario} · {best.name}{step if len(groups) > 1 else ''}: {best.verdict()}, "
+            f"{measure} {COLUMNS['error'].write(best.median('error'))}, {seconds:.1f} s"
         )
         console.print(
             printable(text), highlight=False, markup=False,
             soft_wrap=not console.is_terminal,
         )  # fmt: skip
-
-
-def _end(one: Group) -> str:
-    name = LOSS if one.row["measure"] == LOSS else "error"
-    return f"{name} {COLUMNS['error'].write(one.median('error'))}"
 
 
 class _Rounds(ProgressColumn):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POINTS = 1000  # at most, of a curve
 # Of a run's row; all else in it is what came out.
-GIVEN = (*IDENTITY, "why_lr", "schedule", "rounds", "measure", "key")
+PARAMETERS = (*IDENTITY, "why_lr", "schedule", "rounds", "measure", "key")
 
 Facts = Mapping[str, bool | int | float | str]
 
@@ -43,15 +43,14 @@ class Tracker(abc.ABC):
         """Open the record of a run."""
 
     def __call__(self, run: Run) -> None:
-        """Keep a finished run: its parameters, its curves and what came out."""
-        given, found = facts(run)
-        record = self.begin(name_of(run), given)
-        kept = thinned(len(run.curves["round"]))
-        record.log(
-            run.curves["round"][kept].tolist(),
-            {name: _floats(run.curves[name][kept]) for name in run.metrics},
-        )
-        record.end(found)
+        """Keep a finished run: its parameters, at most POINTS of its curves and what came out."""
+        parameters, results = facts(run)
+        name = {key: run.row[key] for key in IDENTITY} | {"lr": f"{run.row['lr']:g}"}
+        record = self.begin("/".join(map(str, name.values())), parameters)
+        points = thinned(len(run.curves["round"]))
+        curves = {key: run.curves[key][points].astype(float).tolist() for key in run.metrics}
+        record.log(run.curves["round"][points].tolist(), curves)
+        record.end(results)
 
     def progress(self, name: str, **parameters: Any) -> "Progress":
         """Open the record of a run that is to start; give what to tell of its rounds.
@@ -61,15 +60,15 @@ class Tracker(abc.ABC):
         record = self.begin(name, _flat(parameters))
         self._running.append(record)
 
-        def tell(done: int, metrics: Mapping[str, Any]) -> None:
-            now = {
+        def log(done: int, metrics: Mapping[str, Any]) -> None:
+            points = {
                 "/".join((name, *map(str, place))): [float(value)]
                 for name, values in metrics.items()
                 for place, value in np.ndenumerate(np.asarray(values))
             }
-            record.log([int(done)], now)
+            record.log([int(done)], points)
 
-        return tell
+        return log
 
     def close(self, ok: bool = True) -> None:
         """End what `progress` has opened."""
@@ -83,28 +82,22 @@ class Tracker(abc.ABC):
         self.close(ok=kind is None)
 
 
-def name_of(run: Run) -> str:
-    """The name of a run among all of a study."""
-    parts = {name: run.row[name] for name in IDENTITY}
-    return "/".join(map(str, (parts | {"lr": f"{parts['lr']:g}"}).values()))
-
-
 def facts(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run was given and what came out, without what is not known."""
+    """The parameters of a run and its results, without what is not known."""
     row = {k: v for k, v in _flat(run.row).items() if k not in run.metrics}
-    given = {name: value for name, value in row.items() if name in GIVEN}
-    return given, {name: value for name, value in row.items() if name not in GIVEN}
+    parameters = {name: value for name, value in row.items() if name in PARAMETERS}
+    return parameters, {name: value for name, value in row.items() if name not in PARAMETERS}
 
 
 def thinned(length: int) -> np.ndarray:
-    """The points of a curve that are kept: the first, the last, and evenly between."""
+    """The places of a curve's points that are kept: first, last, and evenly between."""
     return np.linspace(0, length - 1, min(length, POINTS)).round().astype(int)
 
 
 def need(package: str) -> None:
     """Raise ValueError unless a package is installed."""
-    found = find_spec(package)
-    if found is None or found.origin is None:  # a folder of that name is no package
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:  # a folder of that name is no package
         raise ValueError(missing("this tracker needs", package, package))
 
 
@@ -116,10 +109,6 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
             flat |= _flat(value, f"{prefix}{name}_")
         elif value is not None:
             plain = value.item() if isinstance(value, np.generic) else value
-            known = isinstance(plain, bool | int | float | str)
-            flat[prefix + name] = plain if known else str(plain)
+            simple = isinstance(plain, bool | int | float | str)
+            flat[prefix + name] = plain if simple else str(plain)
     return flat
-
-
-def _floats(values: np.ndarray) -> list[float]:
-    return np.asarray(values, float).tolist()

@@ -44,22 +44,18 @@ class MLflow(Tracker):
         super().__call__(run)
 
     def begin(self, name: str, parameters: Facts) -> Record:
+        from mlflow.entities import Param
+
+        params = [Param(_legal(key), str(value)) for key, value in parameters.items()]
         with _explained():
-            run = self._client.create_run(self._experiment, run_name=name)
-            record = _MLflowRun(self._client, run.info.run_id)
-            record.note(parameters)
-        return record
+            run = self._client.create_run(self._experiment, run_name=name).info.run_id
+            self._client.log_batch(run, params=params)
+        return _MLflowRun(self._client, run)
 
 
 class _MLflowRun(Record):
     def __init__(self, client: Any, run: str):
         self._client, self._run, self._last = client, run, 0
-
-    def note(self, parameters: Facts) -> None:
-        from mlflow.entities import Param
-
-        params = [Param(_legal(name), str(v)) for name, v in parameters.items()]
-        self._client.log_batch(self._run, params=params)
 
     def log(self, rounds: Sequence[int], curves: Mapping[str, Sequence[float]]) -> None:
         from mlflow.entities import Metric

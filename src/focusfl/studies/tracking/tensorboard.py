@@ -43,59 +43,45 @@ class _Events(Record):
 
     def log(self, rounds: Sequence[int], curves: Mapping[str, Sequence[float]]) -> None:
         for place, self._last in enumerate(rounds):
-            now = {name: values[place] for name, values in curves.items()}
-            self._write(summary=_scalars(now))
+            self._write_scalars({name: values[place] for name, values in curves.items()})
         self._writer.flush()
 
     def end(self, summary: Facts, ok: bool = True) -> None:
+        from tensorboard.plugins.text.summary_v2 import text_pb
+
         if summary:
-            numbers = {
-                f"summary/{name}": value
-                for name, value in summary.items()
-                if not isinstance(value, str)
-            }
-            self._write(summary=_scalars(numbers))
-            self._write(summary=_text("summary", summary))
-        self._write(summary=_over(ok))
+            numbers = {k: v for k, v in summary.items() if not isinstance(v, str)}
+            self._write_scalars({f"summary/{name}": value for name, value in numbers.items()})
+            lines = ["| | |", "|-|-|", *(f"| {k} | {v} |" for k, v in summary.items())]
+            self._write(summary=text_pb("summary", "\n".join(lines)))
+        self._write(summary=_session_end(ok))
         self._writer.close()
+
+    def _write_scalars(self, values: Mapping[str, Any]) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        scalars = [Summary.Value(tag=k, simple_value=float(v)) for k, v in values.items()]
+        self._write(summary=Summary(value=scalars))
 
     def _write(self, **what: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
 
-        event = Event(wall_time=time.time(), step=self._last, **what)
-        self._writer.add_event(event)
+        self._writer.add_event(Event(wall_time=time.time(), step=self._last, **what))
 
 
-def _scalars(values: Mapping[str, Any]) -> Any:
+def _session_end(ok: bool) -> Any:
+    """That a run has ended, for the tab of hyperparameters.
+
+    As `hparams.summary.session_end_pb`, which cannot be imported without TensorFlow.
+    """
     from tensorboard.compat.proto.summary_pb2 import Summary
-
-    return Summary(value=[Summary.Value(tag=k, simple_value=float(v)) for k, v in values.items()])
-
-
-def _text(tag: str, facts: Facts) -> Any:
-    """A table of what came out, in Markdown."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.text.metadata import create_summary_metadata
-    from tensorboard.util.tensor_util import make_tensor_proto
-
-    lines = ["| | |", "|-|-|", *(f"| {k} | {v} |" for k, v in facts.items())]
-    about = create_summary_metadata(display_name=tag, description="")
-    tensor = make_tensor_proto("\n".join(lines))
-    return Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=about)])
-
-
-def _over(ok: bool) -> Any:
-    """That a run has ended, for the tab of hyperparameters."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.hparams import api_pb2, metadata
-    from tensorboard.plugins.hparams.plugin_data_pb2 import (
-        HParamsPluginData,
-        SessionEndInfo,
-    )
+    from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
     status = api_pb2.STATUS_SUCCESS if ok else api_pb2.STATUS_FAILURE
-    end = SessionEndInfo(status=status, end_time_secs=time.time())
-    about = metadata.create_summary_metadata(HParamsPluginData(session_end_info=end))
+    end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
+    about = metadata.create_summary_metadata(
+        plugin_data_pb2.HParamsPluginData(session_end_info=end)
+    )
     value = Summary.Value(
         tag=metadata.SESSION_END_INFO_TAG, tensor=metadata.NULL_TENSOR, metadata=about
     )

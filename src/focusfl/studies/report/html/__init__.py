@@ -32,16 +32,16 @@ def page(studies: list[Study]) -> str:
     """Write the page."""
     if not studies:
         raise ValueError("a report needs the results of at least one study; got none.")
-    found = contents(studies)
-    names = [one["name"] for one in found["studies"]]
+    data = contents(studies)
+    names = [study["name"] for study in data["studies"]]
     links = "".join(f'<a href="#study-{i}">{escape(name)}</a>' for i, name in enumerate(names))
-    data = json.dumps(found, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return Template(_file("page.html")).substitute(
         title=escape(", ".join(names)),
         style=_file("style.css"),
         links=f'<nav aria-label="studies">{links}</nav>' if len(names) > 1 else "",
         studies="\n".join(map(_study, range(len(studies)), studies, names)),
-        contents=data.replace("<", "\\u003c"),  # data must not end its element
+        contents=text.replace("<", "\\u003c"),  # data must not end its element
         script="\n".join(map(_file, SCRIPTS)),
     )
 
@@ -50,61 +50,56 @@ def _file(name: str) -> str:
     return (HERE / name).read_text("utf-8")
 
 
-def _study(index: int, found: Study, name: str) -> str:
-    groups, manifest = grouped(found), found.manifest
+def _study(index: int, study: Study, name: str) -> str:
+    groups, manifest = grouped(study), study.manifest
     about = {key: manifest[key] for key in ABOUT if manifest.get(key) is not None}
+    timed = any("simulated_seconds" in run.row for run in study.runs)
     return Template(_file("study.html")).substitute(
         index=index,
         name=escape(name),
-        lead=escape(_lead(found, groups)),
+        lead=escape(_lead(study, groups)),
         finding=_finding(groups),
         condition=escape(condition(groups)),
         table=_table(groups),
         served=section(groups),
         meanings=escape(_meanings(groups)),
-        seconds=_seconds(found),
+        seconds="simulated, by the study's clock" if timed
+        else "those of the rounds, without compiling",
         study=_pretty(manifest["study"]),
         environment=_pretty({**manifest["environment"], **about}),
-    )
+    )  # fmt: skip
 
 
-def _seconds(found: Study) -> str:
-    """What the seconds of a study are."""
-    if any("simulated_seconds" in run.row for run in found.runs):
-        return "simulated, by the study's clock"
-    return "those of the rounds, without compiling"
-
-
-def _lead(found: Study, groups: list[Group]) -> str:
+def _lead(study: Study, groups: list[Group]) -> str:
     """What was run, in a line."""
-    problem = found.manifest["problem"]
-    rounds = max(run.row["rounds"] for run in found.runs)
-    seeds = len({run.row["seed"] for run in found.runs})
+    problem = study.manifest["problem"]
+    rounds = max(run.row["rounds"] for run in study.runs)
+    seeds = len({run.row["seed"] for run in study.runs})
     parts = [
         f"{problem['kind']}, {problem['num_clients']:,} clients",
         f"{problem['size']:,} parameters",
         f"{rounds:,} rounds",
         f"{seeds} seed{'s' * (seeds != 1)}",
-        *conditions(found.manifest["study"]),
+        *conditions(study.manifest["study"]),
     ]
     for what in ("lr", "local_steps"):
-        values = {one.quartiles(what) for one in groups}
+        values = {group.quartiles(what) for group in groups}
         if len(values) == 1 and (value := values.pop()):
             text = COLUMNS[what].write(value.mid)
             parts.append(f"lr {text}" if what == "lr" else f"{text} local steps")
-    if any(run.row.get("schedule") for run in found.runs):
+    if any(run.row.get("schedule") for run in study.runs):
         parts.append("lr follows a schedule")
     return " · ".join(parts)
 
 
 def _finding(groups: list[Group]) -> str:
     """Who is fastest and by how much: a sentence for every scenario."""
-    found = [(scenario, unbroken(text)) for scenario, text in findings(groups)]
-    if len(found) == 1:
-        text = found[0][1]
+    sentences = [(scenario, unbroken(text)) for scenario, text in findings(groups)]
+    if len(sentences) == 1:
+        text = sentences[0][1]
         return f'<p class="finding">{text[0].upper() + text[1:]}</p>'
     return "\n".join(
-        f'<p class="finding"><b>{escape(scenario)}</b>: {text}</p>' for scenario, text in found
+        f'<p class="finding"><b>{escape(scenario)}</b>: {text}</p>' for scenario, text in sentences
     )
 
 
@@ -115,7 +110,7 @@ def unbroken(text: str) -> str:
 
 def _meanings(groups: list[Group]) -> str:
     """What the verdicts in the table mean."""
-    words = dict.fromkeys(word for one in groups for word in one.by_verdict)
+    words = {word for group in groups for word in group.by_verdict}
     return " ".join(f"{word}: {MEANING[word]}." for word in MEANING if word in words)
 
 
@@ -132,22 +127,22 @@ def _table(groups: list[Group]) -> str:
         f'<th{_kind(column)} scope="col">{_whole(column.title)}</th>' for column in columns
     )
     lines = []
-    for one in groups:
+    for group in groups:
         cells = "".join(
-            _verdict(one) if column.name == "verdict" else _cell(column, column.cell(one))
+            _verdict(group) if column.name == "verdict" else _cell(column, column.cell(group))
             for column in columns
         )
-        rest = "" if one.best else ' class="rest"'
+        rest = "" if group.best else ' class="rest"'
         lines.append(f"<tr{rest}>{cells}</tr>")
     body = "\n".join(lines)
     return f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
 
 
-def _verdict(one: Group) -> str:
+def _verdict(group: Group) -> str:
     """What became of the runs, and why."""
-    text, why = escape(one.verdict()), unbroken(one.reason())
+    text, why = escape(group.verdict()), unbroken(group.reason())
     return (
-        f'<td class="verdict {one.word}" data-title="verdict" '
+        f'<td class="verdict {group.word}" data-title="verdict" '
         f'data-value="{text}"><b>{text}</b> <small>{why}</small></td>'
     )
 

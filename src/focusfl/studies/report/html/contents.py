@@ -28,35 +28,34 @@ BINS = 1_600_000  # in all pictures of who took part together, a byte each
 
 def contents(studies: list[Study]) -> dict[str, Any]:
     """Everything the page draws, for its script."""
-    all_groups = [grouped(found) for found in studies]
-    curves = sum(len(bands.metrics_of(one.runs)) for groups in all_groups for one in groups)
-    scenarios = sum(len(found.participants) for found in studies)
+    all_groups = [grouped(study) for study in studies]
+    curves = sum(len(bands.metrics_of(group.runs)) for groups in all_groups for group in groups)
+    scenarios = sum(len(study.participants) for study in studies)
     points = int(np.clip(FIGURES / (max(1, curves) * (len(AXES) + 3)), 24, POINTS))
     bins = BINS // max(1, scenarios)
-    names = [one.algorithm for groups in all_groups for one in groups]
-    known = axes_of(run for found in studies for run in found.runs)
+    algorithms = [group.algorithm for groups in all_groups for group in groups]
+    axes = axes_of(run for study in studies for run in study.runs)
     return {
-        "axes": [{"name": name, "label": bands.AXIS_LABELS[name]} for name in known],
+        "axes": [{"name": name, "label": bands.AXIS_LABELS[name]} for name in axes],
         "smallest": bands.SMALLEST,
         "studies": [
-            {"name": name, **_study(found, groups, names, points, bins)}
-            for name, found, groups in zip(study_names(studies), studies, all_groups, strict=True)
+            {"name": name, **_study(study, groups, algorithms, points, bins)}
+            for name, study, groups in zip(study_names(studies), studies, all_groups, strict=True)
         ],
     }
 
 
 def _study(
-    found: Study, groups: list[Group], names: list[str], points: int, bins: int
+    study: Study, groups: list[Group], algorithms: list[str], points: int, bins: int
 ) -> dict[str, Any]:
-    runs = [run for one in groups for run in one.runs]
-    short, whole = (group_looks(groups, short=short, among=names) for short in (True, False))
+    short, full = (group_looks(groups, short=short, among=algorithms) for short in (True, False))
     # Where only the best steps are shown a line has another name, and another look.
-    looks = [*short.items(), *whole.items()]
-    numbers = {one.label: len(short) + list(whole).index(one.label) for one in groups}
-    bests = {one.short: list(short).index(one.short) for one in groups}
+    looks = [*short.items(), *full.items()]
+    best_lines = {name: place for place, name in enumerate(short)}
+    lines = {name: len(short) + place for place, name in enumerate(full)}
     return {
         "target": TARGET,
-        "grid": any(not one.best for one in groups),
+        "grid": any(not group.best for group in groups),
         "metrics": [
             {
                 "name": name,
@@ -65,100 +64,91 @@ def _study(
                 "relative": bands.relative_label(name),
                 "rising": rises(name),
             }
-            for name in bands.metrics_of(runs)
+            for name in bands.metrics_of(run for group in groups for run in group.runs)
         ],
         "lines": [
             {"label": label, "colour": look["color"], "dash": _dash(look["linestyle"]),
              "width": look["linewidth"], "marker": look["marker"]}
             for label, look in looks
         ],
-        "heights": _heights(groups),
+        "heights": [
+            {
+                "name": name,
+                "label": f"{groups[0].row['measure']} at the end" if name == "error"
+                else COLUMNS[name].title,
+                "short": COLUMNS[name].title,
+                "rising": COLUMNS[name].rising,
+            }
+            for name in HEIGHTS  # what is drawn against the step size
+            if any(group.quartiles(name) for group in groups)
+        ],
         "scenarios": [
-            _scenario(found, scenario, own, (bests, numbers), points, bins)
-            for scenario, own in by_scenario(groups).items()
+            _scenario(study, scenario, scenario_groups, best_lines, lines, points, bins)
+            for scenario, scenario_groups in by_scenario(groups).items()
         ],
     }  # fmt: skip
 
 
-def _heights(groups: list[Group]) -> list[dict[str, Any]]:
-    """What is drawn against the step size."""
-    found = [name for name in HEIGHTS if any(one.quartiles(name) for one in groups)]
-    ends = {"error": f"{groups[0].row['measure']} at the end"}
-    return [
-        {
-            "name": name,
-            "label": ends.get(name, COLUMNS[name].title),
-            "short": COLUMNS[name].title,
-            "rising": COLUMNS[name].rising,
-        }
-        for name in found
-    ]
-
-
 def _scenario(
-    found: Study,
-    scenario: str,
-    groups: list[Group],
-    lines: tuple[dict[str, int], dict[str, int]],
-    points: int,
-    bins: int,
-) -> dict[str, Any]:
+    study: Study, scenario: str, groups: list[Group], best_lines: dict[str, int],
+    lines: dict[str, int], points: int, bins: int,
+) -> dict[str, Any]:  # fmt: skip
     curves = [
         {
-            metric: bands.thinned(whole, points)
-            for metric in bands.metrics_of(one.runs)
-            if (whole := bands.band(one.runs, metric)) is not None
+            metric: bands.thinned(band, points)
+            for metric in bands.metrics_of(group.runs)
+            if (band := bands.band(group.runs, metric)) is not None
         }
-        for one in groups
+        for group in groups
     ]
-    losses = [float(own["loss"].low.min()) for own in curves if "loss" in own]
+    losses = [float(by_metric["loss"].low.min()) for by_metric in curves if "loss" in by_metric]
     lowest = {"loss": min(losses)} if losses else {}
-    rounds, clients = found.participants[scenario]
-    marginals = np.asarray(found.manifest["scenarios"][scenario]["p"], float)
+    rounds, clients = study.participants[scenario]
+    marginals = np.asarray(study.manifest["scenarios"][scenario]["p"], float)
     return {
         "name": scenario,
         "lowest": lowest,  # what the numbers of a curve are counted from, if not 0
         "groups": [
-            _group(one, *lines) | {"curves": {
-                metric: _curve(curve, lowest.get(metric, 0.0))
-                for metric, curve in own.items()
+            _group(group, best_lines, lines) | {"curves": {
+                metric: _curve(band, lowest.get(metric, 0.0))
+                for metric, band in by_metric.items()
             }}
-            for one, own in zip(groups, curves, strict=True)
+            for group, by_metric in zip(groups, curves, strict=True)
         ],
         "grids": [
-            {"line": lines[0][name], "name": own[0].name,
-             "steps": [_step(one) for one in own]}
-            for name, own in by_step(groups).items()
+            {"line": best_lines[name], "name": grid[0].name,
+             "steps": [_step(group) for group in grid]}
+            for name, grid in by_step(groups).items()
         ],
-        "served": strips(groups, lines[0]),
+        "served": strips(groups, best_lines),
         "clients": schedule(rounds, clients, marginals, bins),
     }  # fmt: skip
 
 
-def _step(one: Group) -> dict[str, Any]:
+def _step(group: Group) -> dict[str, Any]:
     """A point of a grid: what its runs end with, in quartiles."""
-    ends = {name: one.quartiles(name) for name in HEIGHTS}
+    ends = {name: group.quartiles(name) for name in HEIGHTS}
     return {
-        "lr": one.row["lr"],
-        "best": one.best,
-        "verdict": one.verdict(),
-        **{name: _short(np.array(s)) for name, s in ends.items() if s is not None},
+        "lr": group.row["lr"],
+        "best": group.best,
+        "verdict": group.verdict(),
+        **{name: _short(np.array(end)) for name, end in ends.items() if end is not None},
     }
 
 
-def _group(one: Group, bests: dict[str, int], numbers: dict[str, int]) -> dict[str, Any]:
-    theory = one.row.get("theory") or {}
+def _group(group: Group, best_lines: dict[str, int], lines: dict[str, int]) -> dict[str, Any]:
+    theory = group.row.get("theory") or {}
     return {
-        "name": one.name,
-        "best_line": bests[one.short] if one.best else None,
-        "line": numbers[one.label],  # where all steps are shown
-        "lr": one.row["lr"],
-        "local_steps": one.local_steps,
-        "seeds": len(one.runs),
-        "verdict": one.verdict(),
-        "diverged": one.diverged,
+        "name": group.name,
+        "best_line": best_lines[group.short] if group.best else None,
+        "line": lines[group.label],  # where all steps are shown
+        "lr": group.row["lr"],
+        "local_steps": group.local_steps,
+        "seeds": len(group.runs),
+        "verdict": group.verdict(),
+        "diverged": group.diverged,
         "theory": {key: theory.get(key) for key in ("rate", "bias", "floor")},
-        "tracking_gap": gap.mid if (gap := one.quartiles("tracking_gap")) else None,
+        "tracking_gap": gap.mid if (gap := group.quartiles("tracking_gap")) else None,
     }
 
 

@@ -24,65 +24,64 @@ def strips(groups: list[Group], lines: dict[str, int]) -> dict[str, Any] | None:
 
     Of many clients some are drawn: everybody's worst, and others from best to worst.
     """
-    shown = [one for one in bests(groups) if one.runs[0].clients]
+    shown = [group for group in bests(groups) if group.runs[0].clients]
     if not shown:
         return None
-    values = [_medians(one) for one in shown]
-    names = list(dict.fromkeys(name for own in values for name in own))
-    kept = _kept([own[name] for own in values for name in own])
+    values = [_medians(group) for group in shown]
+    names = list(dict.fromkeys(name for medians in values for name in medians))
+    drawn = _drawn([medians[name] for medians in values for name in medians])
     return {
-        "clients": kept.tolist(),
+        "clients": drawn.tolist(),
         "metrics": [
             {"name": name, "label": in_words(name), "rising": rises(name)}
             for name in names
         ],
         "groups": [
-            {"line": lines[one.short], "name": one.name, "values": {
-                name: [float(f"{v:.4e}") for v in found[kept]]
-                for name, found in own.items()
+            {"line": lines[group.short], "name": group.name, "values": {
+                name: [float(f"{v:.4e}") for v in numbers[drawn]]
+                for name, numbers in medians.items()
             }}
-            for one, own in zip(shown, values, strict=True)
+            for group, medians in zip(shown, values, strict=True)
         ],
     }  # fmt: skip
 
 
 def section(groups: list[Group]) -> str:
     """The part of the page, with a table that needs no script; none if not asked."""
-    shown = [one for one in bests(groups) if one.runs[0].clients]
+    shown = [group for group in bests(groups) if group.runs[0].clients]
     if not shown:
         return ""
     head = "".join(f'<th scope="col">{escape(title)}</th>' for title in TITLES)
-    body = "\n".join(line for one in shown for line in _rows(one))
+    body = "\n".join(line for group in shown for line in _rows(group))
     table = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
     return Template((HERE / "served.html").read_text("utf-8")).substitute(table=table)
 
 
-def _rows(one: Group) -> list[str]:
-    found = []
-    for name, values in _medians(one).items():
+def _rows(group: Group) -> list[str]:
+    rows = []
+    for name, values in _medians(group).items():
         order = np.argsort(values if rises(name) else -values, kind="stable")[:NAMED]
         form = column(f"{name}/{TENTH}").write
         worst = ", ".join(f"client {i}: {form(values[i])}" for i in order)
         cells = (
-            one.scenario, one.short, in_words(name), worst,
-            *(form(one.median(f"{name}/{what}")) for what in (TENTH, SPREAD)),
+            group.scenario, group.short, in_words(name), worst,
+            *(form(group.median(f"{name}/{what}")) for what in (TENTH, SPREAD)),
         )  # fmt: skip
         cell = "".join(
             f'<td data-title="{title}">{escape(text)}</td>'
             for title, text in zip(TITLES, cells, strict=True)
         )
-        found.append(f"<tr>{cell}</tr>")
-    return found
+        rows.append(f"<tr>{cell}</tr>")
+    return rows
 
 
-def _medians(one: Group) -> dict[str, np.ndarray]:
+def _medians(group: Group) -> dict[str, np.ndarray]:
     """What the last models are to each client, over seeds."""
-    return {
-        name: np.median([run.clients[name] for run in one.runs], 0) for name in one.runs[0].clients
-    }
+    names = group.runs[0].clients
+    return {name: np.median([run.clients[name] for run in group.runs], 0) for name in names}
 
 
-def _kept(curves: list[np.ndarray]) -> np.ndarray:
+def _drawn(curves: list[np.ndarray]) -> np.ndarray:
     """Which clients are drawn."""
     many = len(curves[0])
     if many <= MOST:
