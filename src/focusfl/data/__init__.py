@@ -1,6 +1,5 @@
 """Data sets, splits of samples over clients, and the order in which clients use them."""
 
-from focusfl.data.cifar import Images, cifar10
 from focusfl.data.federations import Federation, from_datasets
 from focusfl.data.fetching import fetch
 from focusfl.data.flash import flash_availability, flash_logs
@@ -11,7 +10,7 @@ from focusfl.data.hospitals import (
     standardise,
     tcga_brca,
 )
-from focusfl.data.idx import fashion_mnist, mnist
+from focusfl.data.images import Images, cifar10, fashion_mnist, mnist
 from focusfl.data.omniglot import omniglot
 from focusfl.data.packages import (
     chem97,

@@ -233,10 +233,7 @@ _ALL = [
             "", "https://www.cs.toronto.edu/~kriz/",
             "cifar-10-binary.tar.gz 170052171 md5:c32a1d4ab5d03f1284b67883e8d87530",
         ),
-        (
-            (*(f"cifar10/train_{k}.npz" for k in range(1, 6)), "cifar10/test.npz"),
-            ("cifar-10-python.tar.gz",),
-        ),
+        ((*(f"cifar10/train_{k}.npz" for k in range(1, 6)), "cifar10/test.npz"),),
     ),
     Entry(
         "mnist", "70,000 handwritten digits, 28 x 28 pixels", None, "CC BY-SA 3.0",
