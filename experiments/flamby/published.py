@@ -31,8 +31,11 @@ def published(federation: Federation, seed: int, data_dir: Place = None) -> list
         ValueError: If the file is not there, or is no table of this federation.
     """
     check_count("seed", seed, least=0)
-    name = f"flamby_results/{federation.name}_seed{seed}.csv"
-    [file] = find("flamby_results", data_dir, only=name)
+    name = f"{federation.name}_seed{seed}.csv"
+    files = {path.name: path for path in find("flamby_results", data_dir)}
+    if name not in files:
+        raise ValueError(f"FLamby published no {name}; it has {', '.join(sorted(files))}.")
+    file = files[name]
     with open(file, newline="") as text:
         table = csv.DictReader(text)
         lacking = [c for c in COLUMNS if c not in (table.fieldnames or [])]
