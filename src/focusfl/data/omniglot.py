@@ -64,9 +64,9 @@ def omniglot(
     kinds = alphabets if task == "alphabet" else what
     classes, y = np.unique(kinds, return_inverse=True)
     samples = Samples(x, y.astype(np.int32), client)
-    held = hold_out(client, test_share, seed)
+    is_test = hold_out(client, test_share, seed)
     advice = "Use another test_share."
-    return federation(samples, held, names.tolist(), classes.tolist(), advice)
+    return federation(samples, is_test, names.tolist(), classes.tolist(), advice)
 
 
 def _read(path: Path) -> Named:

@@ -37,11 +37,6 @@ class Fast:
         return jax.tree.unflatten(jax.tree.structure(shape), map(plain, outs))
 
 
-def has_convolutions(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether a function of such arguments has convolutions or pools to rewrite."""
-    return _contains(jax.make_jaxpr(function)(*args).jaxpr)
-
-
 def _contains(jaxpr: Any) -> bool:
     return any(
         eqn.primitive.name in REWRITTEN or any(map(_contains, _inner(eqn.params)))
