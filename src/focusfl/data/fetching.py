@@ -25,7 +25,7 @@ TIMEOUT = 30.0  # seconds without an answer
 LARGE = 50_000_000  # bytes; a download above this is announced
 
 
-def fetch(name: str) -> list[Path]:
+def fetch(name: str | Entry) -> list[Path]:
     """Download the files of a data set into the cache folder; return their paths.
 
     A file that is there with the right checksum is not downloaded again. For a data set in a

