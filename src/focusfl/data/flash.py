@@ -44,14 +44,7 @@ def _read(path: Path) -> dict[str, Any]:
             found = json.load(file)
         if not all(isinstance(phone["messages"], str) for phone in found.values()):
             raise TypeError("messages must be text")
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f'cannot read {path} as {{phone: {{"messages": text}}}}: {error}.'
         ) from None

@@ -99,13 +99,7 @@ def tcga_brca(data_dir: Place = None) -> Survival:
     x, event, time = numbers[:, :-2], numbers[:, -2] == 1, numbers[:, -1]
     parts, regions = zip(*(folds[row[0]] for _, row in mine), strict=True)
     return Survival(
-        x,
-        time,
-        event,
-        np.array(regions),
-        np.array(parts) == "train",
-        REGIONS,
-        tuple(header[1:-2]),
+        x, time, event, np.array(regions), np.array(parts) == "train", REGIONS, tuple(header[1:-2])
     )
 
 

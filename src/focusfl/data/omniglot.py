@@ -28,10 +28,7 @@ Named = dict[tuple[str, ...], Drawing]  # by alphabet, character and drawer
 
 
 def omniglot(
-    task: str = "alphabet",
-    test_share: float | int = 0.2,
-    seed: int = 0,
-    data_dir: Place = None,
+    task: str = "alphabet", test_share: float | int = 0.2, seed: int = 0, data_dir: Place = None
 ) -> Federation:
     """Load 4,840 drawings of 242 characters, one client for each of 20 drawers.
 

@@ -15,13 +15,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from focusfl.core import random as keys
 from focusfl.core.extras import missing, pandas
-from focusfl.core.validation import (
-    check_count,
-    check_one_of,
-    check_share,
-    shown,
-    unknown,
-)
+from focusfl.core.validation import check_count, check_one_of, check_share, shown, unknown
 from focusfl.data.federations import Federation, federation
 from focusfl.data.hospitals import Survival
 from focusfl.data.samples import Samples

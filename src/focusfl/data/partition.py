@@ -63,11 +63,7 @@ def dirichlet(labels: Labels, num_clients: int, alpha: float | int, seed: int) -
 
 
 def dirichlet_balanced(
-    labels: Labels,
-    num_clients: int,
-    alpha: float | int,
-    seed: int,
-    drop_rest: bool = False,
+    labels: Labels, num_clients: int, alpha: float | int, seed: int, drop_rest: bool = False
 ) -> Parts:
     """Draw a mix of classes for each client, and give all clients equally many samples.
 

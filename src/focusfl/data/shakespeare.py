@@ -15,10 +15,7 @@ NAME = re.compile(r"([^\n:]+):(?:\n|$)")  # before a turn
 
 
 def shakespeare(
-    num_clients: int = 30,
-    length: int = 40,
-    test_share: float | int = 0.2,
-    data_dir: Place = None,
+    num_clients: int = 30, length: int = 40, test_share: float | int = 0.2, data_dir: Place = None
 ) -> Federation:
     """Load the parts of Shakespeare's speakers with the longest ones, one client each.
 

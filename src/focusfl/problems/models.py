@@ -61,10 +61,7 @@ def accuracy(scores: Any, labels: Any) -> Any:
 
 def accuracy_and_loss(scores: Any, labels: Any) -> dict[str, Any]:
     """Compute for each sample whether it is classified right, and its cross entropy."""
-    return {
-        "accuracy": scores.argmax(1) == labels,
-        "loss": cross_entropy(scores, labels),
-    }
+    return {"accuracy": scores.argmax(1) == labels, "loss": cross_entropy(scores, labels)}
 
 
 def dense_params(widths: list[int], seed: int) -> Tree:

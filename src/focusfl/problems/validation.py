@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.core.tree import Tree
-from focusfl.core.validation import (
-    check_count,
-    check_finite,
-    check_one_of,
-    numeric,
-    shown,
-)
+from focusfl.core.validation import check_count, check_finite, check_one_of, numeric, shown
 from focusfl.data import STREAMS
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")

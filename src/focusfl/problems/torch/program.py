@@ -58,10 +58,7 @@ class Program:
         floats = [a for a in (*params.values(), *inputs) if _is_float(a)]
         width = floats[0].dtype if floats else self.dtype
         known = {name: params[parameter] for name, parameter in self.params.items()}
-        for name, value in (
-            *self.constants.items(),
-            *zip(self.inputs, inputs, strict=True),
-        ):
+        for name, value in (*self.constants.items(), *zip(self.inputs, inputs, strict=True)):
             if value is not None:
                 value = self._typed(jnp.asarray(value), width)
             known[name] = value
