@@ -150,8 +150,8 @@ def arrays_of(
         )
     if columns is not None and not isinstance(columns, Mapping | list | tuple):
         raise ValueError(f"columns must be a list of names; got {shown(columns)}.")
-    asked = columns or known
-    names = asked if isinstance(asked, Mapping) else {name: name for name in asked}
+    columns = columns or known
+    names = columns if isinstance(columns, Mapping) else {name: name for name in columns}
     for name in names.values():
         if name not in known:
             raise ValueError(unknown("column", name, known))
