@@ -198,9 +198,9 @@ def gru(params: Tree, x: Any) -> Any:
     width = keep["w"].shape[0]
 
     def step(h: Any, read: Any) -> tuple[Any, Any]:
-        kept = h @ keep["w"] + keep["b"]
-        update, reset = jnp.split(jax.nn.sigmoid((read + kept)[:, : 2 * width]), 2, axis=1)
-        new = jnp.tanh(read[:, 2 * width :] + reset * kept[:, 2 * width :])
+        memory = h @ keep["w"] + keep["b"]
+        update, reset = jnp.split(jax.nn.sigmoid((read + memory)[:, : 2 * width]), 2, axis=1)
+        new = jnp.tanh(read[:, 2 * width :] + reset * memory[:, 2 * width :])
         h = update * h + (1 - update) * new
         return h, h
 

@@ -62,10 +62,10 @@ def plain_convolution(
     x, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,), groups=1
 ):  # fmt: skip
     """Convolve images, or a single image without an axis of images."""
-    given = weight, bias, stride, padding, dilation, False, (0,), groups
+    options = weight, bias, stride, padding, dilation, False, (0,), groups
     if x.ndim < weight.ndim:
-        return convolution(x[None], *given)[0]
-    return convolution(x, *given)
+        return convolution(x[None], *options)[0]
+    return convolution(x, *options)
 
 
 def cross_entropy(scores, targets, weight=None, reduction=1, ignore_index=-100, smoothing=0.0):
@@ -300,7 +300,7 @@ def upsample(kind, n):
 
 LAYERS: dict[str, Callable] = {
     "_embedding_bag": embedding_bag, "_embedding_bag_forward_only": embedding_bag,
-    "_fused_rms_norm": lambda *given: (rms_norm(*given), None),
+    "_fused_rms_norm": lambda *args: (rms_norm(*args), None),
     "_native_batch_norm_legit": batch_norm_no_stats,
     "_native_batch_norm_legit_no_training": batch_norm, "addmm": addmm,
     "baddbmm": addmm, "bmm": jnp.matmul, 
@@ -310,7 +310,7 @@ LAYERS: dict[str, Callable] = {
     "mm": jnp.matmul, "mv": jnp.matmul, "native_group_norm": group_norm,
     "native_layer_norm": layer_norm, "outer": jnp.outer, "rms_norm": rms_norm,
     **{f"max_pool{n}d_with_indices": max_pool(n) for n in (1, 2, 3)},
-    "max_pool2d": lambda *given: max_pool(2)(*given)[0],
+    "max_pool2d": lambda *args: max_pool(2)(*args)[0],
     **{f"avg_pool{n}d": avg_pool(n) for n in (1, 2, 3)},
     **{f"_adaptive_avg_pool{n}d": adaptive_avg_pool(n) for n in (2, 3)},
     **{f"adaptive_avg_pool{n}d": adaptive_avg_pool(n) for n in (1, 2, 3)},
