@@ -57,7 +57,7 @@ def find(name: str | Entry, data_dir: Place = None, fetch: bool = True) -> list[
     looked = " and ".join(
         str(place) + " (no such folder)" * (not place.is_dir()) for place in folders
     )
-    choices = ", or ".join(_listed(files) for files in _choices(wanted)[::-1])
+    choices = ", or ".join(" and ".join(files) for files in _choices(wanted)[::-1])
     how = " Leave data_dir out then." if data_dir is not None else ""
     why = " FOCUSFL_OFFLINE is set: unset it first." * fetching.offline()
     raise ValueError(
@@ -98,7 +98,3 @@ def _folders(data_dir):
 
 def _clean(path):
     return Path(os.path.expandvars(path)).expanduser()
-
-
-def _listed(files):
-    return ", ".join(files[:-1]) + " and " * (len(files) > 1) + files[-1]
