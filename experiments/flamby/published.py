@@ -7,11 +7,44 @@ from typing import NamedTuple
 from flamby.federations import Federation
 
 from focusfl.core.validation import check_count
+from focusfl.data import Entry, File
 from focusfl.data.places import Place, find
 
 SEEDS = (42, 43, 44, 45, 46)
 POOLED = "Pooled Test"
 COLUMNS = ("Method", "Test", "Metric", "learning_rate", "server_learning_rate", "mu")
+URL = (
+    "https://raw.githubusercontent.com/owkin/FLamby/edacf54d5211520583b0133d55ac39b6fda8324b/"
+    "flamby/results/results_benchmark_fed_"
+)
+BLOBS = {  # the hashes that git has of the files, by seed
+    "heart_disease/heart": (
+        "fc976120c6c92db95d05b5a0a61899dd1fa4c4e8",
+        "a50acbd4f1eb4543d72324fb1289031d9be51d04",
+        "1780a0e6bb3ed27eba1e035335022126841d3a3b",
+        "842f2a11752c49ea8df17a93dbcdd688873b0d77",
+        "517c894694474b288458fa165583444668788116",
+    ),
+    "tcga_brca/tcga": (
+        "87f08634d52616a157808a343f3d002c37be217c",
+        "fc24ababe6d4e834009a12ef2c55a7ce53c92d30",
+        "4e7c6e2876f823e8d762bd59955eba6b15fdbd63",
+        "ff80c01701c37e36fbafe3bb00dc47d2d80716df",
+        "7bc795fa4728fa56cdcb01562d0b7dd8af4fad97",
+    ),
+}
+RESULTS = Entry(
+    "flamby_results", "FLamby's published results on its two sets of tables", None,
+    "MIT", "Ogier du Terrail et al., FLamby, NeurIPS 2022", "",
+    tuple(
+        File(
+            f"flamby_results/{name.partition('/')[2]}_seed{seed}.csv",
+            f"{URL}{name}_seed{seed}.csv", f"git-blob:{blob}", None,
+        )
+        for name, blobs in BLOBS.items()
+        for seed, blob in zip(SEEDS, blobs, strict=True)
+    ),
+)  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -31,8 +64,11 @@ def published(federation: Federation, seed: int, data_dir: Place = None) -> list
         ValueError: If the file is not there, or is no table of this federation.
     """
     check_count("seed", seed, least=0)
-    name = f"flamby_results/{federation.name}_seed{seed}.csv"
-    [file] = find("flamby_results", data_dir, only=name)
+    name = f"{federation.name}_seed{seed}.csv"
+    files = {path.name: path for path in find(RESULTS, data_dir)}
+    if name not in files:
+        raise ValueError(f"FLamby published no {name}; it has {', '.join(sorted(files))}.")
+    file = files[name]
     with open(file, newline="") as text:
         table = csv.DictReader(text)
         lacking = [c for c in COLUMNS if c not in (table.fieldnames or [])]

@@ -20,6 +20,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from flamby import published
 
 from focusfl import data
 from focusfl.data import registry
@@ -98,11 +99,11 @@ def mirror(ours, tmp_path_factory):
     put(files["cifar10"][0], cifar10(ours))
     with gzip.open(ours / "flash_state_traces_100dev.json.gz") as logs:
         put(files["flash_logs"][0], logs.read())
-    for name in (
-        "heart_disease", "tcga_brca", "omniglot", "shakespeare", "flamby_results",
-    ):  # fmt: skip
+    for name in ("heart_disease", "tcga_brca", "omniglot", "shakespeare"):
         for file in files[name]:
             put(file, (ours / file.path).read_bytes())
+    for file in published.RESULTS.files:
+        put(file, (ours / file.path).read_bytes())
     handler = partial(SimpleHTTPRequestHandler, directory=root)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -160,16 +161,12 @@ def test_the_table_of_phones_comes_of_their_logs(ours, away):
 
 
 def test_published_results_are_fetched(ours, away):
-    for path in data.fetch("flamby_results"):
+    paths = data.fetch(published.RESULTS)
+    assert len(paths) == 2 * len(published.SEEDS)
+    for path in paths:
         assert path.read_bytes() == (ours / path.relative_to(away)).read_bytes()
 
 
 def test_images_from_their_archive_are_those_of_our_parts(ours, away):
-    (path,) = data.fetch("cifar10")
-    with tarfile.open(path) as archive:
-        for k, part in enumerate(data.DATA_SETS["cifar10"].others[0], 1):
-            name = f"data_batch_{k}.bin" if k < 6 else "test_batch.bin"
-            member = archive.extractfile(f"cifar-10-batches-bin/{name}")
-            x, y = data.cifar._decode_binary(member.read(), name)
-            with np.load(ours / part) as file:
-                assert np.array_equal(x, file["x"]) and np.array_equal(y, file["y"])
+    for a, b in zip(data.cifar10(), data.cifar10(ours), strict=True):
+        assert np.array_equal(a, b)

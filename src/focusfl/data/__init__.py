@@ -1,17 +1,10 @@
 """Data sets, splits of samples over clients, and the order in which clients use them."""
 
-from focusfl.data.cifar import Images, cifar10
 from focusfl.data.federations import Federation, from_datasets
 from focusfl.data.fetching import fetch
 from focusfl.data.flash import flash_availability, flash_logs
-from focusfl.data.hospitals import (
-    Hospitals,
-    Survival,
-    heart_disease,
-    standardise,
-    tcga_brca,
-)
-from focusfl.data.idx import fashion_mnist, mnist
+from focusfl.data.hospitals import Hospitals, Survival, heart_disease, standardise, tcga_brca
+from focusfl.data.images import Images, cifar10, fashion_mnist, mnist
 from focusfl.data.omniglot import omniglot
 from focusfl.data.packages import (
     chem97,
@@ -43,13 +36,7 @@ from focusfl.data.registry import DATA_SETS, Entry, File
 from focusfl.data.samples import Samples, arrays_of, digits, read_samples
 from focusfl.data.shakespeare import shakespeare
 from focusfl.data.speech import spoken_digits
-from focusfl.data.streams import (
-    STREAMS,
-    epochs,
-    fixed_order,
-    per_epoch,
-    with_replacement,
-)
+from focusfl.data.streams import STREAMS, epochs, fixed_order, per_epoch, with_replacement
 from focusfl.data.tables import Table, libsvm, read_libsvm_text
 
 __all__ = [

@@ -31,7 +31,7 @@ class Federation(NamedTuple):
 
 def federation(
     samples: Samples,
-    held: Bool[np.ndarray, " samples"],
+    is_test: Bool[np.ndarray, " samples"],
     names: Sequence[str],
     classes: Sequence[str],
     advice: str = "Fetch the data again.",
@@ -41,7 +41,7 @@ def federation(
 
     Args:
         samples: of all clients.
-        held: true for samples for tests.
+        is_test: true for samples for tests.
         names: of the clients, by number.
         classes: what labels stand for; empty if y are numbers.
         advice: what a message says to do about a client without samples.
@@ -54,7 +54,7 @@ def federation(
     test: list[ClientSamples] = []
     for i, name in enumerate(names):
         of_client = samples.client == i
-        for sets, chosen in ((train, of_client & ~held), (test, of_client & held)):
+        for sets, chosen in ((train, of_client & ~is_test), (test, of_client & is_test)):
             sets.append({"x": samples.x[chosen], "y": samples.y[chosen]})
         sizes = len(train[-1]["y"]), len(test[-1]["y"])
         if 0 in sizes:
@@ -97,27 +97,29 @@ def from_datasets(
     check_count("least", least)
     check_count("seed", seed, least=0)
     columns = {"client": by, "x": x, "y": y}
-    found = _columns("dataset", dataset, columns)
-    names, counts = np.unique(found["client"], return_counts=True)
+    table = _columns("dataset", dataset, columns)
+    names, counts = np.unique(table["client"], return_counts=True)
     if is_number(tests):
         check_share("tests", tests, whole=False)
-        held = hold_out(found["client"], tests, seed)
+        is_test = hold_out(table["client"], tests, seed)
         advice = "Use another share for tests, or `least` to leave it out."
     else:
         other = _columns("tests", tests, columns)
-        held, advice = _beside(found, other), "Use `least` to leave it out."
-        found = {k: np.concatenate([found[k], other[k]]) for k in found}
-    labels, classes = _labels(dataset, y, found["y"])
+        _check_alike(table, other)
+        is_test = np.repeat([False, True], [len(table["y"]), len(other["y"])])
+        advice = "Use `least` to leave it out."
+        table = {k: np.concatenate([table[k], other[k]]) for k in table}
+    labels, classes = _labels(dataset, y, table["y"])
     if not (counts >= least).any():
         raise ValueError(
             f"least must leave some clients; got {least}, and the largest of "
             f"{len(names)} has {counts.max()} samples."
         )
-    kept = names[counts >= least]
-    number = {name: i for i, name in enumerate(kept.tolist())}
-    client = np.array([number.get(name, -1) for name in found["client"].tolist()])
-    samples = samples_of("dataset", found["x"], labels, client)
-    return federation(samples, held, [str(name) for name in kept], classes, advice)
+    names = names[counts >= least]
+    number = {name: i for i, name in enumerate(names.tolist())}
+    client = np.array([number.get(name, -1) for name in table["client"].tolist()])
+    samples = samples_of("dataset", table["x"], labels, client)
+    return federation(samples, is_test, [str(name) for name in names], classes, advice)
 
 
 def _columns(what: str, given: Any, columns: dict[str, str]) -> Raw:
@@ -135,19 +137,19 @@ def _columns(what: str, given: Any, columns: dict[str, str]) -> Raw:
     for name in columns.values():
         if name not in list(known):
             raise ValueError(unknown(f"column of {what}", name, [*map(str, known)]))
-    found = {key: _array(given, name) for key, name in columns.items()}
-    if len({len(array) for array in found.values()}) > 1:
-        got = ", ".join(f"{len(found[k])} in {columns[k]!r}" for k in found)
+    arrays = {key: _array(given, name) for key, name in columns.items()}
+    if len({len(array) for array in arrays.values()}) > 1:
+        got = ", ".join(f"{len(arrays[k])} in {columns[k]!r}" for k in arrays)
         raise ValueError(f"columns of {what} must have equally many rows; got {got}.")
-    if not len(found["y"]):
+    if not len(arrays["y"]):
         raise ValueError(f"{what} must have samples; got none.")
-    if found["client"].ndim != 1 or found["client"].dtype.kind not in "biuUS":
+    client = arrays["client"]
+    if client.ndim != 1 or client.dtype.kind not in "biuUS":
         raise ValueError(
             f"column {columns['client']!r} of {what} must say whose a sample is, by "
-            f"whole numbers or words; got {shown(found['client'])} of "
-            f"{found['client'].dtype}."
+            f"whole numbers or words; got {shown(client)} of {client.dtype}."
         )
-    return found
+    return arrays
 
 
 def _array(given: Any, name: str) -> np.ndarray:
@@ -168,20 +170,19 @@ def _array(given: Any, name: str) -> np.ndarray:
     return np.empty(len(values), object)
 
 
-def _beside(found: Raw, other: Raw) -> Bool[np.ndarray, " samples"]:
-    """Mark the samples of a second table as for tests, behind those of a first one like it."""
-    shape, got = found["x"].shape[1:], other["x"].shape[1:]
+def _check_alike(table: Raw, tests: Raw) -> None:
+    """Raise ValueError unless a table of tests has samples and clients as the first one has."""
+    shape, got = table["x"].shape[1:], tests["x"].shape[1:]
     if shape != got:
         raise ValueError(
             f"tests must have samples like those of dataset, of shape {shape}; got {got}."
         )
-    strangers = set(other["client"].tolist()) - set(found["client"].tolist())
+    strangers = set(tests["client"].tolist()) - set(table["client"].tolist())
     if strangers:
         raise ValueError(
             "tests must be of clients that have samples for training; got client "
             f"{shown(min(strangers))}, and {len(strangers)} such clients in all."
         )
-    return np.repeat([False, True], [len(found["y"]), len(other["y"])])
 
 
 def _labels(dataset: Any, name: str, y: np.ndarray) -> tuple[Any, list[str]]:
@@ -190,6 +191,6 @@ def _labels(dataset: Any, name: str, y: np.ndarray) -> tuple[Any, list[str]]:
         words, labels = np.unique(y, return_inverse=True)
         return labels, words.tolist()
     features = getattr(dataset, "features", None) or {}
-    named = getattr(features.get(name), "names", None)
-    many = int(y.max()) + 1 if y.dtype.kind in "iu" else 0
-    return y, named or [str(k) for k in range(many)]
+    classes = getattr(features.get(name), "names", None)
+    count = int(y.max()) + 1 if y.dtype.kind in "iu" else 0
+    return y, classes or [str(k) for k in range(count)]

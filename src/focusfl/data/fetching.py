@@ -1,8 +1,7 @@
 """Download the files of data sets, and check them.
 
-A download goes into a file that ends in .part. After a broken connection it resumes where it
-ended, at once or the next time. Its checksum is compared before it gets its name, and of two
-processes that download the same file one waits for the other.
+A download goes into a file that ends in .part, which gets its final name when its checksum is
+right. Of two processes that download the same file one waits for the other.
 
 The environment variable FOCUSFL_OFFLINE=1 forbids downloads. FOCUSFL_MIRROR is the
 address of a mirror: https://host/path is fetched from MIRROR/host/path.
@@ -12,7 +11,7 @@ import hashlib
 import os
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,13 +20,12 @@ from focusfl.core.files import make_folder, take_lock
 from focusfl.data import places
 from focusfl.data.registry import Entry, File, entry
 
-TRIES = 3  # connections to one file that may break
 CHUNK = 2**16  # bytes
 TIMEOUT = 30.0  # seconds without an answer
 LARGE = 50_000_000  # bytes; a download above this is announced
 
 
-def fetch(name: str) -> list[Path]:
+def fetch(name: str | Entry) -> list[Path]:
     """Download the files of a data set into the cache folder; return their paths.
 
     A file that is there with the right checksum is not downloaded again. For a data set in a
@@ -65,15 +63,15 @@ def verify(name: str) -> dict[Path, str]:
         and has no checksum, or "in a package", which pip has checked. Empty if the data set
         is not there.
     """
-    wanted = entry(name)
-    found = places.present(wanted, None) or []
-    known = {Path(file.path): file.checksum for file in wanted.files}
-    result = {}
-    for path in found:
-        relative = [p for p in known if path.parts[-len(p.parts) :] == p.parts]
-        wrong = mismatch(path, known[relative[0]]) if relative else None
-        good = "good" if relative else "in a package" if wanted.package else "repacked"
-        result[path] = f"damaged: {wrong}" if wrong else good
+    wanted, result = entry(name), {}
+    checksums = {file.path: file.checksum for file in wanted.files}
+    for path in places.present(wanted) or []:
+        known = [checksum for file, checksum in checksums.items() if path.match(file)]
+        if known:
+            wrong = mismatch(path, known[0])
+            result[path] = f"damaged: {wrong}" if wrong else "good"
+        else:
+            result[path] = "in a package" if wanted.package else "repacked"
     return result
 
 
@@ -91,9 +89,7 @@ def mismatch(path: Path, checksum: str) -> str | None:
         if kind == "git-blob":
             digest.update(f"blob {path.stat().st_size}\0".encode())
         with open(path, "rb") as file:
-            while some := file.read(2**20):
-                digest.update(some)
-        found = digest.hexdigest()
+            found = hashlib.file_digest(file, lambda: digest).hexdigest()
     else:
         return None
     return None if found == wanted else f"its {kind} must be {wanted}; got {found}"
@@ -120,35 +116,21 @@ def _sha1(kind: bytes, content: bytes) -> bytes:
 
 
 def _fetch(wanted: Entry, file: File) -> Path:
-    import pooch  # slow to import, with what it brings
-    import requests
+    import requests  # slow to import
 
-    cache, url = places.cache_folder(), address(file)
-    target = cache / file.path
+    target, url = places.cache_folder() / file.path, address(file)
     if target.is_file() and mismatch(target, file.checksum) is None:
         return target
     if offline():
         raise ValueError(
             f"cannot fetch {url}: FOCUSFL_OFFLINE is set. Unset it, or put the file at {target}."
         )
-    pooch_knows = file.checksum.startswith(("md5:", "sha256:"))
-    pot = pooch.create(
-        path=cache,
-        base_url="",
-        registry={file.path: file.checksum if pooch_knows else None},
-        urls={file.path: url},
-    )
     try:
         make_folder(target.parent)
         with _locked(target.parent):
-            if target.is_file() and mismatch(target, file.checksum):
-                target.unlink()
-            return Path(pot.fetch(file.path, downloader=_Download(wanted, file)))
-    except _Wrong as error:
-        raise ValueError(
-            f"{url} is not the file that belongs to {wanted.name}: {error}. It was not "
-            "kept. Try again; if it is so again, it has changed at its source."
-        ) from None
+            # Another process may have fetched it in the meantime.
+            if not target.is_file() or mismatch(target, file.checksum):
+                _download(wanted, file, target)
     except requests.RequestException as error:
         raise ValueError(
             f"cannot fetch {url}: {_reason(error)}. Try `focusfl data fetch "
@@ -159,81 +141,48 @@ def _fetch(wanted: Entry, file: File) -> Path:
             f"cannot write {target}: {error.strerror or error}. Let FOCUSFL_CACHE name "
             "a folder that can be written to."
         ) from None
+    return target
 
 
-class _Wrong(Exception):
-    """A download has another checksum."""
+def _download(wanted: Entry, file: File, target: Path) -> None:
+    """Download a file under a temporary name, and rename it if its checksum is right."""
+    import requests
 
-
-class _Download:
-    """A downloader for pooch that resumes after broken connections."""
-
-    def __init__(self, wanted: Entry, file: File) -> None:
-        self.wanted, self.file = wanted, file
-
-    def __call__(self, url: str, output: str, pot: Any) -> None:
-        import requests
-
-        part = Path(pot.path) / f"{self.file.path}.part"
-        for left in reversed(range(TRIES)):
-            try:
-                self._more(url, part)
-                break
-            except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
-                if not left or not part.exists():  # nobody has answered at all
-                    raise
-        if wrong := mismatch(part, self.file.checksum):
-            part.unlink()
-            raise _Wrong(wrong)
-        os.replace(part, output)
-
-    def _more(self, url: str, part: Path) -> None:
-        """Download the rest of a part."""
-        import requests
-
-        done = part.stat().st_size if part.exists() else 0
-        headers = {"Accept-Encoding": "identity"}
-        if done:
-            headers["Range"] = f"bytes={done}-"
+    url, part = address(file), target.with_name(f"{target.name}.part")
+    headers = {"Accept-Encoding": "identity"}  # as it is published, not packed for the way
+    try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
-            if answer.status_code == 416:  # nothing is missing, or the part is wrong
-                if answer.headers.get("Content-Range") != f"bytes */{done}":
-                    part.unlink()
-                    self._more(url, part)
-                return
             answer.raise_for_status()
-            if answer.status_code != 206:  # all of it, whatever was asked for
-                done = 0
-            length = answer.headers.get("Content-Length")
-            total = done + int(length) if length else self.file.size
+            total = int(answer.headers.get("Content-Length", 0)) or file.size
             if total and total > LARGE:
                 print(
-                    f"{self.wanted.name}: {total / 1e6:,.0f} MB from {url}, licence: "
-                    f"{self.wanted.licence}",
+                    f"{wanted.name}: {total / 1e6:,.0f} MB from {url}, licence: {wanted.licence}",
                     file=sys.stderr,
                 )
-            with open(part, "ab" if done else "wb") as out, _bar(part, total) as bar:
-                bar(done)
-                for some in answer.iter_content(CHUNK):
-                    out.write(some)
-                    bar(len(some))
+            with open(part, "wb") as out, _bar(target.name, total) as advance:
+                for chunk in answer.iter_content(CHUNK):
+                    out.write(chunk)
+                    advance(len(chunk))
+        if wrong := mismatch(part, file.checksum):
+            raise ValueError(
+                f"{url} is not the file that belongs to {wanted.name}: {wrong}. It was not "
+                "kept. Try again; if it is so again, it has changed at its source."
+            )
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextmanager
-def _bar(part: Path, total: int | None) -> Iterator[Any]:
+def _bar(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on a terminal; yield a function to call with numbers of bytes."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
     console = Console(stderr=True)
-    columns = ("{task.description}", BarColumn(), DownloadColumn())
-    with Progress(
-        *columns,
-        TransferSpeedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task(part.name.removesuffix(".part"), total=total)
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=total)
         yield lambda count: progress.advance(task, count)
 
 

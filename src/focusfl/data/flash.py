@@ -41,21 +41,14 @@ def _read(path: Path) -> dict[str, Any]:
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8") as file:
-            found = json.load(file)
-        if not all(isinstance(phone["messages"], str) for phone in found.values()):
+            logs = json.load(file)
+        if not all(isinstance(phone["messages"], str) for phone in logs.values()):
             raise TypeError("messages must be text")
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f'cannot read {path} as {{phone: {{"messages": text}}}}: {error}.'
         ) from None
-    return found
+    return logs
 
 
 def flash_availability(data_dir: Place = None) -> Int8[np.ndarray, "times phones"]:
@@ -87,10 +80,10 @@ def availability(logs: dict[str, Any]) -> Int8[np.ndarray, "times phones"]:
     for phone in logs.values():
         lines = [line.split("\t") for line in phone["messages"].splitlines()]
         events = [(line[0].strip(), line[1].strip()) for line in lines if len(line) == 2]
-        found = [_states(events, signal, times) for signal in SIGNALS]
-        states = np.array([state for state in found if state is not None])
-        if len(states) < len(SIGNALS):
+        signals = [_states(events, signal, times) for signal in SIGNALS]
+        if any(states is None for states in signals):
             continue
+        states = np.array(signals)
         column = np.where((states == 0).any(0), 0, states.min(0))
         if np.mean(column >= 0) >= KNOWN:
             columns.append(column)
@@ -102,15 +95,13 @@ def availability(logs: dict[str, Any]) -> Int8[np.ndarray, "times phones"]:
 def _states(
     events: list[tuple[str, str]], signal: dict[str, bool], times: np.ndarray
 ) -> np.ndarray | None:
-    """1 on, 0 off, -1 unknown at these times; None if there is no event."""
-    own = sorted(
-        ((time, signal[what]) for time, what in events if what in signal),
-        key=lambda event: event[0],  # of events at one time the last counts
-    )
-    if not own:
+    """Return 1 on, 0 off, -1 unknown at these times; None if there is no event."""
+    changes = [(time, signal[event]) for time, event in events if event in signal]
+    if not changes:
         return None
-    when = np.array([time for time, _ in own], "datetime64[s]")
-    values = np.array([on for _, on in own], np.int8)
+    changes.sort(key=lambda change: change[0])  # stable: of those at one time the last counts
+    when = np.array([time for time, _ in changes], "datetime64[s]")
+    values = np.array([on for _, on in changes], np.int8)
     last = np.searchsorted(when, times, "right") - 1
     inside = (times >= when[0]) & (times <= when[-1])
     return np.where(inside, values[last], -1)

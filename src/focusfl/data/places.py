@@ -22,7 +22,7 @@ def folder(data_dir: Place = None) -> Path:
     return _folders(data_dir)[0]
 
 
-def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) -> list[Path]:
+def find(name: str | Entry, data_dir: Place = None, fetch: bool = True) -> list[Path]:
     """Find the files of a data set of the registry, or download them.
 
     Looks in `data_dir`, or in $FOCUSFL_DATA and then the cache folder, for the publisher's
@@ -30,9 +30,8 @@ def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) 
     folder, unless `data_dir` is given or FOCUSFL_OFFLINE is set.
 
     Args:
-        name: of the data set.
+        name: of the data set; or one that is not in the registry.
         data_dir: the only folder to look in; None: the usual ones.
-        only: the only file that is needed; empty: all.
         fetch: whether missing files may be downloaded.
 
     Returns:
@@ -45,28 +44,29 @@ def find(name: str, data_dir: Place = None, only: str = "", fetch: bool = True) 
     from focusfl.data import fetching
 
     wanted = entry(name)
-    found = present(wanted, data_dir, only)
-    if found is not None:
-        return found
+    paths = present(wanted, data_dir)
+    if paths is not None:
+        return paths
     if wanted.package:
-        raise ValueError(f"the data set {name} is in a package: pip install {wanted.package}.")
+        raise ValueError(
+            f"the data set {wanted.name} is in a package: pip install {wanted.package}."
+        )
     if fetch and data_dir is None and not fetching.offline():
-        paths = fetching.fetch(name)
-        return [p for p in paths if not only or p == cache_folder() / only]
+        return fetching.fetch(name)
     folders = _folders(data_dir)
     looked = " and ".join(
         str(place) + " (no such folder)" * (not place.is_dir()) for place in folders
     )
-    choices = ", or ".join(_listed(files) for files in _choices(wanted, only)[::-1])
+    choices = ", or ".join(" and ".join(files) for files in _choices(wanted)[::-1])
     how = " Leave data_dir out then." if data_dir is not None else ""
     why = " FOCUSFL_OFFLINE is set: unset it first." * fetching.offline()
     raise ValueError(
-        f"the data set {name} is missing: looked in {looked} for {choices}. "
-        f"`focusfl data fetch {name}` fetches it.{why}{how}"
+        f"the data set {wanted.name} is missing: looked in {looked} for {choices}. "
+        f"`focusfl data fetch {wanted.name}` fetches it.{why}{how}"
     )
 
 
-def present(wanted: Entry, data_dir: Place = None, only: str = "") -> list[Path] | None:
+def present(wanted: Entry, data_dir: Place = None) -> list[Path] | None:
     """Return the files of a data set in the first folder that has all; None if none has.
 
     For a data set in a pip package this is the folder of the package, if it is installed.
@@ -75,16 +75,16 @@ def present(wanted: Entry, data_dir: Place = None, only: str = "") -> list[Path]
         spec = find_spec(wanted.package.replace("-", "_"))
         return [Path(place) for place in spec.submodule_search_locations or ()] if spec else None
     for place in _folders(data_dir):
-        for files in _choices(wanted, only):
+        for files in _choices(wanted):
             paths = [place / file for file in files]
             if all(path.is_file() for path in paths):
                 return paths
     return None
 
 
-def _choices(wanted: Entry, only: str) -> list[tuple[str, ...]]:
-    published = tuple(file.path for file in wanted.files if not only or file.path == only)
-    return [*wanted.others, published] if published else [*wanted.others]
+def _choices(wanted: Entry) -> list[tuple[str, ...]]:
+    """List sets of files with the same content; those of the publisher are the last."""
+    return [*wanted.others, tuple(file.path for file in wanted.files)]
 
 
 def _folders(data_dir):
@@ -98,7 +98,3 @@ def _folders(data_dir):
 
 def _clean(path):
     return Path(os.path.expandvars(path)).expanduser()
-
-
-def _listed(files):
-    return ", ".join(files[:-1]) + " and " * (len(files) > 1) + files[-1]

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     clients: int | None  # None if the user deals the samples out
     licence: str
     citation: str
-    loader: str  # its name in focusfl.data; "" if a command alone reads the set
+    loader: str  # its name in focusfl.data
     files: tuple[File, ...] = ()
     others: tuple[tuple[str, ...], ...] = ()  # sets of files with the same content
     package: str = ""  # the pip package that holds it, in place of files
@@ -64,8 +64,6 @@ def _files(folder: str, base: str, listing: str) -> tuple[File, ...]:
 
 
 _RAW = "https://raw.githubusercontent.com/"
-_FLAMBY = f"{_RAW}owkin/FLamby/edacf54d5211520583b0133d55ac39b6fda8324b/flamby/"
-_TERRAIL = "Ogier du Terrail et al., FLamby, NeurIPS 2022"
 # Copies of LIBSVM's files that have a commit; the collection itself has no versions.
 _FEDNL = "Rustem-Islamov/FedNL-Public/ac72ee934bb7248e6f76eab7a444ab84218403bf/Datasets/"
 _TSIM = "ambroiseodt/tsim/c80abbd765cdaa57ad2b598583251850ded28e62/data/"
@@ -145,40 +143,16 @@ _ALL = [
     ),
     Entry(
         "tcga_brca", "survival of 1,088 patients with breast cancer, six regions", 6,
-        "open access (GDC)", f"The Cancer Genome Atlas; {_TERRAIL}", "tcga_brca",
+        "open access (GDC)", "The Cancer Genome Atlas; Ogier du Terrail et al., FLamby, "
+        "NeurIPS 2022", "tcga_brca",
         _files(
-            "fed_tcga_brca", f"{_FLAMBY}datasets/fed_tcga_brca/",
+            "fed_tcga_brca",
+            f"{_RAW}owkin/FLamby/edacf54d5211520583b0133d55ac39b6fda8324b/flamby/datasets/"
+            "fed_tcga_brca/",
             """brca.csv 113184
             sha256:07cb53423f7d579d33cfdbf2cba57b2aee75318b85866c68ce39a75b1f1ba020
             dataset_creation_scripts/train_test_split.csv 28946
             sha256:1249c6543a4060ff0fdaf8510fc37017755836db6c9fc5e6af96057c36510990""",
-        ),
-    ),
-    Entry(
-        "flamby_results", "FLamby's published results on its two sets of tables", None,
-        "MIT", _TERRAIL, "",
-        _files(
-            "flamby_results", f"{_FLAMBY}results/results_benchmark_fed_",
-            """heart_disease/heart_seed42.csv 5856
-            git-blob:fc976120c6c92db95d05b5a0a61899dd1fa4c4e8
-            heart_disease/heart_seed43.csv 5864
-            git-blob:a50acbd4f1eb4543d72324fb1289031d9be51d04
-            heart_disease/heart_seed44.csv 5876
-            git-blob:1780a0e6bb3ed27eba1e035335022126841d3a3b
-            heart_disease/heart_seed45.csv 5869
-            git-blob:842f2a11752c49ea8df17a93dbcdd688873b0d77
-            heart_disease/heart_seed46.csv 5880
-            git-blob:517c894694474b288458fa165583444668788116
-            tcga_brca/tcga_seed42.csv 8643
-            git-blob:87f08634d52616a157808a343f3d002c37be217c
-            tcga_brca/tcga_seed43.csv 8720
-            git-blob:fc24ababe6d4e834009a12ef2c55a7ce53c92d30
-            tcga_brca/tcga_seed44.csv 8613
-            git-blob:4e7c6e2876f823e8d762bd59955eba6b15fdbd63
-            tcga_brca/tcga_seed45.csv 8759
-            git-blob:ff80c01701c37e36fbafe3bb00dc47d2d80716df
-            tcga_brca/tcga_seed46.csv 8717
-            git-blob:7bc795fa4728fa56cdcb01562d0b7dd8af4fad97""",
         ),
     ),
     Entry(
@@ -233,10 +207,7 @@ _ALL = [
             "", "https://www.cs.toronto.edu/~kriz/",
             "cifar-10-binary.tar.gz 170052171 md5:c32a1d4ab5d03f1284b67883e8d87530",
         ),
-        (
-            (*(f"cifar10/train_{k}.npz" for k in range(1, 6)), "cifar10/test.npz"),
-            ("cifar-10-python.tar.gz",),
-        ),
+        ((*(f"cifar10/train_{k}.npz" for k in range(1, 6)), "cifar10/test.npz"),),
     ),
     Entry(
         "mnist", "70,000 handwritten digits, 28 x 28 pixels", None, "CC BY-SA 3.0",
@@ -306,12 +277,14 @@ _ALL = [
 DATA_SETS: dict[str, Entry] = {entry.name: entry for entry in _ALL}
 
 
-def entry(name: str) -> Entry:
-    """Give the data set of this name.
+def entry(name: str | Entry) -> Entry:
+    """Return the data set of this name; an `Entry` stands for itself.
 
     Raises:
         ValueError: If there is none.
     """
+    if isinstance(name, Entry):
+        return name
     if name not in DATA_SETS:
         raise ValueError(unknown("data set", name, list(DATA_SETS)))
     return DATA_SETS[name]

@@ -1,6 +1,8 @@
 """Samples: arrays from the user's files and tables, and the digits of scikit-learn."""
 
 import importlib.util
+import lzma
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +15,10 @@ from focusfl.core.extras import missing
 from focusfl.core.validation import check_finite, numeric, shown, unknown
 
 DIGITS = "datasets/data/digits.csv.gz"  # in the package sklearn
+UNREADABLE = (  # what NumPy raises for a damaged .npz file
+    OSError, EOFError, TypeError, ValueError, AttributeError, BadZipFile, lzma.LZMAError,
+    zlib.error,
+)  # fmt: skip
 
 
 class Samples(NamedTuple):
@@ -113,8 +119,8 @@ def _arrays(path: str | Path) -> dict[str, np.ndarray]:
     try:
         with open(path, "rb") as file, np.load(file) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (OSError, EOFError, TypeError, ValueError, AttributeError, BadZipFile) as e:
-        reason = getattr(e, "strerror", None) or str(e).split("\n")[0].rstrip(".")
+    except UNREADABLE as error:
+        reason = getattr(error, "strerror", None) or str(error).split("\n")[0].rstrip(".")
         raise ValueError(f"cannot read {path} as an .npz file: {reason}.") from None
 
 
@@ -144,8 +150,8 @@ def arrays_of(
         )
     if columns is not None and not isinstance(columns, Mapping | list | tuple):
         raise ValueError(f"columns must be a list of names; got {shown(columns)}.")
-    asked = columns or known
-    names = asked if isinstance(asked, Mapping) else {name: name for name in asked}
+    columns = columns or known
+    names = columns if isinstance(columns, Mapping) else {name: name for name in columns}
     for name in names.values():
         if name not in known:
             raise ValueError(unknown("column", name, known))

@@ -15,10 +15,7 @@ NAME = re.compile(r"([^\n:]+):(?:\n|$)")  # before a turn
 
 
 def shakespeare(
-    num_clients: int = 30,
-    length: int = 40,
-    test_share: float | int = 0.2,
-    data_dir: Place = None,
+    num_clients: int = 30, length: int = 40, test_share: float | int = 0.2, data_dir: Place = None
 ) -> Federation:
     """Load the parts of Shakespeare's speakers with the longest ones, one client each.
 
@@ -40,28 +37,28 @@ def shakespeare(
     check_share("test_share", test_share, whole=False)
     (path,) = find("shakespeare", data_dir)
     text, parts = _read(path)
-    signs = sorted(set(text))
+    characters = sorted(set(text))
     if num_clients > len(parts):
         raise ValueError(
             f"num_clients must not exceed the speakers there are, {len(parts)}; got {num_clients}."
         )
     names = sorted(parts, key=lambda name: (-len(parts[name]), name))[:num_clients]
-    pieces, client, held = [], [], []
+    pieces, client, is_test = [], [], []
     for i, name in enumerate(names):
-        codes = np.searchsorted(signs, list(parts[name]))
-        many = max(0, len(codes) - 1) // length
-        starts = np.arange(many)[:, None] * length
+        codes = np.searchsorted(characters, list(parts[name]))
+        count = max(0, len(codes) - 1) // length
+        starts = np.arange(count)[:, None] * length
         pieces.append(codes[starts + np.arange(length + 1)])
-        client.append(np.full(many, i))
-        held.append(np.arange(many) >= many - round(test_share * many))
+        client.append(np.full(count, i))
+        is_test.append(np.arange(count) >= count - round(test_share * count))
     whole = np.concatenate(pieces).astype(np.int32)
     samples = Samples(whole[:, :-1], whole[:, 1:], np.concatenate(client))
     advice = "Use fewer clients, a shorter length or another test_share."
-    return federation(samples, np.concatenate(held), names, signs, advice)
+    return federation(samples, np.concatenate(is_test), names, characters, advice)
 
 
 def _read(path: Path) -> tuple[str, dict[str, str]]:
-    """The text, and what everybody says in it, turn after turn."""
+    """Read the text, and what each speaker says in it, turn after turn."""
     try:
         text = path.read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
@@ -69,12 +66,12 @@ def _read(path: Path) -> tuple[str, dict[str, str]]:
     turns: dict[str, list[str]] = defaultdict(list)
     for block in text.split("\n\n"):
         block = block.strip("\n")
-        begin = NAME.match(block)
-        if begin and (said := block[begin.end() :]):
-            turns[begin[1]].append(said)
+        name = NAME.match(block)
+        if name and (words := block[name.end() :]):
+            turns[name[1]].append(words)
     if not turns:
         raise ValueError(
             f"{path} must hold turns, each after a line with its speaker's name and a "
             "colon; got none."
         )
-    return text, {name: "\n".join(own) + "\n" for name, own in turns.items()}
+    return text, {name: "\n".join(words) + "\n" for name, words in turns.items()}

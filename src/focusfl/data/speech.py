@@ -117,8 +117,5 @@ def mel_bands() -> Float[np.ndarray, "bands pitches"]:
     corners = 700 * (10 ** (np.linspace(0, top, BANDS + 2) / 2595) - 1)
     pitches = np.fft.rfftfreq(WINDOW, 1 / RATE)
     low, middle, high = corners[:-2, None], corners[1:-1, None], corners[2:, None]
-    rising, falling = (
-        (pitches - low) / (middle - low),
-        (high - pitches) / (high - middle),
-    )
+    rising, falling = ((pitches - low) / (middle - low), (high - pitches) / (high - middle))
     return np.maximum(0, np.minimum(rising, falling))

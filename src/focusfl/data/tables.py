@@ -5,13 +5,13 @@ https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/
 
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Float
 
 from focusfl.core.validation import check_one_of, shown
 from focusfl.data.places import Place, find
+from focusfl.data.samples import unpacked
 
 # Columns of each set: not every part of a set has every feature.
 SETS = {"a9a": 123, "a9a_t": 123, "w8a": 300, "mushrooms": 112, "phishing": 68}
@@ -39,13 +39,7 @@ def libsvm(name: str, data_dir: Place = None) -> Table:
         table = read_libsvm_text(path, SETS[name])
         return table._replace(x=PHISHING * (table.x > 0)) if name == "phishing" else table
     parts = [f"{name}_{part}" for part in ("y", "indptr", "indices", "dim", "value")]
-    try:
-        with np.load(path) as file:
-            y, starts, columns, dim, value = (file[part] for part in parts)
-    except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
-        raise ValueError(
-            f"cannot read {path} as an .npz file that holds {', '.join(parts)}: {error}."
-        ) from None
+    y, starts, columns, dim, value = unpacked(path, parts)
     x = np.zeros((len(y), int(dim)))
     x[np.repeat(np.arange(len(y)), np.diff(starts)), columns] = value
     return Table(x, y.astype(float))

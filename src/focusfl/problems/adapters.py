@@ -148,10 +148,10 @@ def _dicts(tree: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:
     """Return a tree of jax as nested dicts with text for keys, and a function that undoes it."""
     import jax
 
-    found, structure = jax.tree.flatten_with_path(tree)
-    paths = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in found]
+    leaves, structure = jax.tree.flatten_with_path(tree)
+    paths = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in leaves]
     nested: dict = {}
-    for (*above, name), (_, leaf) in zip(paths, found, strict=True):
+    for (*above, name), (_, leaf) in zip(paths, leaves, strict=True):
         reduce(lambda d, key: d.setdefault(key, {}), above, nested)[name] = leaf
 
     def back(x):

@@ -85,14 +85,12 @@ def laid_out(clients: Sequence[Tree], by_sample: bool) -> Tree:
         samples = jax.tree.map(lambda *a: np.concatenate(a)[places], *clients)
         counts = lengths.astype(np.int32)
         return {"samples": samples, "owner": owner.astype(np.int32), "counts": counts}
-    stacked, order = {}, []
-    for count in np.unique(lengths).tolist():
-        members = np.flatnonzero(lengths == count)
-        sets = [clients[i] for i in members.tolist()]
-        stacked[str(count)] = jax.tree.map(lambda *a: np.stack(a), *sets)
-        order.append(members)
-    place = np.argsort(np.concatenate(order)).astype(np.int32)
-    return {"sets": stacked, "place": place}
+    groups = [np.flatnonzero(lengths == count) for count in np.unique(lengths)]
+    sets = {  # jax sorts by key, which must not change the order
+        f"{number:09}": jax.tree.map(lambda *a: np.stack(a), *(clients[i] for i in group.tolist()))
+        for number, group in enumerate(groups)
+    }
+    return {"sets": sets, "place": np.argsort(np.concatenate(groups)).astype(np.int32)}
 
 
 def evaluate_samples(each: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
@@ -116,10 +114,11 @@ def evaluate_sets(evaluate: Evaluate, x: Tree, laid: Tree) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    metrics = []
-    for count, sets in _by_length(laid):
-        evaluate_set, some = partial(evaluate, x), max(1, SAMPLES_AT_ONCE // count)
-        if some >= length(sets):  # without a loop, which takes long to compile
+    metrics, evaluate_set = [], partial(evaluate, x)
+    for sets in laid["sets"].values():
+        clients, count = jax.tree.leaves(sets)[0].shape[:2]
+        some = max(1, SAMPLES_AT_ONCE // count)
+        if some >= clients:  # without a loop, which takes long to compile
             metrics.append(jax.vmap(evaluate_set)(sets))
         else:
             metrics.append(jax.lax.map(evaluate_set, sets, batch_size=some))
@@ -133,13 +132,8 @@ def evaluate_one_by_one(evaluate: Evaluate, x: Tree, laid: Tree) -> dict[str, An
 
     metrics = [
         evaluate(x, jax.tree.map(lambda a, i=i: a[i], sets))
-        for _, sets in _by_length(laid)
+        for sets in laid["sets"].values()
         for i in range(length(sets))
     ]
     whole = {name: np.array([values[name] for values in metrics]) for name in metrics[0]}
     return {name: values[np.asarray(laid["place"])] for name, values in whole.items()}
-
-
-def _by_length(laid: Tree) -> list[tuple[int, Tree]]:
-    """List stacked sets in the order in which they were laid out, which jax does not keep."""
-    return sorted((int(count), sets) for count, sets in laid["sets"].items())

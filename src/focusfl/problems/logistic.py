@@ -90,7 +90,7 @@ class Logistic(PenalizedRows):
         check_positive("penalty", self.penalty)
         b = np.where(mask, signs("b", b, mask), 0.0)
         weights = weights_of(self.weights, len(b), mask.sum(1))
-        set_fields(self, A=aligned(A), b=b, mask=mask, weights=weights)
+        set_fields(self, A=A, b=b, mask=mask, weights=weights)
 
     @property
     def objective(self):
@@ -160,20 +160,6 @@ def signs(name: str, labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
         f"{', '.join(f'{value:g}' for value in values[:5])}{', ...' * (len(values) > 5)}. "
         "Mark rows that are padding by mask."
     )
-
-
-def aligned(a: np.ndarray) -> np.ndarray:
-    """Return an array that a compiled program on a CPU reads without copying it.
-
-    Such an array begins at a multiple of 64 bytes; another would be copied by every run.
-    """
-    if a.ctypes.data % 64 == 0 and a.flags.c_contiguous:
-        return a
-    buffer = np.empty(a.nbytes + 64, np.uint8)
-    start = -buffer.ctypes.data % 64
-    out = buffer[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
-    out[...] = a
-    return out
 
 
 def _gram(A: Float[np.ndarray, "rows dim"], w: Float[np.ndarray, " rows"]):

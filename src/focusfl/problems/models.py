@@ -61,10 +61,7 @@ def accuracy(scores: Any, labels: Any) -> Any:
 
 def accuracy_and_loss(scores: Any, labels: Any) -> dict[str, Any]:
     """Compute for each sample whether it is classified right, and its cross entropy."""
-    return {
-        "accuracy": scores.argmax(1) == labels,
-        "loss": cross_entropy(scores, labels),
-    }
+    return {"accuracy": scores.argmax(1) == labels, "loss": cross_entropy(scores, labels)}
 
 
 def dense_params(widths: list[int], seed: int) -> Tree:
@@ -201,9 +198,9 @@ def gru(params: Tree, x: Any) -> Any:
     width = keep["w"].shape[0]
 
     def step(h: Any, read: Any) -> tuple[Any, Any]:
-        kept = h @ keep["w"] + keep["b"]
-        update, reset = jnp.split(jax.nn.sigmoid((read + kept)[:, : 2 * width]), 2, axis=1)
-        new = jnp.tanh(read[:, 2 * width :] + reset * kept[:, 2 * width :])
+        memory = h @ keep["w"] + keep["b"]
+        update, reset = jnp.split(jax.nn.sigmoid((read + memory)[:, : 2 * width]), 2, axis=1)
+        new = jnp.tanh(read[:, 2 * width :] + reset * memory[:, 2 * width :])
         h = update * h + (1 - update) * new
         return h, h
 

@@ -133,10 +133,7 @@ def shakespeare(
 
 @PROBLEMS.register("movielens")
 def movielens(
-    penalty: float = 1e-3,
-    batch_size: int | None = 16,
-    seed: int = 0,
-    weights: Weights = None,
+    penalty: float = 1e-3, batch_size: int | None = 16, seed: int = 0, weights: Weights = None
 ) -> LossProblem:
     """Predict the stars that 671 users, one client each, give to films, by ridge regression.
 
@@ -179,10 +176,7 @@ def insteval(
 
 @PROBLEMS.register("chem97")
 def chem97(
-    penalty: float = 1e-3,
-    batch_size: int | None = None,
-    seed: int = 0,
-    weights: Weights = None,
+    penalty: float = 1e-3, batch_size: int | None = None, seed: int = 0, weights: Weights = None
 ) -> LossProblem:
     """Predict chemistry scores in 2,248 schools, one client each, by ridge regression.
 
@@ -200,10 +194,7 @@ def chem97(
 
 @PROBLEMS.register("star")
 def star(
-    penalty: float = 1e-3,
-    batch_size: int | None = None,
-    seed: int = 0,
-    weights: Weights = None,
+    penalty: float = 1e-3, batch_size: int | None = None, seed: int = 0, weights: Weights = None
 ) -> LossProblem:
     """Predict mathematics scores in 80 schools, one client each, by ridge regression.
 
@@ -221,10 +212,7 @@ def star(
 
 @PROBLEMS.register("tv16")
 def tv16(
-    penalty: float = 1e-3,
-    batch_size: int | None = None,
-    seed: int = 0,
-    weights: Weights = None,
+    penalty: float = 1e-3, batch_size: int | None = None, seed: int = 0, weights: Weights = None
 ) -> LossProblem:
     """Predict votes in 51 states, one client each, by logistic regression.
 
@@ -242,10 +230,7 @@ def tv16(
 
 @PROBLEMS.register("flights")
 def flights(
-    penalty: float = 1e-3,
-    batch_size: int | None = 16,
-    seed: int = 0,
-    weights: Weights = None,
+    penalty: float = 1e-3, batch_size: int | None = 16, seed: int = 0, weights: Weights = None
 ) -> LossProblem:
     """Predict which flights of 16 airlines, one client each, are late, by logistic regression.
 
@@ -297,11 +282,7 @@ def _character_loss(params: Tree, samples: Tree) -> Any:
 
 
 def _linear(
-    load: Callable[[int], Federation],
-    penalty: Any,
-    batch_size: Any,
-    seed: Any,
-    weights: Weights,
+    load: Callable[[int], Federation], penalty: Any, batch_size: Any, seed: Any, weights: Weights
 ) -> LossProblem:
     """Make a linear model on a data set, which is loaded after the arguments are checked."""
     check_not_negative("penalty", penalty)

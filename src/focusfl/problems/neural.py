@@ -130,11 +130,7 @@ def cnn(
 
 
 def linear(
-    federation: Federation,
-    penalty: float = 1e-3,
-    *,
-    batch_size: int | None = None,
-    **options: Any,
+    federation: Federation, penalty: float = 1e-3, *, batch_size: int | None = None, **options: Any
 ) -> LossProblem:
     """Make a problem of a linear model with an intercept, on a federation's samples.
 

@@ -137,7 +137,7 @@ def set_fields(problem: Problem, **values: Any) -> None:
 
 
 def weights_of(
-    given: Weights, num_clients: int, samples: Any = None
+    weights: Weights, num_clients: int, samples: Any = None
 ) -> Float[np.ndarray, " clients"] | None:
     """Return a weight for each client, or None if all are 1.
 
@@ -145,18 +145,18 @@ def weights_of(
     N clients add up to N, and step sizes keep their meaning. Numbers are used as they are.
 
     Args:
-        given: "samples", "equal" (as None is), or a positive number for each client.
+        weights: "samples", "equal" (as None is), or a positive number for each client.
         num_clients: N.
         samples: how many each client has, (clients,); None if the problem has none.
 
     Raises:
         ValueError: If a word is not known, or a weight is not positive and finite.
     """
-    if given is None:
+    if weights is None:
         return None
-    if isinstance(given, str):
-        check_one_of("weights", given, ("samples", "equal"))
-        if given == "equal":
+    if isinstance(weights, str):
+        check_one_of("weights", weights, ("samples", "equal"))
+        if weights == "equal":
             return None
         if samples is None:
             raise ValueError(
@@ -164,15 +164,15 @@ def weights_of(
                 "for a problem whose clients have no samples to count by."
             )
         counts = np.asarray(samples, float)
-        weights = counts / counts.mean()
+        numbers = counts / counts.mean()
     else:
-        weights = check_weights(given, num_clients)
-    return None if (weights == 1).all() else weights
+        numbers = check_weights(weights, num_clients)
+    return None if (numbers == 1).all() else numbers
 
 
-def check_weights(given: Any, num_clients: int) -> Float[np.ndarray, " clients"]:
+def check_weights(value: Any, num_clients: int) -> Float[np.ndarray, " clients"]:
     """Return weights as floats; raise ValueError unless they are positive and finite."""
-    weights = numeric("weights", given)
+    weights = numeric("weights", value)
     if weights.shape != (num_clients,) or weights.dtype == bool:
         raise ValueError(
             f"weights must be {num_clients} numbers, one for each client; got "

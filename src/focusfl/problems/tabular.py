@@ -49,17 +49,16 @@ def libsvm(
     check_positive("alpha", alpha)
     check_positive("penalty", penalty)
     if rows is not None:
-        check_count("rows", rows)
-    table = data.libsvm(name, data_dir)
-    x, y = table.x, table.y
+        check_count("rows", rows)  # before data are loaded
+    x, y = data.libsvm(name, data_dir)
     if rows is not None:
         if not num_clients <= rows <= len(y):
             raise ValueError(
                 f"rows must lie between the number of clients, {num_clients}, and that "
                 f"of rows in {name}, {len(y)}; got {rows}."
             )
-        taken = data.iid(len(y), max(1, len(y) // rows), seed)[0][:rows]
-        x, y = x[taken], y[taken]
+        sample = data.iid(len(y), max(1, len(y) // rows), seed)[0][:rows]
+        x, y = x[sample], y[sample]
     parts = data.deal(y, split, num_clients, alpha, seed)
     return logistic(x, y, parts, penalty, weights)
 
@@ -91,11 +90,11 @@ def heart_disease(
     _check(part, seed, penalty)
     table = data.heart_disease(data_dir, missing)
     test = data.hold_out(2 * table.center + (table.y > 0), TEST_SHARE, seed)
-    taken, x = _part(part, table.x, test)
+    chosen, x = _part(part, table.x, test)
     ones = np.ones((len(x), 1))  # an intercept, penalised like the rest
     x, y = np.concatenate([x, ones], axis=1), 2 * table.y - 1
-    parts = data.natural(table.center[taken])
-    return logistic(x[taken], y[taken], parts, penalty, weights)
+    parts = data.natural(table.center[chosen])
+    return logistic(x[chosen], y[chosen], parts, penalty, weights)
 
 
 @PROBLEMS.register("tcga_brca")
@@ -153,9 +152,9 @@ def _cox(
     table: data.Survival, part: str, test: np.ndarray, penalty: float, weights: Weights
 ) -> Cox:
     """Make Cox's model of a part of the patients, stratified by client."""
-    taken, x = _part(part, table.x, test)
-    parts = data.natural(table.region[taken])
-    stacked: Any = data.stack(parts, x[taken], table.time[taken], table.event[taken])
+    chosen, x = _part(part, table.x, test)
+    parts = data.natural(table.region[chosen])
+    stacked: Any = data.stack(parts, x[chosen], table.time[chosen], table.event[chosen])
     A, time, event = stacked.arrays
     return Cox(A, time, event, penalty, stacked.mask, weights)
 

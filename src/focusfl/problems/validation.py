@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 
 from focusfl.core.tree import Tree
-from focusfl.core.validation import (
-    check_count,
-    check_finite,
-    check_one_of,
-    numeric,
-    shown,
-)
+from focusfl.core.validation import check_count, check_finite, check_one_of, numeric, shown
 from focusfl.data import STREAMS
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -72,7 +66,7 @@ def takes_key(loss_fn: Callable) -> bool:
         return False
 
 
-def arrays(name: str, given: Tree) -> Tree:
+def arrays(name: str, value: Tree) -> Tree:
     """Return a tree with its leaves as NumPy arrays.
 
     Raises:
@@ -80,93 +74,94 @@ def arrays(name: str, given: Tree) -> Tree:
     """
     import jax
 
-    check_no_loader(name, given)
+    check_no_loader(name, value)
+    leaves, structure = jax.tree.flatten_with_path(value)
+    if not leaves or _of_torch(value):
+        raise ValueError(f"{name} must be arrays, or a tree of them{_instead(value)}.")
+    checked = []
+    for path, leaf in leaves:
+        where = name + jax.tree_util.keystr(path)
+        array = numeric(where, leaf)
+        check_finite(where, array, ("row",) * (array.ndim > 0))
+        if not array.size:
+            raise ValueError(f"{where} must not be empty; got shape {array.shape}.")
+        checked.append(array)
+    return jax.tree.unflatten(structure, checked)
 
-    found, structure = jax.tree.flatten_with_path(given)
-    if not found or _of_torch(given):
-        raise ValueError(f"{name} must be arrays, or a tree of them{_instead(given)}.")
-    leaves = []
-    for path, leaf in found:
-        called = name + jax.tree_util.keystr(path)
-        leaves.append(numeric(called, leaf))
-        check_finite(called, leaves[-1], ("row",) * (np.ndim(leaf) > 0))
-        if not leaves[-1].size:
-            raise ValueError(f"{called} must not be empty; got shape {np.shape(leaf)}.")
-    return jax.tree.unflatten(structure, leaves)
 
+def everybody(client_data: Any, name: str = "client_data") -> list[Tree]:
+    """Return the samples of all clients as arrays.
 
-def everybody(client_data: Any) -> list[Tree]:
-    """Return the samples of all clients as arrays, checked to be alike in names and shapes."""
-    return _sets("client_data", client_data)
+    Args:
+        client_data: a list with a tree of arrays for each client, samples along the first axis.
+        name: what messages call it.
+
+    Raises:
+        ValueError: If it is something else, or clients' arrays differ in names or in the shape of
+            a sample.
+    """
+    check_no_loader(name, client_data)
+    if not isinstance(client_data, Sequence | np.ndarray) or isinstance(client_data, str):
+        raise ValueError(
+            f"{name} must be a list with the samples of each client; got {shown(client_data)}."
+        )
+    if not len(client_data):
+        raise ValueError(f"{name} must hold the data of at least one client.")
+    of = "" if name == "client_data" else f" of {name}"
+    clients = [_samples(f"client {i}{of}", samples) for i, samples in enumerate(client_data)]
+    for i, samples in enumerate(clients):
+        _check_alike(f"client {i}{of}", samples, f"client 0{of}", clients[0])
+    return clients
 
 
 def eval_sets(client_eval_data: Any, client_data: list[Tree]) -> list[Tree]:
     """Return a set of samples for each client, checked to be like those of `client_data`."""
     name = "client_eval_data"
-    if len(_listed(name, client_eval_data)) != len(client_data):
+    sets = everybody(client_eval_data, name)
+    if len(sets) != len(client_data):
         raise ValueError(
             f"{name} must have a set of samples for each of {len(client_data)} "
-            f"clients; got {len(client_eval_data)}."
+            f"clients; got {len(sets)}."
         )
-    return _sets(name, client_eval_data, client_data[0])
+    _check_alike(f"client 0 of {name}", sets[0], "client_data", client_data[0])
+    return sets
 
 
-def _listed(name: str, given: Any) -> Any:
-    """Return a list with an entry for each client; raise ValueError if it is something else."""
-    check_no_loader(name, given)
-    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+def _check_alike(who: str, samples: Tree, whose: str, model: Tree) -> None:
+    """Raise ValueError unless samples have the names, shapes and kinds of others."""
+    import jax
+
+    structure: Any = jax.tree.structure(samples)
+    if structure != jax.tree.structure(model):
         raise ValueError(
-            f"{name} must be a list with the samples of each client; got {shown(given)}."
+            f"{who} must have the same arrays as {whose}, {_names(model)}; got {_names(samples)}."
         )
-    if not len(given):
-        raise ValueError(f"{name} must hold the data of at least one client.")
-    return given
-
-
-def _sets(name: str, given: Any, like: Tree = None) -> list[Tree]:
-    """Return the samples of a list of clients, checked against each other or `like`."""
-    import jax
-
-    of = "" if like is None else f" of {name}"
-    listed = _listed(name, given)
-    checked = [_samples(f"client {i}{of}", samples) for i, samples in enumerate(listed)]
-    model, whose = (checked[0], "client 0") if like is None else (like, "client_data")
-    first: Any = jax.tree.structure(model)
-    for i, samples in enumerate(checked):
-        if jax.tree.structure(samples) != first:
+    pairs = zip(jax.tree.leaves_with_path(samples), jax.tree.leaves(model), strict=True)
+    for (path, leaf), other in pairs:
+        if (leaf.shape[1:], leaf.dtype.kind) != (other.shape[1:], other.dtype.kind):
             raise ValueError(
-                f"client {i}{of} must have the same arrays as {whose}, "
-                f"{_names(model)}; got {_names(samples)}."
+                f"{who}, data{jax.tree_util.keystr(path)}: a sample must be of shape "
+                f"{other.shape[1:]} and like {other.dtype}, as {whose}'s; got {leaf.shape[1:]} "
+                f"of {leaf.dtype}."
             )
-        for (path, leaf), other in zip(
-            jax.tree.leaves_with_path(samples), jax.tree.leaves(model), strict=True
-        ):
-            if (leaf.shape[1:], leaf.dtype.kind) != (other.shape[1:], other.dtype.kind):
-                raise ValueError(
-                    f"client {i}{of}, data{jax.tree_util.keystr(path)}: a sample must "
-                    f"be of shape {other.shape[1:]} and like {other.dtype}, as "
-                    f"{whose}'s; got {leaf.shape[1:]} of {leaf.dtype}."
-                )
-    return checked
 
 
-def _samples(who: str, given: Tree) -> Tree:
+def _samples(who: str, value: Tree) -> Tree:
+    """Return one client's samples as arrays of one length."""
     import jax
 
-    check_no_loader(who, given)
-
-    if not all(np.size(leaf) for leaf in jax.tree.leaves(given)):
+    check_no_loader(who, value)
+    if not all(np.size(leaf) for leaf in jax.tree.leaves(value)):
         advice = "give it some samples" if "eval" in who else "leave it out"
         raise ValueError(f"{who} has no data; {advice}.")
-    samples = arrays(f"{who}, data", given)
-    lengths = set()
+    samples = arrays(f"{who}, data", value)
     for leaf in jax.tree.leaves(samples):
         if not leaf.ndim:
             raise ValueError(
                 f"{who} must have arrays with samples along their first axis; got "
                 f"{shown(leaf[()])}. Make an array of a list."
             )
-        lengths.add(len(leaf))
+    lengths = {len(leaf) for leaf in jax.tree.leaves(samples)}
     if len(lengths) > 1:
         raise ValueError(f"{who}: its arrays must have one length; got {sorted(lengths)}.")
     return samples
@@ -177,22 +172,21 @@ def check_loss(loss_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
     import jax
 
     count = len(jax.tree.leaves(samples)[0])
-    found = _shapes("loss_fn", what, loss_fn, x, samples)
-    shape = getattr(found, "shape", None)
-    if shape != (count,):
+    losses = _shapes("loss_fn", what, loss_fn, x, samples)
+    if getattr(losses, "shape", None) != (count,):
         raise ValueError(
             f"loss_fn must give the loss of each sample, of shape ({count},) for "
-            f"{count} samples of {what}; got {_form(found)}. Leave mean or sum out: "
+            f"{count} samples of {what}; got {_form(losses)}. Leave mean or sum out: "
             "samples are weighed where batches are."
         )
 
 
 def check_metrics(metrics_fn: Callable, x: Tree, samples: Tree, what: str) -> None:
     """Raise ValueError unless metrics are scalars by name; nothing is computed."""
-    found = _shapes("metrics_fn", what, metrics_fn, x, samples)
-    if not isinstance(found, Mapping) or not found:
-        raise ValueError(f"metrics_fn must give a dict of numbers by name; got {_form(found)}.")
-    for name, value in found.items():
+    metrics = _shapes("metrics_fn", what, metrics_fn, x, samples)
+    if not isinstance(metrics, Mapping) or not metrics:
+        raise ValueError(f"metrics_fn must give a dict of numbers by name; got {_form(metrics)}.")
+    for name, value in metrics.items():
         if not isinstance(name, str) or getattr(value, "shape", None) != ():
             raise ValueError(
                 f"metrics_fn must give a single number for {name!r}; got "
@@ -233,11 +227,11 @@ def check_augment(augment: Callable, samples: Tree) -> None:
     """Raise ValueError unless augmentation keeps names and shapes; nothing is computed."""
     import jax
 
-    found = _shapes("augment", "a batch", augment, jax.random.key(0), samples)
-    asked, got = (jax.tree.map(lambda leaf: (*leaf.shape,), tree) for tree in (samples, found))
-    if asked != got:
+    result = _shapes("augment", "a batch", augment, jax.random.key(0), samples)
+    before, after = (jax.tree.map(lambda leaf: (*leaf.shape,), tree) for tree in (samples, result))
+    if before != after:
         raise ValueError(
-            f"augment must keep names and shapes; got {_form(found)} for {_form(samples)}."
+            f"augment must keep names and shapes; got {_form(result)} for {_form(samples)}."
         )
 
 
@@ -253,33 +247,35 @@ def shapes(samples: Tree, count: int | None = None) -> Tree:
     return jax.tree.map(shape, samples)
 
 
-def _shapes(name: str, what: str, function: Callable, *given: Tree) -> Any:
+def _shapes(name: str, what: str, function: Callable, *args: Tree) -> Any:
+    """Return the shapes of what a user's function gives; nothing is computed."""
     import jax
 
     try:
-        return jax.eval_shape(function, *given)
+        return jax.eval_shape(function, *args)
     except Exception as error:  # the user's own code: anything can happen
         reason = (str(error).splitlines() or [""])[0].rstrip(".")[:200]
         raise ValueError(f"{name} fails on {what}: {type(error).__name__}: {reason}.") from error
 
 
-def _form(found: Any) -> str:
+def _form(value: Any) -> str:
+    """Describe a value by its shape, or by the names of its arrays."""
     import jax
 
-    leaves = jax.tree.leaves(found)
-    if len(leaves) == 1 and leaves[0] is found:
-        return f"shape {(*found.shape,)}" if hasattr(found, "shape") else shown(found)
-    return f"{type(found).__name__} of {_names(found)}"
+    leaves = jax.tree.leaves(value)
+    if len(leaves) == 1 and leaves[0] is value:
+        return f"shape {(*value.shape,)}" if hasattr(value, "shape") else shown(value)
+    return f"{type(value).__name__} of {_names(value)}"
 
 
 def _names(samples: Tree) -> str:
     import jax
 
-    found = [
+    names = [
         jax.tree_util.keystr(path, simple=True, separator=".")
         for path, _ in jax.tree.leaves_with_path(samples)
     ]
-    return ", ".join(found[:8]) + ", ..." * (len(found) > 8) or "none"
+    return ", ".join(names[:8]) + ", ..." * (len(names) > 8) or "none"
 
 
 def _of_torch(value: Any) -> bool:

@@ -6,6 +6,6 @@ that its convolutions and pools are slices, sums and products, with images along
 axis; results differ by rounding only.
 """
 
-from focusfl.problems.convolutions.rewrite import Fast, has_convolutions
+from focusfl.problems.convolutions.rewrite import Fast
 
-__all__ = ["Fast", "has_convolutions"]
+__all__ = ["Fast"]

@@ -37,11 +37,6 @@ class Fast:
         return jax.tree.unflatten(jax.tree.structure(shape), map(plain, outs))
 
 
-def has_convolutions(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether a function of such arguments has convolutions or pools to rewrite."""
-    return _contains(jax.make_jaxpr(function)(*args).jaxpr)
-
-
 def _contains(jaxpr: Any) -> bool:
     return any(
         eqn.primitive.name in REWRITTEN or any(map(_contains, _inner(eqn.params)))
@@ -51,14 +46,14 @@ def _contains(jaxpr: Any) -> bool:
 
 def _inner(params: dict[str, Any]) -> list[Any]:
     """List the functions among the parameters of an equation."""
-    found = []
+    functions = []
     for value in params.values():
         for part in value if isinstance(value, tuple | list) else (value,):
             if isinstance(part, core.ClosedJaxpr):
-                found.append(part.jaxpr)
+                functions.append(part.jaxpr)
             elif isinstance(part, core.Jaxpr):
-                found.append(part)
-    return found
+                functions.append(part)
+    return functions
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
@@ -90,8 +85,8 @@ def _pooled(jaxpr: Any) -> set[Any]:
                 users.setdefault(var, []).append(eqn)
 
     def ends(var: Any) -> bool:
-        found = users.get(var, [])
-        return bool(found) and var not in jaxpr.outvars and all(map(goes_on, found))
+        equations = users.get(var, [])
+        return bool(equations) and var not in jaxpr.outvars and all(map(goes_on, equations))
 
     def goes_on(eqn: Any) -> bool:
         if eqn.primitive.name == "reduce_window_max":
@@ -105,21 +100,21 @@ def _pooled(jaxpr: Any) -> set[Any]:
 
 def _equation(eqn: Any, args: list[Any], in_blocks: bool = False) -> list[Any]:
     name = eqn.primitive.name
-    if in_blocks and (found := rules.convolution(eqn, args, in_blocks)):
-        return [found]
+    if in_blocks and (result := rules.convolution(eqn, args, in_blocks)):
+        return [result]
     if name in INLINED:
         closed = eqn.params.get("jaxpr") or eqn.params["call_jaxpr"]
         return evaluate(closed.jaxpr, closed.consts, args)
     if name in rules.ALWAYS or any(isinstance(a, Moved) for a in args):
-        found = rules.apply(eqn, args)
-        if found is not None:
-            return [found]
+        result = rules.apply(eqn, args)
+        if result is not None:
+            return [result]
         if name == "custom_jvp_call" and rules.is_elementwise(eqn):
             return [_moved_derivative(eqn, args)]
     elif name in REWRITTEN:
-        found = rules.apply(eqn, [rules.images_last(args[0], eqn.params), *args[1:]])
-        if found is not None:
-            return [found]
+        result = rules.apply(eqn, [rules.images_last(args[0], eqn.params), *args[1:]])
+        if result is not None:
+            return [result]
     return _bound(eqn, [plain(a) for a in args])
 
 

@@ -258,18 +258,18 @@ def _reshape(eqn: Any, args: list[Any]) -> Moved | None:
     last = 0
     while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
         last += 1
-    gone, come = len(old) - first - last, len(new) - first - last
-    if eqn.params.get("dimensions") is not None or min(gone, come) != 1:
+    before, after = len(old) - first - last, len(new) - first - last  # how many axes change
+    if eqn.params.get("dimensions") is not None or min(before, after) != 1:
         return None
-    places = [value.order.index(first + k) for k in range(gone)]
-    if places != list(range(places[0], places[0] + gone)):
+    places = [value.order.index(first + k) for k in range(before)]
+    if places != list(range(places[0], places[0] + before)):
         return None  # not adjacent in the array
-    shift = come - gone
+    shift = after - before
     at, sizes = places[0], list(value.array.shape)
-    sizes[at : at + gone] = new[first : first + come]
-    kept = [axis + shift if axis >= first + gone else axis for axis in value.order]
-    kept[at : at + gone] = range(first, first + come)
-    return Moved(value.array.reshape(sizes), tuple(kept))
+    sizes[at : at + before] = new[first : first + after]
+    order = [axis + shift if axis >= first + before else axis for axis in value.order]
+    order[at : at + before] = range(first, first + after)
+    return Moved(value.array.reshape(sizes), tuple(order))
 
 
 RULES: dict[str, Rule] = {

@@ -205,10 +205,10 @@ def check_functions(eager: Eager, params: Tree, samples: Tree) -> Eager:
         if eager.metrics is None:
             metrics = accuracy if _are_classes(outputs, targets) else None
             return Eager(eager.module, eager.loss, metrics)
-        named = _call("metrics", lambda: eager.metrics(outputs, targets), samples["y"])
-    single = isinstance(named, Mapping) and all(getattr(v, "ndim", 0) == 0 for v in named.values())
-    if not single or not named:
-        raise ValueError(f"metrics must give single numbers by name; got {repr(named)[:60]}.")
+        numbers = _call("metrics", lambda: eager.metrics(outputs, targets), samples["y"])
+    is_dict = isinstance(numbers, Mapping) and numbers
+    if not is_dict or any(getattr(value, "ndim", 0) for value in numbers.values()):
+        raise ValueError(f"metrics must give single numbers by name; got {repr(numbers)[:60]}.")
     return eager
 
 
@@ -218,9 +218,9 @@ def _check_independent(eager: Eager, params: Tree, samples: Tree, outputs: Any, 
 
     inputs, targets = (tensors(samples[name], eager.device) for name in "xy")
     fewer = eager.outputs(params, torch_tree().tree_map(lambda a: a[:-1], inputs), False)
-    for every, some in zip(leaves(outputs), leaves(fewer), strict=True):
-        same = every.ndim and every[:-1].shape == some.shape
-        if not same or relative_gap([some], [every[:-1]]) > 1e-3:
+    for full, part in zip(leaves(outputs), leaves(fewer), strict=True):
+        same = full.ndim and full[:-1].shape == part.shape
+        if not same or relative_gap([part], [full[:-1]]) > 1e-3:
             raise ValueError(
                 "samples must not see each other in the module, along axis 0 of "
                 "all it takes and gives; without the last one the others' outputs "
@@ -290,13 +290,13 @@ def leaves(outputs: Any) -> list[Any]:
 SMALL_GRADIENT = 1e-2
 
 
-def relative_gap(ours: list[Any], theirs: list[Any]) -> float:
+def relative_gap(first: list[Any], second: list[Any]) -> float:
     """Compute the largest difference of two lists of arrays or tensors, relative to the second."""
 
     def array(a: Any) -> np.ndarray:
         return np.asarray(a.detach().cpu() if hasattr(a, "detach") else a, float)
 
-    pairs = [(array(a), array(b)) for a, b in zip(ours, theirs, strict=True)]
+    pairs = [(array(a), array(b)) for a, b in zip(first, second, strict=True)]
     largest = max((np.abs(b).max(initial=0) for _, b in pairs), default=0)
     worst = 0.0
     for a, b in pairs:

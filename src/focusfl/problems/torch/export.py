@@ -52,11 +52,11 @@ def exported(module: Any, args: tuple) -> Any:
             raise Untranslatable(_reason(error)) from error
 
 
-def write_program(seen: Any, trained: Mapping[str, str], dtype: str) -> Program:
+def write_program(module: Any, trained: Mapping[str, str], dtype: str) -> Program:
     """Write an exported module as a program.
 
     Args:
-        seen: what `exported` returned.
+        module: what `exported` returned.
         trained: the name of each parameter to train -> the name it goes by, as parameters
             can be tied.
         dtype: type of the module's parameters.
@@ -68,23 +68,23 @@ def write_program(seen: Any, trained: Mapping[str, str], dtype: str) -> Program:
     from torch.export.graph_signature import InputKind, OutputKind
 
     # Decomposing takes a quarter of a second for any program.
-    if _unknown(seen) or any(map(_falls_apart, seen.graph.nodes)):
+    if _unknown(module) or any(map(_falls_apart, module.graph.nodes)):
         with _quiet():
             try:
-                seen = seen.run_decompositions(_decompositions())
+                module = module.run_decompositions(_decompositions())
             except Exception as error:
                 raise Untranslatable(_reason(error)) from error
-    for spec in seen.graph_signature.output_specs:
+    for spec in module.graph_signature.output_specs:
         if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
             raise ValueError(
                 "the module must not change anything while it is called; it changes "
                 f"{spec.target or 'its input'}, which would not travel."
             )
-    if missing := _unknown(seen):
+    if missing := _unknown(module):
         raise Untranslatable(f"no translation of {', '.join(missing)}")
-    values = {**seen.state_dict, **seen.constants}
+    values = {**module.state_dict, **module.constants}
     params, constants, inputs = {}, {}, []
-    for spec in seen.graph_signature.input_specs:
+    for spec in module.graph_signature.input_specs:
         name = getattr(spec.arg, "name", "")
         if spec.kind == InputKind.USER_INPUT:
             inputs.append(name)
@@ -92,8 +92,8 @@ def write_program(seen: Any, trained: Mapping[str, str], dtype: str) -> Program:
             params[name] = trained[spec.target]
         else:
             constants[name] = _array(values[spec.target])
-    nodes = [node for node in seen.graph.nodes if _counts(node)]
-    (ends,) = next(node for node in seen.graph.nodes if node.op == "output").args
+    nodes = [node for node in module.graph.nodes if _counts(node)]
+    (ends,) = next(node for node in module.graph.nodes if node.op == "output").args
     return Program(dtype, params, constants, tuple(inputs), tuple(_steps(nodes)), _plain(ends))
 
 
@@ -104,11 +104,11 @@ def _falls_apart(node: Any) -> bool:
     return node.target in _decompositions() or is_composite(node.target)
 
 
-def _unknown(found: Any) -> list[str]:
+def _unknown(module: Any) -> list[str]:
     """List the operators without a translation, such as those that work in place."""
     from focusfl.problems.torch.operators import entry_of
 
-    names = {_name(node) for node in found.graph.nodes if _counts(node)}
+    names = {_name(node) for node in module.graph.nodes if _counts(node)}
     return sorted(name for name in names if not entry_of(name))
 
 

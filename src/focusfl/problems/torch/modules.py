@@ -89,30 +89,35 @@ def aliases(module: Any) -> dict[str, str]:
     return {name: first[id(p)] for name, p in every if id(p) in first}
 
 
-def pair_of(who: str, given: Any) -> tuple[Any, Any]:
-    """Return inputs and targets of samples, given as a pair or as a dict of x and y."""
-    check_no_loader(who, given)
-    if isinstance(given, Mapping) and set(given) == {"x", "y"}:
-        return given["x"], given["y"]
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        got = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
+def samples_of(who: str, samples: Any, dtype: str) -> Tree:
+    """Return samples as arrays x and y; floats get the type of the module.
+
+    Args:
+        who: what messages call them.
+        samples: a pair (inputs, targets), or a dict of x and y.
+        dtype: type of the module's parameters.
+
+    Raises:
+        ValueError: If they are something else.
+    """
+    check_no_loader(who, samples)
+    is_dict = isinstance(samples, Mapping)
+    if is_dict and set(samples) == {"x", "y"}:
+        samples = samples["x"], samples["y"]
+    elif not isinstance(samples, tuple | list) or len(samples) != 2:
+        got = ", ".join(map(str, samples)) if is_dict else shown(samples)
         raise ValueError(f"{who} must be (inputs, targets), or a dict of x and y; got {got}.")
-    return given[0], given[1]
-
-
-def samples_of(who: str, given: Any, dtype: str) -> Tree:
-    """Return samples as arrays x and y; floats get the type of the module."""
-    x, y = (_arrays(part, dtype) for part in pair_of(who, given))
+    x, y = (_arrays(part, dtype) for part in samples)
     return {"x": x, "y": y}
 
 
-def site_samples(who: str, given: Any, dtype: str) -> Tree:
+def site_samples(who: str, value: Any, dtype: str) -> Tree:
     """Return one site's samples as arrays x and y.
 
     Raises:
         ValueError: Unless they are finite and all arrays have equally many samples.
     """
-    samples, lengths = samples_of(who, given, dtype), set()
+    samples, lengths = samples_of(who, value, dtype), set()
     for name, part in {"inputs": samples["x"], "targets": samples["y"]}.items():
         for array in several(part):
             numbers = numeric(f"{who}, {name}", array)

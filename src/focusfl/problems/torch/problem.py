@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from focusfl.core import tree
 from focusfl.core.compilation import use_compilation_cache
 from focusfl.core.extras import import_package
 from focusfl.core.tree import Tree
@@ -148,15 +149,24 @@ def from_torch(
             client, dtype,
         )  # fmt: skip
     use_compilation_cache()
-    clients, pooled, eval_data = _all_samples(client_data, eval_data, dtype)
+    clients = validation.everybody(_client_samples("client_data", client_data, dtype))
+    pooled = tree.map(lambda *leaves: np.concatenate(leaves), *clients)
+    if eval_data is None:
+        eval_data = pooled
+    else:
+        eval_data = validation.arrays("eval_data", samples_of("eval_data", eval_data, dtype))
+        shapes, got = (tree.map(lambda a: a.shape[1:], part) for part in (pooled, eval_data))
+        if shapes != got:
+            raise ValueError(f"eval_data must have samples as clients have, {shapes}; got {got}.")
     module = copy.deepcopy(module).cpu()
-    tried = pick_samples(pooled, min(MAX_TRIED, max(2, count(pooled))))
+    some = pick_samples(pooled, min(MAX_TRIED, max(2, count(pooled))))
     try:
-        eager = check_functions(Eager(module, loss, metrics), x0, tried)
+        eager = check_functions(Eager(module, loss, metrics), x0, some)
     except LossFails as error:
         raise ValueError(f"{error}{_label_range(clients)}.") from error
     if client_eval_data is not None:
-        options["client_eval_data"] = _eval_sets(client_eval_data, clients, dtype)
+        sets = _client_samples("client_eval_data", client_eval_data, dtype)
+        options["client_eval_data"] = validation.eval_sets(sets, clients)
     options |= {
         "batch_size": batch_size, "eval_data": eval_data, "stream": stream, "dtype": dtype,
     }  # fmt: skip
@@ -215,29 +225,12 @@ def _zero_loss(params: Tree, samples: Tree) -> Any:
     return jnp.zeros(len(several(samples["y"])[0]))
 
 
-def _all_samples(client_data: Any, eval_data: Any, dtype: str) -> tuple[list[Tree], Tree, Tree]:
-    """Return the samples of each client, of all clients together, and those to evaluate on."""
-    import jax
-
-    validation.check_no_loader("client_data", client_data)
-    if not isinstance(client_data, list | tuple) or not len(client_data):
-        raise ValueError(
-            "client_data must be a list with (inputs, targets) of each client; got "
-            f"{shown(client_data)}."
-        )
-    clients = validation.everybody(
-        [samples_of(f"client {i}", given, dtype) for i, given in enumerate(client_data)]
-    )
-    pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves), *clients)
-    if eval_data is None:
-        return clients, pooled, pooled
-    eval_samples = validation.arrays("eval_data", samples_of("eval_data", eval_data, dtype))
-    asked, got = (
-        jax.tree.map(lambda a: a.shape[1:], samples) for samples in (pooled, eval_samples)
-    )
-    if asked != got:
-        raise ValueError(f"eval_data must have samples as clients have, {asked}; got {got}.")
-    return clients, pooled, eval_samples
+def _client_samples(name: str, client_data: Any, dtype: str) -> Any:
+    """Return samples of each client as dicts of x and y; leave what is no list to be refused."""
+    if not isinstance(client_data, list | tuple):
+        return client_data
+    of = "" if name == "client_data" else f" of {name}"
+    return [samples_of(f"client {i}{of}", part, dtype) for i, part in enumerate(client_data)]
 
 
 def _label_range(clients: list[Tree]) -> str:
@@ -251,13 +244,3 @@ def _label_range(clients: list[Tree]) -> str:
         f"; labels are from {y[least].min()}, of client {least}, to {y[most].max()}, "
         f"of client {most}"
     )
-
-
-def _eval_sets(client_eval_data: Any, clients: list[Tree], dtype: str) -> list[Tree]:
-    """Return the samples that each client is evaluated on, as arrays."""
-    if isinstance(client_eval_data, list | tuple):
-        client_eval_data = [
-            samples_of(f"client {i} of client_eval_data", given, dtype)
-            for i, given in enumerate(client_eval_data)
-        ]
-    return validation.eval_sets(client_eval_data, clients)

@@ -51,36 +51,28 @@ class Program:
     def __call__(
         self, params: Mapping[str, Any], inputs: Sequence[Any], key: Any = None
     ) -> list[Any]:
+        import jax
         import jax.numpy as jnp
 
-        from focusfl.problems.torch.operators import GETITEM, OPERATORS, RANDOM
+        from focusfl.problems.torch.operators import OPERATORS, RANDOM
 
-        floats = [a for a in (*params.values(), *inputs) if _is_float(a)]
+        arrays = (a for a in (*params.values(), *inputs) if a is not None)
+        floats = [a for a in arrays if np.dtype(a.dtype).kind not in "biu"]
         width = floats[0].dtype if floats else self.dtype
         known = {name: params[parameter] for name, parameter in self.params.items()}
-        for name, value in (
-            *self.constants.items(),
-            *zip(self.inputs, inputs, strict=True),
-        ):
+        for name, value in (*self.constants.items(), *zip(self.inputs, inputs, strict=True)):
             if value is not None:
                 value = self._typed(jnp.asarray(value), width)
             known[name] = value
         for number, step in enumerate(self.steps):
             args, kwargs = resolve(known, step.args), resolve(known, step.kwargs)
-            if step.operator == GETITEM:
-                known[step.name] = args[0][args[1]]
-                continue
             if step.operator in RANDOM:
-                result = RANDOM[step.operator](_fold(key, number), *args, **kwargs)
+                step_key = None if key is None else jax.random.fold_in(key, number)
+                result = RANDOM[step.operator](step_key, *args, **kwargs)
             else:
                 result = OPERATORS[step.operator](*args, **kwargs)
             known[step.name] = self._results(result, step.dtypes, width)
         return [resolve(known, output) for output in self.outputs]
-
-    @property
-    def operators(self) -> set[str]:
-        """The names of its operators."""
-        return {step.operator for step in self.steps} - {"getitem"}
 
     def _results(self, result: Any, dtypes: Sequence[str | None], width: Any) -> Any:
         if not isinstance(result, tuple):
@@ -106,18 +98,6 @@ def resolve(known: Mapping[str, Any], value: Any) -> Any:
     if isinstance(value, dict):
         return {name: resolve(known, part) for name, part in value.items()}
     return value
-
-
-def _fold(key: Any, number: int) -> Any:
-    if key is None:
-        return None
-    import jax
-
-    return jax.random.fold_in(key, number)
-
-
-def _is_float(a: Any) -> bool:
-    return a is not None and np.dtype(a.dtype).kind not in "biu"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

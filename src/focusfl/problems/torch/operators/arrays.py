@@ -106,8 +106,8 @@ def squeeze(a, dim=None):
 
 
 def cat(arrays, dim=0):
-    kept = [a for a in arrays if a.shape != (0,)]  # PyTorch ignores these
-    return jnp.concatenate(kept, dim)
+    # PyTorch ignores arrays of shape (0,).
+    return jnp.concatenate([a for a in arrays if a.shape != (0,)], dim)
 
 
 def pad(a, pads, value=0):

@@ -13,8 +13,8 @@ def dropped(key, x, p):
     """Set a random share p of all numbers to 0, and divide the others by 1 - p."""
     if key is None or p == 0:
         return x
-    kept = jax.random.bernoulli(key, 1 - p, x.shape)
-    return jnp.where(kept, x / (1 - p), 0) if p < 1 else jnp.zeros_like(x)
+    is_left = jax.random.bernoulli(key, 1 - p, x.shape)
+    return jnp.where(is_left, x / (1 - p), 0) if p < 1 else jnp.zeros_like(x)
 
 
 def native_dropout(key, x, p, train=True):
