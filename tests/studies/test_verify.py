@@ -37,7 +37,7 @@ def test_without_checksums_damage_would_be_silent(made, tmp_path, monkeypatch):
         return None if at < 0 else bytes(whole[at + 15 : at + 79]).decode("latin1")
 
     monkeypatch.setattr(files, "_checked", trusting)
-    monkeypatch.setattr("focusfl.simulation.rows.Leaf.check", lambda *_: None)
+    monkeypatch.setattr("focusfl.simulation.rows.Column.check", lambda *_: None)
     name = "clients-*.rows"
     found = corrupt({name: made[name]}, tmp_path, many=25, seed=0)
     assert outcomes(found[name])["silent"] > 0

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from focusfl.compat import is_composite
 from focusfl.problems.torch.program import Program, Ref, Step
 
@@ -91,7 +89,7 @@ def write_program(module: Any, trained: Mapping[str, str], dtype: str) -> Progra
         elif spec.target in trained:
             params[name] = trained[spec.target]
         else:
-            constants[name] = _array(values[spec.target])
+            constants[name] = values[spec.target].detach().cpu().numpy().copy()
     nodes = [node for node in module.graph.nodes if _counts(node)]
     (ends,) = next(node for node in module.graph.nodes if node.op == "output").args
     return Program(dtype, params, constants, tuple(inputs), tuple(_steps(nodes)), _plain(ends))
@@ -150,10 +148,6 @@ def _plain(value: Any) -> Any:
 
 def _dtype(dtype: Any) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
-
-
-def _array(tensor: Any) -> np.ndarray:
-    return tensor.detach().cpu().numpy().copy()
 
 
 @cache

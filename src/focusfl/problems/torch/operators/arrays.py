@@ -117,10 +117,6 @@ def pad(a, pads, value=0):
     return jax.lax.pad(a, jnp.asarray(value, a.dtype), ends[::-1])
 
 
-def repeat(a, sizes):
-    return jnp.tile(a.reshape((1,) * (len(sizes) - a.ndim) + a.shape), sizes)
-
-
 def _index(at):
     """Return an index of jax for places in some axes; None is all of an axis."""
     return tuple(slice(None) if i is None else i for i in at)
@@ -171,16 +167,6 @@ def slice_scatter(a, values, dim=0, start=None, end=None, step=1):
     return a.at[_along(a, dim, slice(start, end, step))].set(values)
 
 
-def triangle(lower):
-    """Make tril_indices or triu_indices: rows and columns of a triangle."""
-
-    def places(rows, columns, offset=0):
-        below = np.tri(rows, columns, offset if lower else offset - 1, dtype=bool)
-        return jnp.asarray(np.stack(np.nonzero(below if lower else ~below)))
-
-    return places
-
-
 ARRAYS = {
     "_cdist_forward": cdist, "_unsafe_view": jnp.reshape, "all": over(jnp.all),
     "amax": over(jnp.max), "amin": over(jnp.min), "any": over(jnp.any), "arange": jnp.arange,
@@ -191,11 +177,11 @@ ARRAYS = {
     "linspace": jnp.linspace, "logsumexp": over(jax.nn.logsumexp), "max": best(jnp.argmax),
     "mean": over(jnp.mean), "median.dim": median, "min": best(jnp.argmin), "ones": jnp.ones,
     "ones_like": jnp.ones_like, "permute": jnp.transpose, "prod": over(jnp.prod),
-    "repeat": repeat, "reshape": jnp.reshape, "scalar_tensor": jnp.asarray, "scatter": scatter,
+    "repeat": jnp.tile, "reshape": jnp.reshape, "scalar_tensor": jnp.asarray, "scatter": scatter,
     "scatter_add": scatter_add, "select": select, "slice": cut, "slice_scatter": slice_scatter,
     "sort": ordered, "squeeze": squeeze, "sum": over(jnp.sum), "t": jnp.transpose, "topk": topk,
-    "transpose": jnp.swapaxes, "tril": jnp.tril, "tril_indices": triangle(True), "triu": jnp.triu,
-    "triu_indices": triangle(False), "unfold": unfold, "unsqueeze": jnp.expand_dims,
+    "transpose": jnp.swapaxes, "tril": jnp.tril, "triu": jnp.triu,
+    "unfold": unfold, "unsqueeze": jnp.expand_dims,
     "var": variance, "var_mean": var_mean, "view": jnp.reshape, "zeros": jnp.zeros,
     "zeros_like": jnp.zeros_like,
     "argsort": lambda a, *order: ordered(a, *order)[1],
@@ -210,9 +196,11 @@ ARRAYS = {
     "select_scatter": lambda a, values, dim, at: a.at[_along(a, dim, at)].set(values),
     "split": lambda a, size, dim=0: tuple(jnp.split(a, range(size, a.shape[dim], size), dim)),
     "split_with_sizes": (
-        lambda a, sizes, dim=0: tuple( jnp.split(a, np.cumsum(sizes)[:-1].tolist(), dim) )
+        lambda a, sizes, dim=0: tuple(jnp.split(a, np.cumsum(sizes)[:-1].tolist(), dim))
     ),
     "stack": lambda arrays, dim=0: jnp.stack(arrays, dim),
     "std": lambda *args, **kwargs: jnp.sqrt(variance(*args, **kwargs)),
+    "tril_indices": lambda rows, cols, k=0: jnp.stack(jnp.tril_indices(rows, k, cols)),
+    "triu_indices": lambda rows, cols, k=0: jnp.stack(jnp.triu_indices(rows, k, cols)),
     "unbind": lambda a, dim=0: tuple(select(a, dim, i) for i in range(a.shape[dim])),
 }  # fmt: skip
