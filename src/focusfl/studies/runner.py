@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
+    CancelledError,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
@@ -347,14 +348,25 @@ def run_units(
     if not units:
         return
     if not workers:
-        pool = ThreadPoolExecutor(threads)
+        pool, lock, ended = ThreadPoolExecutor(threads), threading.Lock(), threading.Event()
+
+        def hear(unit: Unit, message: Any) -> Any:
+            # A thread that is still at work when the caller was interrupted must not write
+            # into a folder in which the caller, in a notebook say, runs the rest again.
+            with lock:
+                if ended.is_set():
+                    raise CancelledError
+                return heard(unit, message)
+
         try:
-            waiting = {pool.submit(work, unit, partial(heard, unit)): unit for unit in units}
+            waiting = {pool.submit(work, unit, partial(hear, unit)): unit for unit in units}
             while waiting:
                 # As they end, not in order: an interrupt must not lose what waits its turn.
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     yield waiting.pop(future), future
         finally:
+            with lock:
+                ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
         return
     context = multiprocessing.get_context("spawn")
