@@ -54,15 +54,25 @@ def comment_lines(path: Path) -> int:
 
 
 def public_names() -> int:
-    """Count what a user can type: names of focusfl and of its public modules."""
+    """Count what a user can type: the objects in focusfl and in its public modules."""
     import focusfl
 
-    names = set(focusfl.__all__)
-    for name in focusfl.__all__:
-        value = getattr(focusfl, name)
-        if inspect.ismodule(value):
-            names |= {f"{name}.{inner}" for inner in getattr(value, "__all__", ())}
-    return len(names)
+    objects = {}
+    modules = [focusfl]
+    for module in modules:
+        for name in getattr(module, "__all__", None) or dir(module):
+            value = getattr(module, name)
+            if inspect.ismodule(value):
+                if module is focusfl:
+                    modules.append(value)
+            elif not name.startswith("_") and _is_of_focusfl(value):
+                objects[id(value)] = value
+    return len(objects) + len(modules) - 1
+
+
+def _is_of_focusfl(value: object) -> bool:
+    """Whether an object is defined in focusfl; constants do not say where they are."""
+    return (getattr(value, "__module__", None) or "focusfl").startswith("focusfl")
 
 
 def private_uses(folder: str) -> list[str]:
