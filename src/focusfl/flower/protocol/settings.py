@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
 from typing import Any
 
 from focusfl.core import Algorithm
@@ -59,21 +58,16 @@ def check_settings(
         check_positive(f"the weight of {site}", weight)
 
 
-def steps_of(lr: Any) -> Callable[[int], float]:
-    """Make a function from rounds to step sizes, which are checked when first asked for."""
-    return cache(partial(step_at, lr))
-
-
 def identity_of(
     algorithm: Algorithm, job: str, sites: Sequence[str],
     weights: Mapping[str, float | int] | None,
-) -> dict[str, Any]:  # fmt: skip
-    """Collect what a database must have in common with the job it is opened for."""
+) -> str:  # fmt: skip
+    """Write as JSON what a database must have in common with the job it is opened for."""
     weighed = [[site, float(weights[site]) if weights else 1.0] for site in sites]
-    return {
-        "algorithm": repr(algorithm), "job": job, "sites": len(sites),
-        "names and weights": digest(json.dumps(weighed).encode()),
-    }  # fmt: skip
+    return json.dumps({
+        "algorithm": repr(algorithm), "job": job,
+        "names and weights": digest(json.dumps(weighed).encode()), "sites": len(sites),
+    })  # fmt: skip
 
 
 def settings_of(params: Tree, lr: Any, local_steps: int, on_empty: str) -> dict[str, Any]:
