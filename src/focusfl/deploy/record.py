@@ -69,23 +69,28 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     Metrics of the server have a point for every round; those of the sites have fewer.
     """
     metrics_by_round: dict[int, dict[str, float]] = {}
-    places = {"begin": ("round", 0), "round": ("round", 1), "end": ("round", 0)}
-    places["evaluation"] = ("after", 0)
     for event in events:
-        if event["event"] in places:
-            name, more = places[event["event"]]
-            point = metrics_by_round.setdefault(event[name] + more, {})
-            # The server's own evaluation counts first: it is of everybody.
-            for metric, value in happened.metrics(event).items():
-                if not metric.startswith("|"):
-                    point.setdefault(metric, value)
+        match event["event"]:
+            case "begin" | "end":
+                done = event["round"]
+            case "round":
+                done = event["round"] + 1
+            case "evaluation":
+                done = event["after"]
+            case _:
+                continue
+        point = metrics_by_round.setdefault(done, {})
+        # The server's own evaluation counts first: it is of everybody.
+        for name, value in happened.metrics(event).items():
+            if not name.startswith("|"):
+                point.setdefault(name, value)
     always = set.intersection(*(set(point) for point in metrics_by_round.values()))
     last = metrics_by_round[max(metrics_by_round)]
     wanted = last if always <= {"tracker_norm"} else always
-    whole = [n for n, point in sorted(metrics_by_round.items()) if set(wanted) <= set(point)]
+    rounds = [n for n, point in sorted(metrics_by_round.items()) if set(wanted) <= set(point)]
     names = [name for name in happened.metrics({"metrics": last}) if name in wanted]
-    points = [metrics_by_round[n] for n in whole]
-    return np.array(whole), {name: np.array([point[name] for point in points]) for name in names}
+    curves = {name: np.array([metrics_by_round[n][name] for n in rounds]) for name in names}
+    return np.array(rounds), curves
 
 
 def participants(job: Job, events: Events) -> Pairs:
@@ -119,91 +124,83 @@ def _save(
     metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write the files of a study; ImportError if a package that this takes is missing."""
-    from focusfl.core.result import costs
+    from focusfl.core.result import Result
     from focusfl.studies import store
+    from focusfl.studies.runner import RunName, Seconds, make_run
+    from focusfl.studies.summary import summarise
+    from focusfl.studies.verdict import Expected
+    from focusfl.theory.prediction import Prediction
 
-    end, clients = events[-1], len(job.sites)
+    end, about, name = events[-1], job.about, _name(job)
     counts = np.bincount(pairs[0], minlength=end["round"])
+    spent, seconds = _spent(job, events, counts)
+    known = bool({"distance", "grad_norm"} & set(metrics))
+    points = {**metrics, **_epsilon(events, rounds)}
+    if not known:  # what a verdict is about must be there: it is replaced below
+        points["grad_norm"] = np.ones(len(rounds))
+    for metric, values in points.items():
+        spent[metric] = np.full(end["round"] + 1, np.nan)
+        spent[metric][rounds] = values
+    result = Result(
+        x=None, metrics=spent, trajectory=None,
+        diverged_at=end["round"] if end["diverged"] else None, lr=_lr(job, end),
+        why_lr=about.get("why_lr"), server=state.get("server"), clients=state.get("clients"),
+        weights=state.get("weights"), schedule=in_words(job.lr),
+    )  # fmt: skip
+    expected = Expected(noisy=bool(about.get("noisy")), slowed=slows(job.lr, end["round"]))
+    run = make_run(
+        RunName(SCENARIO, about.get("algorithm", name), job.local_steps, about.get("seed", 0)),
+        result, summarise(result, expected), Prediction(), job.total_weight,
+        Seconds(float(seconds.sum())),
+    )  # fmt: skip
+    run.curves["seconds"] = np.cumsum(seconds)[rounds]
+    if not known:
+        del run.curves["grad_norm"]
+        why = "neither the server nor the sites have found a distance or a gradient"
+        run.row.update(error=np.nan, verdict="unclear", reason=why, grad_norm=None)
+    norms = happened.metrics(end)
+    run.row.update({k: norms[k] for k in ("grad_norm", "tracker_norm") if k in norms})
+    run.row.update(
+        model=FOR_OTHERS, rounds=end["round"], grad_norm_of=end.get("of", "nobody"),
+        counted=end["counted"],
+    )  # fmt: skip
+    manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, len(job.sites))})
+    store.save(folder, manifest, [run], {SCENARIO: pairs})
+
+
+def _spent(
+    job: Job, events: Events, counts: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Compute what each round has cost, the warm start first, and how many seconds it took."""
+    from focusfl.core.result import costs
+
+    clients = len(job.sites)
     spent = costs(job.algorithm, clients, counts, job.local_steps, job.params)
     if job.secure:  # masked numbers take 64 bits each, whatever the compressor
         plain = costs(job.algorithm, clients, counts, job.local_steps)
         spent["bytes_up"] = 8.0 * tree.size(job.params) * plain["up"]
         spent["up"] = spent["bytes_up"] / tree.nbytes(job.params)
     warm = {name: each[0] / clients for name, each in spent.items()}
-    seconds = np.zeros(end["round"] + 1)
+    seconds = np.zeros(len(counts) + 1)
     for event in events:
         if event["event"] == "round":
             seconds[event["round"] + 1] += event["seconds"]
-        if event["event"] == "warm":
+        elif event["event"] == "warm":
             seconds[event["round"]] += event["seconds"]
-        if event["event"] == "warm" and event["round"]:  # of a later generation
-            for name, each in warm.items():
-                spent[name][event["round"]] += each * len(event["counted"])
-    curves = {
-        "round": rounds,
-        "vectors_sent": np.cumsum(spent["down"] + spent["up"])[rounds],
-        "gradients": np.cumsum(spent["gradients"])[rounds],
-        "seconds": np.cumsum(seconds)[rounds],
-        "bytes_up": np.cumsum(spent["bytes_up"])[rounds],
-        **metrics,
-        **_given_away(events, rounds),
-    }
-    evaluated = {name: _spread(rounds, end, values) for name, values in metrics.items()}
-    row = _row(job, end, {**spent, **evaluated}, rounds, float(seconds.sum()), state)
-    manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, clients)})
-    store.save(folder, manifest, [store.Run(row, curves)], {SCENARIO: pairs})
+            if event["round"]:  # of a later generation
+                for name, each in warm.items():
+                    spent[name][event["round"]] += each * len(event["counted"])
+    return spent, seconds
 
 
-def _given_away(events: Events, rounds: np.ndarray) -> dict[str, np.ndarray]:
+def _epsilon(events: Events, rounds: np.ndarray) -> dict[str, np.ndarray]:
     """Give the largest epsilon that a site had reported by each of these rounds, if any."""
-    whole = np.zeros(events[-1]["round"] + 1)
+    largest = np.zeros(events[-1]["round"] + 1)
     for event in events:
-        given = event.get("epsilon")
-        if given:
+        if reported := event.get("epsilon"):
             done = event["round"] + (event["event"] == "round")
-            whole[done] = max(whole[done], *given.values())
-    return {"epsilon": np.maximum.accumulate(whole)[rounds]} if whole.any() else {}
-
-
-def _row(
-    job: Job, end: Mapping[str, Any], metrics: Mapping[str, np.ndarray],
-    rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """Make the run's line of a study's table."""
-    from focusfl.core.result import Result
-    from focusfl.studies.runner import RunName, Seconds, make_run
-    from focusfl.studies.summary import summarise
-    from focusfl.studies.verdict import Expected
-    from focusfl.theory.prediction import Prediction
-
-    known = bool({"distance", "grad_norm"} & set(metrics))
-    ones = _spread(rounds, end, np.ones(len(rounds)))
-    judged = metrics if known else {**metrics, "grad_norm": ones}
-    result = Result(
-        x=None, metrics=dict(judged), trajectory=None,
-        diverged_at=end["round"] if end["diverged"] else None, lr=_lr(job, end),
-        why_lr=job.about.get("why_lr"), server=state.get("server"),
-        clients=state.get("clients"), weights=state.get("weights"),
-        schedule=in_words(job.lr),
-    )  # fmt: skip
-    name = RunName(
-        SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
-        job.about.get("seed", 0),
-    )  # fmt: skip
-    noisy = bool(job.about.get("noisy"))
-    ahead = Expected(noisy=noisy, slowed=slows(job.lr, end["round"]))
-    summary, took = summarise(result, ahead), Seconds(seconds)
-    row = make_run(name, result, summary, Prediction(), job.total_weight, took).row
-    if not known:
-        why = "neither the server nor the sites have found a distance or a gradient"
-        row |= {"error": np.nan, "verdict": "unclear", "reason": why}
-    norms = happened.metrics(end)
-    row |= {k: norms[k] for k in ("grad_norm", "tracker_norm") if k in norms}
-    of = end.get("of", "nobody")
-    return row | {
-        "model": FOR_OTHERS, "rounds": end["round"], "grad_norm_of": of,
-        "counted": end["counted"],
-    }  # fmt: skip
+            largest[done] = max(largest[done], *reported.values())
+    return {"epsilon": np.maximum.accumulate(largest)[rounds]} if largest.any() else {}
 
 
 def _lr(job: Job, end: Mapping[str, Any]) -> float:
@@ -237,13 +234,6 @@ def _manifest(
         "scenarios": scenarios,
         "warnings": events[-1]["warnings"],
     }
-
-
-def _spread(rounds: np.ndarray, end: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
-    """Put the points of a curve at their rounds, and NaN where there are none."""
-    whole = np.full(end["round"] + 1, np.nan)
-    whole[rounds] = values
-    return whole
 
 
 def _shares(pairs: Pairs, counts: np.ndarray, clients: int) -> dict[str, Any]:
