@@ -340,9 +340,9 @@ def test_the_apps_in_the_docs_learn(tmp_path, monkeypatch):
     ],
     ids=ascii,
 )
-def test_an_evaluation_that_cannot_be_averaged_is_left_out(said):
+def test_an_evaluation_that_cannot_be_averaged_is_left_out(said, tmp_path):
     content = RecordDict({"metrics": MetricRecord(said)})
-    test = Evaluation("test", 3, SITES, PROBLEM.x0)
+    test = Evaluation(job(tmp_path), 3, SITES, PROBLEM.x0)
     why = test.take("site-1", content)
     assert "site-1" not in test.awaited and not test.answered and not test.results()
     assert why.startswith("its evaluation is left out: ") and why.count("\n") == 0

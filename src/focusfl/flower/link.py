@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 from flwr.app import Message, RecordDict
@@ -244,26 +245,6 @@ def _key(info: Any) -> bytes:
         return b""
 
 
-Pull = Callable[[Sequence[str]], Iterable[Message]]
-
-
-class _Call(threading.Thread):
-    """One call of Flower's `pull_messages`, which may take minutes."""
-
-    def __init__(self, pull: Pull, ids: Sequence[str]):
-        super().__init__(daemon=True)  # a server app that is done does not wait for it
-        self.ids, self._pull = list(ids), pull
-        self.messages: list[Message] = []
-        self.error: Exception | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.messages = list(self._pull(self.ids))
-        except Exception as error:
-            self.error = error
-
-
 class Fetcher:
     """Fetches answers so that one which never ends keeps no other waiting.
 
@@ -271,12 +252,15 @@ class Fetcher:
     for minutes, if that site has died or was refused. So a fetch of everything that takes
     too long is left to itself, and the same answers are fetched one by one: those that stall
     again are their senders' fault, and all others are fetched without them.
+
+    Args:
+        pull: Flower's `pull_messages`.
     """
 
-    def __init__(self, pull: Pull):
+    def __init__(self, pull: Callable[[Sequence[str]], Iterable[Message]]):
         self._pull = pull
-        self._calls: list[_Call] = []  # that may still go on
-        self._common: _Call | None = None  # of these, the one for all answers
+        self._calls: dict[Future[list[Message]], list[str]] = {}  # that may still go on: ids
+        self._common: Future[list[Message]] | None = None  # of these, the one for all answers
 
     def fetch(self, ids: Sequence[str]) -> list[Message]:
         """Give the answers that have come to these messages of ours.
@@ -284,25 +268,35 @@ class Fetcher:
         Raises:
             Exception: What Flower raises, where no answer has come.
         """
-        if self._common is not None and self._common.is_alive():
-            self._start([[key] for key in self._common.ids if key in ids], PROMPT)
+        if self._common is not None and not self._common.done():
+            common = self._calls[self._common]
             self._common = None  # its answers come when it is done
-        stalled = {c.ids[0] for c in self._calls if c.is_alive() and len(c.ids) == 1}
+            self._start([[key] for key in common if key in ids], PROMPT)
+        slow = [keys for call, keys in self._calls.items() if not call.done()]
+        stalled = {keys[0] for keys in slow if len(keys) == 1}
         if prompt := [key for key in ids if key not in stalled]:
             (self._common,) = self._start([prompt], STALL)
-        done = [call for call in self._calls if not call.is_alive()]
-        self._calls = [call for call in self._calls if call not in done]
-        messages = [message for call in done for message in call.messages]
-        errors = [call.error for call in done if call.error]
+        done = [call for call in self._calls if call.done()]
+        for call in done:
+            del self._calls[call]
+        errors = [error for call in done if (error := call.exception())]
+        messages = [message for call in done if not call.exception() for message in call.result()]
         if errors and not messages:
             raise errors[0]
         return messages
 
-    def _start(self, parts: list[list[str]], patience: float) -> list[_Call]:
+    def _start(self, parts: list[list[str]], patience: float) -> list[Future[list[Message]]]:
         """Start a call for each part, and wait for them, `patience` seconds at most."""
-        calls = [_Call(self._pull, ids) for ids in parts]
-        until = time.monotonic() + patience
-        for call in calls:
-            call.join(max(0.0, until - time.monotonic()))
-        self._calls += calls
+        calls: list[Future[list[Message]]] = [Future() for _ in parts]
+        for call, ids in zip(calls, parts, strict=True):
+            # A daemon, as no executor's are: a server app that is done does not wait for it.
+            threading.Thread(target=self._run, args=(call, ids), daemon=True).start()
+            self._calls[call] = ids
+        wait(calls, patience)
         return calls
+
+    def _run(self, call: Future[list[Message]], ids: list[str]) -> None:
+        try:
+            call.set_result(list(self._pull(ids)))
+        except Exception as error:
+            call.set_exception(error)

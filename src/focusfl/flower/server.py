@@ -260,9 +260,7 @@ class Server:
         sites = [site for site in self.online if site not in protocol.gone]
         wired = evaluation.ask(job.job, protocol.x)
         self.ask([(site, protocol.round, wired) for site in sites], "evaluate")
-        self._test = Evaluation(
-            job.job, protocol.round, sites, protocol.x, job.weights, job.per_client
-        )
+        self._test = Evaluation(job, protocol.round, sites, protocol.x)
 
     def _take_evaluation(self, answer: Answer) -> None:
         test = self._test
@@ -285,13 +283,12 @@ class Server:
         self._end_test()
 
     def _end_test(self) -> None:
-        test, self._test = self._test, None
-        if test is not None:
-            self.say_test(test)
+        if self._test is not None:
+            self.end_test(self._test)
 
-    def say_test(self, test: Evaluation) -> None:
+    def end_test(self, test: Evaluation) -> None:
         """Keep an evaluation that is over, and say its metrics."""
-        self._tested = test
+        self._test, self._tested = None, test
         if metrics := test.results():
             self.say(
                 "evaluation", after=test.round, sites=test.answered,

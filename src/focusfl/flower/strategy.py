@@ -140,15 +140,13 @@ class AlgorithmStrategy(Strategy):
         server, job, answered = self._started, self._job, list(replies)
         if not answered:
             return None
-        test = evaluation.Evaluation(
-            job.job, server.protocol.round, job.sites, server.protocol.x,
-            job.weights, job.per_client,
-        )  # fmt: skip
+        protocol = server.protocol
+        test = evaluation.Evaluation(job, protocol.round, job.sites, protocol.x)
         for reply in answered:
             site = server.link.site(reply.metadata.src_node_id)
             if why := test.take(site, None if reply.has_error() else reply.content):
                 log.warning("\t%s: %s", site, why)
-        server.say_test(test)
+        server.end_test(test)
         metrics = test.results()
         return MetricRecord(dict(metrics)) if metrics else None
 
