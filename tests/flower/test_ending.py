@@ -318,12 +318,8 @@ def test_a_server_with_numpy_and_flower_alone_keeps_what_needs_no_more(tmp_path)
         assert file["participation_round"].shape == (36,)
 
 
-def test_flowers_own_loop_tells_the_gradient_where_it_evaluates(tmp_path):
+def test_a_strategy_tells_the_gradient_where_it_evaluates(tmp_path):
     from flwr.app import Array, ArrayRecord
-
-    class Quick(Loopback):
-        def send_and_receive(self, messages, *, timeout=None):
-            return self.pull_messages(self.push_messages(messages))
 
     data = PROBLEM.data
 
@@ -333,7 +329,7 @@ def test_flowers_own_loop_tells_the_gradient_where_it_evaluates(tmp_path):
 
     this = replace(job(tmp_path, eval_every=2), params=None, evaluate=None)
     result = AlgorithmStrategy(this).start(
-        Quick(nodes(tmp_path, work=work)), ArrayRecord({"x": Array(PROBLEM.x0)}),
+        Loopback(nodes(tmp_path, work=work)), ArrayRecord({"x": Array(PROBLEM.x0)}),
         num_rounds=4,
     )  # fmt: skip
     found = result.evaluate_metrics_clientapp[4]["grad_norm"]

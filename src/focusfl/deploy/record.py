@@ -9,6 +9,7 @@ curves.npz    where pyarrow or jax is missing, instead of a study's files:
 import io
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -153,9 +154,9 @@ def _save(
         result, summarise(result, expected), Prediction(), job.total_weight,
         Seconds(float(seconds.sum())),
     )  # fmt: skip
-    run.curves["seconds"] = np.cumsum(seconds)[rounds]
+    curves = {**run.curves, "seconds": np.cumsum(seconds)[rounds]}
     if not known:
-        del run.curves["grad_norm"]
+        del curves["grad_norm"]
         why = "neither the server nor the sites have found a distance or a gradient"
         run.row.update(error=np.nan, verdict="unclear", reason=why, grad_norm=None)
     norms = happened.metrics(end)
@@ -165,7 +166,7 @@ def _save(
         counted=end["counted"],
     )  # fmt: skip
     manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, len(job.sites))})
-    store.save(folder, manifest, [run], {SCENARIO: pairs})
+    store.save(folder, manifest, [replace(run, curves=curves)], {SCENARIO: pairs})
 
 
 def _spent(

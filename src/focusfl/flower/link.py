@@ -40,13 +40,6 @@ class Answer(NamedTuple):
     content: RecordDict | None
     why: str = ""  # there is no content
 
-    @classmethod
-    def of(cls, pending: Pending, message: Message) -> "Answer":
-        """Take the content of a message that answers a pending one, or its error."""
-        if message.has_error():
-            return cls(pending, None, f"error {message.error.code}: {message.error.reason}")
-        return cls(pending, message.content)
-
     @property
     def site(self) -> str:
         return self.pending.site
@@ -109,14 +102,6 @@ class Link:
         report, self._unreported = self._unreported, []
         return report
 
-    def node(self, site: str) -> int:
-        """Give the node at which a site was seen last."""
-        return self._node[site]
-
-    def site(self, node: int) -> str:
-        """Give the site that a node is; empty if it is none of this job."""
-        return self._site.get(node, "")
-
     @property
     def owing(self) -> set[str]:
         """Sites that owe a reply to a request of a round."""
@@ -148,7 +133,11 @@ class Link:
                 pending = self._pending.pop(message.metadata.reply_to_message_id, None)
                 if pending is None:
                     continue
-                answer = Answer.of(pending, message)
+                if message.has_error():
+                    why = f"error {message.error.code}: {message.error.reason}"
+                    answer = Answer(pending, None, why)
+                else:
+                    answer = Answer(pending, message.content)
                 if pending.site:
                     answers.append(answer)
                 else:
