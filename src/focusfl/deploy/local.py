@@ -17,7 +17,6 @@ from focusfl.deploy.processes import Failed, is_alive
 from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
 from focusfl.flower.events import FILE, metrics
-from focusfl.flower.protocol import ProtocolServer
 from focusfl.flower.protocol.limits import norm
 from focusfl.studies import store
 
@@ -183,13 +182,11 @@ def local_app(app: Path, folder: Path, watch: Watch, *, tls: bool = False) -> Ou
     Raises:
         Failed: If a process or the app has failed.
     """
-    settings = apps.settings_with_job(app)
-    fleet = prepare(folder, settings["sites"].split(), tls)
+    fleet = prepare(folder, apps.sites(app), tls)
     # Flower sends all Python, TOML and JSON under an app, and this may well be there.
     rest = shutil.ignore_patterns("keys", "runs", ".*", "__pycache__", folder.name)
     app = Path(shutil.copytree(app, fleet.folder / "app", ignore=rest))
-    known = {name: settings[name] for name in apps.OF_JOB if name in settings}
-    apps.add_settings(app, {"folder": "", **known})
+    apps.add_settings(app, {"folder": ""})
     driver = Driver(fleet, app, _config(fleet, app), watch)
     outcome, _ = _run(fleet, driver, wait=True)
     for name in RESULTS if outcome else ():
@@ -220,28 +217,17 @@ def local_study(
     assert outcome is not None  # a study writes
     job = deployed.job(fleet.folder / SERVER).configured(settings)
     with job.open_protocol() as protocol:
-        states = protocol.states() if deployed.secure is None else []
-        record.keep(
-            job, protocol.x, events, fleet.folder, server=protocol.server,
-            clients=_stack([state for _, state in states]),
-            weights=[weight for weight, _ in states] if job.weights else None,
-        )  # fmt: skip
-        return outcome._replace(x=protocol.x, gap=_gap(protocol, states))
-
-
-def _gap(protocol: ProtocolServer, states: list[tuple[float, Any]]) -> float | None:
-    """Measure how far the server's sums are from its sites' states; None: unknown."""
-    server = protocol.server
-    try:
-        expected = protocol.algorithm.recompute(server, states)
-    except CannotForget:
-        return None
-    return norm(tree.sub(server, expected)) if states else None
-
-
-def _stack(states: list[Any]) -> Any:
-    """Put all sites' states into one tree; None if there are none."""
-    return tree.map(lambda *leaves: np.stack(leaves), *states) if states else None
+        x, server = protocol.x, protocol.server
+        state: dict[str, Any] = {}
+        if deployed.secure is None:  # else sites keep their states to themselves
+            weights, clients = zip(*protocol.states(), strict=True)
+            with contextlib.suppress(CannotForget):
+                sums = protocol.algorithm.recompute(server, protocol.states())
+                outcome = outcome._replace(gap=norm(tree.sub(server, sums)))
+            state["clients"] = tree.map(lambda *leaves: np.stack(leaves), *clients)
+            state["weights"] = weights if job.weights else None
+    record.keep(job, x, events, fleet.folder, server=server, **state)
+    return outcome._replace(x=x)
 
 
 def prepare(folder: Path, sites: Sequence[str], tls: bool) -> Fleet:

@@ -27,7 +27,6 @@ from focusfl.studies.spec import keep_compression
 from focusfl.studies.toml import Source
 
 if TYPE_CHECKING:
-    from flwr.app import Context
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 
@@ -255,14 +254,12 @@ def _only(what: str, choices: tuple, name: str) -> Any:
     return choices[0]
 
 
-def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
-    """Make the server app of the study in a folder; `own` settings are left alone."""
+def study_server(folder: Path) -> "ServerApp":
+    """Make the server app of the study in a folder."""
     from focusfl.flower import server_app
 
-    def job(context: "Context") -> "Job":
-        return read(folder / FILE).job(str(context.run_config["folder"]))
-
-    return server_app(job, own=own)
+    deployed = read(folder / FILE)
+    return server_app(lambda context: deployed.job(str(context.run_config["folder"])))
 
 
 def study_client(folder: Path) -> "ClientApp":
