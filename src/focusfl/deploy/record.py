@@ -1,18 +1,16 @@
 """The results of a deployment: those of a study, made from the events of its job.
 
-model.npz     the model: its leaves by their paths, a single array as x
+model.npz           the model: its leaves by their paths, a single array as x
 model.safetensors   the same, for `ff.Study.load(folder).model()`, PyTorch and Flax
-curves.npz    where pyarrow or jax is missing, instead of a study's files:
-              the same curves, and who was counted in each round
 """
 
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -20,19 +18,25 @@ from focusfl.algorithms import ALGORITHMS
 from focusfl.core import tree
 from focusfl.core.files import BLANK, write
 from focusfl.core.models import save_model
+from focusfl.core.result import Result, costs
 from focusfl.core.tree import Tree
 from focusfl.deploy import SCENARIO
 from focusfl.flower import events as happened
 from focusfl.flower.job import Job
 from focusfl.flower.protocol.messages import paths
 from focusfl.simulation.step_sizes import in_words, slows, tabled, used
+from focusfl.studies import store
+from focusfl.studies.runner import RunName, Seconds, make_run
+from focusfl.studies.summary import summarise
+from focusfl.studies.verdict import Expected
+from focusfl.theory.prediction import Prediction
 
-MODEL, CURVES, FOR_OTHERS = "model.npz", "curves.npz", "model.safetensors"
+MODEL, FOR_OTHERS = "model.npz", "model.safetensors"
 Events = Sequence[Mapping[str, Any]]
 Pairs = tuple[np.ndarray, np.ndarray]  # rounds and clients, an entry for each push
 
 
-def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any) -> list[str]:
+def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any) -> None:
     """Write the model and the results of a study.
 
     Args:
@@ -41,27 +45,17 @@ def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state:
         events: of the job, the last of which is its end.
         folder: where to write; None: the job's.
         state: server, clients and weights at the end, as far as known; see `Result`.
-
-    Returns:
-        What could not be written, and why.
     """
     folder, events = job.place if folder is None else folder, happened.lasting(events)
     model = archive({"x" if path == "." else path: leaf for path, leaf in paths(x)})
     write(folder / MODEL, model, sealed=True)
     save_model(folder / FOR_OTHERS, x)
-    rounds, metrics = points(events)
-    pairs = participants(job, events)
-    try:
-        _save(job, folder, events, rounds, metrics, pairs, state)
-    except ImportError as error:
-        who = {"participation_round": pairs[0], "participation_client": pairs[1]}
-        curves = archive({"round": rounds, **metrics, **who})
-        write(folder / CURVES, curves, sealed=True)
-        return [
-            f"note: {error.name} is missing, so there is {CURVES} instead of what "
-            "`focusfl report` reads."
-        ]
-    return []
+    end, pairs = events[-1], participants(job, events)
+    counts = np.bincount(pairs[0], minlength=end["round"])
+    row, curves = _run(job, events, counts, state)
+    shares = _shares(pairs, counts, len(job.sites))
+    manifest = _manifest(job, events, {SCENARIO: shares})
+    store.save(folder, manifest, [store.Run(row, curves)], {SCENARIO: pairs})
 
 
 def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -109,37 +103,34 @@ def participants(job: Job, events: Events) -> Pairs:
 
 def archive(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Write an .npz file; np.savez cannot hold arrays that are called as its arguments."""
-    import zipfile
-
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as whole:
-        whole.comment = BLANK.encode()  # for a writer that seals it
+    with ZipFile(file, "w") as archive:
+        archive.comment = BLANK.encode()  # for a writer that seals it
         for name, array in arrays.items():
-            with whole.open(f"{name}.npy", "w", force_zip64=True) as entry:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
     return file.getvalue()
 
 
-def _save(
-    job: Job, folder: Path, events: Events, rounds: np.ndarray,
-    metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Write the files of a study; ImportError if a package that this takes is missing."""
-    from focusfl.core.result import Result
-    from focusfl.studies import store
-    from focusfl.studies.runner import RunName, Seconds, make_run
-    from focusfl.studies.summary import summarise
-    from focusfl.studies.verdict import Expected
-    from focusfl.theory.prediction import Prediction
+def _run(
+    job: Job, events: Events, counts: np.ndarray, state: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Make the row and the curves that a study has of a run.
 
-    end, about, name = events[-1], job.about, _name(job)
-    counts = np.bincount(pairs[0], minlength=end["round"])
+    Args:
+        job: what was learned.
+        events: of the job.
+        counts: how many sites were counted in each round, (rounds,).
+        state: see `keep`.
+    """
+    end, about = events[-1], job.about
+    rounds, metrics = points(events)
     spent, seconds = _spent(job, events, counts)
     known = bool({"distance", "grad_norm"} & set(metrics))
-    points = {**metrics, **_epsilon(events, rounds)}
+    metrics |= _epsilon(events, rounds)
     if not known:  # what a verdict is about must be there: it is replaced below
-        points["grad_norm"] = np.ones(len(rounds))
-    for metric, values in points.items():
+        metrics["grad_norm"] = np.ones(len(rounds))
+    for metric, values in metrics.items():
         spent[metric] = np.full(end["round"] + 1, np.nan)
         spent[metric][rounds] = values
     result = Result(
@@ -149,32 +140,28 @@ def _save(
         weights=state.get("weights"), schedule=in_words(job.lr),
     )  # fmt: skip
     expected = Expected(noisy=bool(about.get("noisy")), slowed=slows(job.lr, end["round"]))
+    name = about.get("algorithm", _name(job))
     run = make_run(
-        RunName(SCENARIO, about.get("algorithm", name), job.local_steps, about.get("seed", 0)),
-        result, summarise(result, expected), Prediction(), job.total_weight,
-        Seconds(float(seconds.sum())),
+        RunName(SCENARIO, name, job.local_steps, about.get("seed", 0)), result,
+        summarise(result, expected), Prediction(), job.total_weight, Seconds(float(seconds.sum())),
     )  # fmt: skip
     curves = {**run.curves, "seconds": np.cumsum(seconds)[rounds]}
+    row = {
+        **run.row, "model": FOR_OTHERS, "rounds": end["round"],
+        "grad_norm_of": end.get("of", "nobody"), "counted": end["counted"],
+    }  # fmt: skip
     if not known:
         del curves["grad_norm"]
         why = "neither the server nor the sites have found a distance or a gradient"
-        run.row.update(error=np.nan, verdict="unclear", reason=why, grad_norm=None)
+        row |= {"error": np.nan, "verdict": "unclear", "reason": why, "grad_norm": None}
     norms = happened.metrics(end)
-    run.row.update({k: norms[k] for k in ("grad_norm", "tracker_norm") if k in norms})
-    run.row.update(
-        model=FOR_OTHERS, rounds=end["round"], grad_norm_of=end.get("of", "nobody"),
-        counted=end["counted"],
-    )  # fmt: skip
-    manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, len(job.sites))})
-    store.save(folder, manifest, [replace(run, curves=curves)], {SCENARIO: pairs})
+    return row | {k: norms[k] for k in ("grad_norm", "tracker_norm") if k in norms}, curves
 
 
 def _spent(
     job: Job, events: Events, counts: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Compute what each round has cost, the warm start first, and how many seconds it took."""
-    from focusfl.core.result import costs
-
     clients = len(job.sites)
     spent = costs(job.algorithm, clients, counts, job.local_steps, job.params)
     if job.secure:  # masked numbers take 64 bits each, whatever the compressor
@@ -215,14 +202,12 @@ def _lr(job: Job, end: Mapping[str, Any]) -> float:
 def _manifest(
     job: Job, events: Events, scenarios: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    from focusfl.studies.store import environment
-
     began = next(event["time"] for event in events if event["event"] == "begin")
     now = datetime.now(UTC)
     return {
         "name": job.job,
         "study": job.about.get("study", _settings(job)),
-        "environment": environment(),
+        "environment": store.environment(),
         "started": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
         "finished": now.isoformat(timespec="seconds"),
         "seconds": round(now.timestamp() - began, 3),

@@ -113,9 +113,9 @@ def _false_rest(
     )
 
 
-def keep(job: Job, x: Tree, past: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Write model and curves to the folder of the job; say what could not be."""
+def keep(job: Job, x: Tree, past: Sequence[Mapping[str, Any]]) -> None:
+    """Write model and curves to the folder of the job."""
     # Imports upwards: results have one format, and it is that of studies.
     from focusfl.deploy import record
 
-    return record.keep(job, x, past)
+    record.keep(job, x, past)

@@ -81,8 +81,7 @@ class Server:
         for why in facts["warnings"]:
             self.say("warning", why=why)
         end = self._event("end", **facts)
-        for words in keep(job, protocol.x, [*past, end]):
-            print(words, flush=True)
+        keep(job, protocol.x, [*past, end])
         self._publish(end)  # the last: whoever follows may stop everything now
         return facts["why"]
 
