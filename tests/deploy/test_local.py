@@ -282,10 +282,10 @@ def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
         env = fleet.nodes[site].env
         fleet.nodes[site].env = {**env, "PATH": f"{venv / 'bin'}:{env['PATH']}"}
         fleet.nodes[site].command[0] = str(venv / "bin" / "flower-supernode")
-    server, said = tmp_path / "run" / "server", []
-    config = {"folder": str(server), "rounds": 5, "keys": fleet.keys}
+    project, said = tmp_path / "app" / "pyproject.toml", []
+    project.write_text(project.read_text().replace("rounds = 30", "rounds = 5"))
     with fleet:
-        Driver(fleet, tmp_path / "app", config, said.append).drive()
+        Driver(fleet, tmp_path / "app", said.append).drive()
     counted = [event["counted"] for event in said if event["event"] == "round"]
     assert [sorted(sites) for _ in range(5)] == [sorted(each) for each in counted]
     *_, tested = [event for event in said if event["event"] == "evaluation"]

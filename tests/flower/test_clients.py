@@ -205,6 +205,16 @@ def strategy_run(folder, rounds=3, **more):
     return AlgorithmStrategy(this).start(Loopback(nodes), start, num_rounds=rounds)
 
 
+def test_a_strategy_counts_replies_that_come_after_its_timeout(tmp_path):
+    app = client_app(Flat(), FOCUS)
+    nodes = {9 + i: Node(app, i, tmp_path / s, delay=40) for i, s in enumerate(SITES)}
+    this = replace(job(tmp_path), params={"x": PROBLEM.x0}, evaluate=None)
+    start = ArrayRecord({"x": Array(PROBLEM.x0)})
+    result = AlgorithmStrategy(this).start(Loopback(nodes), start, num_rounds=6, timeout=0.01)
+    counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
+    assert len(counted) == 6 and 0 in counted and sum(counted) > 4
+
+
 def test_a_strategy_fails_if_no_site_was_ever_counted(tmp_path, capsys):
     """A job whose name is not the config's: every site refuses every request."""
     with pytest.raises(Unhealthy, match="no site was counted.*not trained.*'other'"):

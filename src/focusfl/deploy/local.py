@@ -40,8 +40,8 @@ FILES = (
 class Driver:
     """Starts an app on a fleet, follows what its job writes, restarts dead SuperNodes."""
 
-    def __init__(self, fleet: Fleet, app: Path, config: Mapping[str, Any], watch: Watch):
-        self.fleet, self._app, self._config, self._watch = fleet, app, config, watch
+    def __init__(self, fleet: Fleet, app: Path, watch: Watch):
+        self.fleet, self._app, self._watch = fleet, app, watch
         self.place = fleet.folder / SERVER  # of the job, once it has begun
         self.run, self.pid = 0, 0  # of the server app; no pid until it has begun
         self._lines = self._follow()
@@ -84,7 +84,8 @@ class Driver:
 
     def start(self) -> None:
         """Submit the app to the SuperLink, also after an earlier run of it was killed."""
-        self.run, self.pid = self.fleet.run(self._app, self._config), 0
+        config = {"folder": str(self.fleet.folder / SERVER), "keys": self.fleet.keys}
+        self.run, self.pid = self.fleet.run(self._app, config), 0
         self._started = self._looked = time.monotonic()
 
     def handle(self, event: dict[str, Any]) -> None:
@@ -186,8 +187,8 @@ def local_app(app: Path, folder: Path, watch: Watch, *, tls: bool = False) -> Ou
     # Flower sends all Python, TOML and JSON under an app, and this may well be there.
     rest = shutil.ignore_patterns("keys", "runs", ".*", "__pycache__", folder.name)
     app = Path(shutil.copytree(app, fleet.folder / "app", ignore=rest))
-    apps.add_settings(app, {"folder": ""})
-    driver = Driver(fleet, app, _config(fleet, app), watch)
+    apps.add_settings(app, {"folder": "", "keys": ""})
+    driver = Driver(fleet, app, watch)
     outcome, _ = _run(fleet, driver, wait=True)
     for name in RESULTS if outcome else ():
         shutil.copy(driver.place / name, fleet.folder)
@@ -213,7 +214,7 @@ def local_study(
     fleet = prepare(folder, deployed.sites, tls)
     app = apps.write_study(deployed, fleet.folder / "app", {**settings, "folder": "", "keys": ""})
     watch({"event": "start", "why": str(deployed)})
-    outcome, events = _run(fleet, driver(fleet, app, _config(fleet, app), watch))
+    outcome, events = _run(fleet, driver(fleet, app, watch))
     assert outcome is not None  # a study writes
     job = deployed.job(fleet.folder / SERVER).configured(settings)
     with job.open_protocol() as protocol:
@@ -238,12 +239,6 @@ def prepare(folder: Path, sites: Sequence[str], tls: bool) -> Fleet:
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     return Fleet(folder, sites, tls=tls)
-
-
-def _config(fleet: Fleet, app: Path) -> dict[str, str]:
-    """The settings of an app that depend on where it runs."""
-    keys = {"keys": fleet.keys} if "keys" in apps.settings(app) else {}
-    return {"folder": str(fleet.folder / SERVER), **keys}
 
 
 def _run(

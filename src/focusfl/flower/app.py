@@ -55,7 +55,7 @@ def run(grid: Grid, job: Job) -> list[str]:
     Returns:
         Why this was no healthy end; empty if it was.
     """
-    link = Link(grid, job.sites, job.known())
+    link = Link(grid, job.sites, job.sites_by_key())
     with job.open_protocol() as protocol:
         server = Server(job, protocol, link)
         server.begin()

@@ -118,7 +118,7 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def _round(event: Mapping[str, Any], numbers: list[str]) -> str:
-    """One line, whatever there is to say: the rest is in the file."""
+    """Write a round in one line, as far as there is room: the rest is in the file."""
     total, counted, missing = event["rounds"], event["counted"], event["missing"]
     number = f"{event['round'] + 1:>{len(str(total))}}"
     words = [f"round {number}/{total}"]

@@ -116,12 +116,11 @@ class Server:
             asked -= again
             awaited = asked & self.link.owing
             seconds, counted = time.monotonic() - began, len(protocol.counted)
-            if protocol.warming:  # every part is committed: each site is heard but once
-                sufficient = counted >= 1
-            else:
-                sufficient = (len(asked) if self._closes_empty else counted) >= job.minimum
+            # Of a warm-up every part is committed: each site is heard but once.
+            least = 1 if protocol.warming else job.minimum
+            closes_empty = self._closes_empty and not protocol.warming and len(asked) >= least
             if (
-                sufficient
+                (counted >= least or closes_empty)
                 and not again
                 and (counted >= self._enough or not awaited or seconds >= job.deadline)
             ):

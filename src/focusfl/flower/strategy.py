@@ -63,7 +63,7 @@ class AlgorithmStrategy:
                 job = replace(job, rounds=first + num_rounds)
                 # A round ends when all have answered, even if nothing they said counts:
                 # who has written this loop expects that it ends.
-                server = Server(job, protocol, Link(grid, job.sites, job.known()), True)
+                server = Server(job, protocol, Link(grid, job.sites, job.sites_by_key()), True)
                 server.begin()
                 server.gather(self._job.deadline)
                 evaluate(0)

@@ -135,7 +135,7 @@ class Site:
         return reply
 
     def leave(self, message: Wired) -> Wired:
-        """The reply by which this site leaves the job for good.
+        """Make the reply by which this site leaves the job for good.
 
         The server takes its contribution back: the others find the minimum of the mean
         over those who remain.
@@ -156,14 +156,14 @@ class Site:
         return request, name
 
     def _broadcast(self, blob: bytes) -> tuple[Any, Client]:
-        """The broadcast, and a newcomer's state, whose shapes follow from the model."""
+        """Read the broadcast; make a newcomer's state, whose shapes follow from the model."""
         # The site has no model of its own: this one says what everything looks like.
         x = nest(load_flat(blob), "x")
         server, client = self.algorithm.init(tree.zeros(x))
         return unpack(blob, self.algorithm.broadcast(server)), client
 
     def _state(self, request: Request, message: Wired, like: Client) -> Client | None:
-        """The state the server names; None if it is not here."""
+        """Find the state that the server names; None if it is not here."""
         if not leaves(like):
             return like
         blob = message.get("state", self.cache.get(request.version))
