@@ -130,8 +130,8 @@ class Driver:
                 self._fail()
             return False
         status = self._status()
-        begun = status.startswith("running") or now - self._started < PATIENCE
-        if status.endswith("failed") or not begun and status != DONE:
+        starting = status.startswith("running") or now - self._started < PATIENCE
+        if status.endswith("failed") or not starting and status != DONE:
             self._fail()
         return status == DONE
 

@@ -65,16 +65,16 @@ def search(folder: Path) -> dict[str, dict[str, Any]]:
     """Give, by folder, the health of every job that writes to a folder or under it, and
     the processes that were started there."""
     jobs = {fleet_of(place): job for place, job in Jobs(folder).look().items()}
-    known = {}
+    by_folder = {}
     for place in sorted({folder, *folder.glob("*/"), *jobs}):
         lines, job = ownership.started(place), jobs.get(place)
         if lines or job:
             states = [(p.name, p.pid, "runs" if p.alive else "ended") for p in lines]
-            known[str(place)] = {
+            by_folder[str(place)] = {
                 **_progress(job), "notices": expiries(place / "keys"),
                 "processes": states, "health": job,
             }  # fmt: skip
-    return known
+    return by_folder
 
 
 def fleet_of(place: Path) -> Path:
@@ -95,7 +95,7 @@ def _progress(job: dict[str, Any] | None) -> dict[str, Any]:
         return {"progress": "no round"}
     here = [name for name, site in job["sites"].items() if site["state"] != "offline"]
     progress = f"{job['round']}/{job['rounds']} rounds, last online {', '.join(here)}"
-    known = job["metrics"] if job["state"] == "ended" else {}
-    norms = {k: known[k] for k in ("grad_norm", "tracker_norm") if k in known}
+    metrics = job["metrics"] if job["state"] == "ended" else {}
+    norms = {k: metrics[k] for k in ("grad_norm", "tracker_norm") if k in metrics}
     words = [f"{name} {value:.3g}" for name, value in norms.items()]
     return {"progress": ", ".join([progress, *words]), **norms}

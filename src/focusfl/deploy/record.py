@@ -81,9 +81,9 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
                 point.setdefault(name, value)
     always = set.intersection(*(set(point) for point in metrics_by_round.values()))
     last = metrics_by_round[max(metrics_by_round)]
-    wanted = last if always <= {"tracker_norm"} else always
-    rounds = [n for n, point in sorted(metrics_by_round.items()) if set(wanted) <= set(point)]
-    names = [name for name in happened.metrics({"metrics": last}) if name in wanted]
+    complete = last if always <= {"tracker_norm"} else always
+    rounds = [n for n, point in sorted(metrics_by_round.items()) if set(complete) <= set(point)]
+    names = [name for name in happened.metrics({"metrics": last}) if name in complete]
     curves = {name: np.array([metrics_by_round[n][name] for n in rounds]) for name in names}
     return np.array(rounds), curves
 

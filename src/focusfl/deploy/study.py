@@ -168,10 +168,10 @@ def _set_clients(source: Source, clients: int) -> None:
     if "num_clients" in inspect.signature(PROBLEMS[kind]).parameters:
         problem["num_clients"] = clients
         return
-    there = spec.build_study(source, "study").problem.num_clients
-    if clients != there:
+    count = spec.build_study(source, "study").problem.num_clients
+    if clients != count:
         raise ValueError(
-            f"--clients must be {there}, or left out: {kind} has as many clients as "
+            f"--clients must be {count}, or left out: {kind} has as many clients as "
             f"its data; got {clients}."
         )
 

@@ -105,8 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/":
             self._answer(200, "text/html; charset=utf-8", self.server.page())
         elif self.path == "/health.json":
-            known = {"now": time.time(), "jobs": without_infinity(self.server.look())}
-            text = json.dumps(known, allow_nan=False)
+            content = {"now": time.time(), "jobs": without_infinity(self.server.look())}
+            text = json.dumps(content, allow_nan=False)
             self._answer(200, "application/json", text)
         elif self.path == "/metrics":
             self._answer(200, CONTENT_TYPE_LATEST, exposition(self.server.look()))
@@ -148,8 +148,8 @@ class _Exposition(Collector):
             yield _family(about, ["job"], [(name, job[key]) for name, job in jobs.items()])
         for key, about in OF_SITE.items():
             rows = [(*names, site.get(key)) for *names, site in sites]
-            known = [row for row in rows if row[-1] is not None]  # no memory, no age
-            yield _family(about, ["job", "site"], known)
+            rows = [row for row in rows if row[-1] is not None]  # no memory, no age
+            yield _family(about, ["job", "site"], rows)
         about = "site_state", "gauge", "1 for the state it is in."
         states = [(*names, s, site["state"] == s) for *names, site in sites for s in STATES]
         yield _family(about, ["job", "site", "state"], states)
@@ -174,9 +174,9 @@ def _family(about: tuple[str, str, str], labels: list[str], rows: Iterable[tuple
 def without_infinity(value: Any) -> Any:
     """Replace numbers that JSON does not have by None."""
     if isinstance(value, dict):
-        return {key: without_infinity(own) for key, own in value.items()}
+        return {key: without_infinity(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [without_infinity(own) for own in value]
+        return [without_infinity(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -35,7 +35,7 @@ def ask(job: str, x: Tree) -> Wired:
 
 
 def answer(
-    asked: Wired,
+    request: Wired,
     job: str,
     evaluate: Callable[[Tree], Mapping[str, float]] | None,
     gradient: Callable[[Tree], Tree] | None,
@@ -43,7 +43,7 @@ def answer(
     """Make a site's reply: its metrics and its gradient, as far as it offers them.
 
     Args:
-        asked: the request, as it came.
+        request: the request, as it came.
         job: name of the training.
         evaluate: gives metrics of a model; None: it offers none.
         gradient: gives the gradient of all the site's data at a model; None: likewise.
@@ -51,10 +51,10 @@ def answer(
     Raises:
         Refused: If the request is malformed, or of another job.
     """
-    head, _ = decode(asked, Header, {"model"})
-    if head != Header("evaluate", job) or "model" not in asked:
+    head, _ = decode(request, Header, {"model"})
+    if head != Header("evaluate", job) or "model" not in request:
         raise Refused(f"not an evaluation of this job: {head}.")
-    x = nest(load_flat(asked["model"]), "x")
+    x = nest(load_flat(request["model"]), "x")
     content = RecordDict()
     if gradient:
         packed = pack(like_model(x, gradient(x)))

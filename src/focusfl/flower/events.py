@@ -62,15 +62,15 @@ def lasting(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return lasting_events
 
 
-def _undone(event: Mapping[str, Any], begun: int) -> bool:
-    """Say whether an event is of a round that a server which begins at `begun` has yet to do."""
+def _undone(event: Mapping[str, Any], first_round: int) -> bool:
+    """Say whether an event is of a round that a server has yet to do, beginning at this one."""
     match event["event"]:
         case "round":
-            return event["round"] >= begun
+            return event["round"] >= first_round
         case "evaluation":
-            return event["after"] > begun
+            return event["after"] > first_round
         case "end":
-            return event["round"] > begun
+            return event["round"] > first_round
     return False
 
 

@@ -165,13 +165,13 @@ class Job:
         Raises:
             ValueError: If a setting is unknown, or of a wrong type.
         """
-        known = {f.name.replace("_", "-"): f for f in fields(self) if _choices(f)}
+        settings = {f.name.replace("_", "-"): f for f in fields(self) if _choices(f)}
         changes: dict[str, Any] = {}
         for key, value in config.items():
-            if key in known:
-                changes[known[key].name] = _parse(key, value, known[key])
+            if key in settings:
+                changes[settings[key].name] = _parse(key, value, settings[key])
             elif key not in own:
-                words = unknown("setting of the app", key, {*known, *own})
+                words = unknown("setting of the app", key, {*settings, *own})
                 raise ValueError(f"{words} Its own are named in server_app(own=...).")
         return replace(self, **changes)
 

@@ -4,7 +4,7 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from focusfl.flower import evaluation, events
@@ -59,11 +59,7 @@ class Server:
 
     def gather(self, seconds: float) -> None:
         """Give everybody a chance to be there before the first round."""
-        until = time.monotonic() + seconds
-        while len(self.online) < self._enough and time.monotonic() < until:
-            self.look()
-            self.receive()  # which site a node is, where it must be asked
-            time.sleep(self.job.poll)
+        self._wait(lambda: len(self.online) >= self._enough, seconds)
 
     def finish(self) -> list[str]:
         """Look where the model stands, keep what was learned, say the end.
@@ -71,11 +67,11 @@ class Server:
         Returns:
             Why it was no healthy end; empty if it was.
         """
-        self._wait()
+        self._await_test()
         over = self._tested is not None and self._tested.round == self.protocol.round
         if self._asks_sites and not over and not self.diverged:
             self._begin_test()
-            self._wait()
+            self._await_test()
         job, protocol, past = self.job, self.protocol, events.read(self.job.place)
         facts = facts_of_end(job, protocol, past, self.measured(), self._tested, self.diverged)
         for why in facts["warnings"]:
@@ -269,14 +265,18 @@ class Server:
         if not test.awaited:
             self._end_test()
 
-    def _wait(self) -> None:
+    def _await_test(self) -> None:
         """Wait for an evaluation that is under way, as long as for a round."""
-        until = time.monotonic() + self.job.deadline
-        while self._test is not None and time.monotonic() < until:
+        self._wait(lambda: self._test is None, self.job.deadline)
+        self._end_test()
+
+    def _wait(self, over: Callable[[], bool], seconds: float) -> None:
+        """Receive what comes until something is over, for so many seconds at most."""
+        until = time.monotonic() + seconds
+        while not over() and time.monotonic() < until:
             self.look()
             self.receive()
             time.sleep(self.job.poll)
-        self._end_test()
 
     def _end_test(self) -> None:
         """Keep the evaluation that is under way, if one is, and say its metrics."""

@@ -88,8 +88,8 @@ def digest(*parts: bytes) -> str:
 def encode(fields: Any, parts: Mapping[str, bytes]) -> Wired:
     """Put a header, a NamedTuple of JSON values, over packed trees."""
     sums = {name: digest(part) for name, part in parts.items()}
-    whole = {"protocol": VERSION, **fields._asdict(), "parts": sums}
-    body = json.dumps(whole, allow_nan=False).encode()
+    header = {"protocol": VERSION, **fields._asdict(), "parts": sums}
+    body = json.dumps(header, allow_nan=False).encode()
     return {"header": digest(body).encode() + b"\n" + body, **parts}
 
 
@@ -122,8 +122,8 @@ def decode(message: Wired, kind: type, allowed: set[str]) -> tuple[Any, str]:
         raise Refused(f"its parts must be some of {sorted(allowed)}.")
     if message.keys() != sums.keys() | {"header"}:
         raise Refused("its parts are not those its header lists.")
-    for part, known in sums.items():
-        if not isinstance(message[part], bytes) or digest(message[part]) != known:
+    for part, checksum in sums.items():
+        if not isinstance(message[part], bytes) or digest(message[part]) != checksum:
             raise Refused(f"{part} does not match its checksum.")
     _check_fields(fields, kind.__annotations__)
     return kind(**fields), name.decode()
@@ -157,12 +157,12 @@ def pack(a: Tree) -> bytes:
 def unpack(blob: bytes, like: Tree) -> Tree:
     """Read a tree of this structure, these shapes and dtypes; Refused if it is not."""
     arrays = load_flat(blob)
-    wanted = dict(paths(like))
-    for path in [*wanted, *arrays]:
-        expected, got = _spec(wanted.get(path)), _spec(arrays.get(path))
+    leaves_by_path = dict(paths(like))
+    for path in [*leaves_by_path, *arrays]:
+        expected, got = _spec(leaves_by_path.get(path)), _spec(arrays.get(path))
         if expected != got:
             raise Refused(f"{short(path)} must be {expected}; got {got}.")
-    leaves = iter([arrays[path] for path in wanted])
+    leaves = iter([arrays[path] for path in leaves_by_path])
     # Numbers that are no arrays travel as arrays without axes.
     return tree.map(lambda a: next(leaves) if hasattr(a, "shape") else next(leaves).item(), like)
 

@@ -316,10 +316,10 @@ class ProtocolServer:
         store, job = self._store, self._store.job()
         if job is None:
             server, state = map(pack, self.algorithm.init(params))
-            weighed = weights or dict.fromkeys(self.sites, 1.0)
+            weight_by_site = weights or dict.fromkeys(self.sites, 1.0)
             store.create(
                 JobRow(identity, json.dumps(settings), server, state, self.algorithm.starts_warm),
-                [SiteRow(site, float(weighed[site]), digest(state)) for site in self.sites],
+                [SiteRow(site, float(weight_by_site[site]), digest(state)) for site in self.sites],
             )
             return self._load()
         path = self._store.path

@@ -63,10 +63,10 @@ def identity_of(
     weights: Mapping[str, float | int] | None,
 ) -> str:  # fmt: skip
     """Write as JSON what a database must have in common with the job it is opened for."""
-    weighed = [[site, float(weights[site]) if weights else 1.0] for site in sites]
+    weight_by_site = [[site, float(weights[site]) if weights else 1.0] for site in sites]
     return json.dumps({
         "algorithm": repr(algorithm), "job": job,
-        "names and weights": digest(json.dumps(weighed).encode()), "sites": len(sites),
+        "names and weights": digest(json.dumps(weight_by_site).encode()), "sites": len(sites),
     })  # fmt: skip
 
 
@@ -109,11 +109,11 @@ def check_unchanged(before: str, now: Mapping[str, Any], changed: str) -> list[s
         ValueError: If some have changed, unless `changed` is "accept".
     """
     check_one_of("changed", changed, ("refuse", "accept"))
-    known = json.loads(before)
+    previous = json.loads(before)
     words = [
-        f"{name} was {known.get(name)!r} and is now {value!r}"
+        f"{name} was {previous.get(name)!r} and is now {value!r}"
         for name, value in now.items()
-        if known.get(name) != value
+        if previous.get(name) != value
     ]
     if words and changed == "refuse":
         raise ValueError(f"{'; '.join(words)}. changed='accept' goes on all the same.")
