@@ -76,6 +76,12 @@ class Link:
     def look(self) -> list[str]:
         """Find out which sites are online; greet nodes that are new."""
         nodes = {n.node_id: n for n in self._try(self._grid.get_nodes) or ()}
+        if not self._named and any(info.name in self._sites for info in nodes.values()):
+            # From now on no node is taken at its word: what was asked of such is given up.
+            self._named = True
+            self._moved += self._node
+            self._site.clear()
+            self._node.clear()
         greeted = {pending.node for pending in self._pending.values() if not pending.site}
         for node, info in nodes.items():
             if node in self._site or node in greeted:
@@ -85,10 +91,9 @@ class Link:
                 self._meet(node, site, "it has the key of no site")
             elif info.name:
                 holder = self._node.get(info.name)
-                if self._named and holder in nodes and holder != node:
+                if holder in nodes:
                     self._refuse(node, f"node {holder} is {info.name!r} already")
                 else:
-                    self._trust_names(info.name)
                     self._meet(node, info.name)
             elif self._named:
                 self._refuse(node, "it was registered without a name")
@@ -176,17 +181,6 @@ class Link:
         if self._node.get(site, node) != node:
             self._moved.append(site)
         self._node[site] = node
-
-    def _trust_names(self, name: str) -> None:
-        """From the first site on that was registered by name, believe no mere word."""
-        if self._named or name not in self._sites:
-            return
-        self._named = True
-        for node in [node for node, site in self._site.items() if site]:
-            site = self._site.pop(node)
-            self._node.pop(site, None)
-            self._moved.append(site)  # what it was asked for is given up
-            self._refuse(node, "it was registered without a name")
 
     def _refuse(self, node: int, why: str) -> None:
         if self._refused.get(node) != why:
