@@ -65,15 +65,8 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """
     metrics_by_round: dict[int, dict[str, float]] = {}
     for event in events:
-        match event["event"]:
-            case "begin" | "end":
-                done = event["round"]
-            case "round":
-                done = event["round"] + 1
-            case "evaluation":
-                done = event["after"]
-            case _:
-                continue
+        if (done := happened.rounds_done(event)) is None:
+            continue
         point = metrics_by_round.setdefault(done, {})
         # The server's own evaluation counts first: it is of everybody.
         for name, value in happened.metrics(event).items():
