@@ -117,13 +117,11 @@ class Store:
 
     def commit(self) -> None:
         """Put all changes on disk."""
-        if self.db.in_transaction:
-            self.db.execute("COMMIT")
+        self.db.commit()
 
     def rollback(self) -> None:
         """Drop all changes since the last commit."""
-        if self.db.in_transaction:
-            self.db.execute("ROLLBACK")
+        self.db.rollback()
 
     def create(self, job: JobRow, sites: Sequence[SiteRow]) -> None:
         """Write a new job, in one transaction."""
