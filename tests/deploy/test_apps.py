@@ -56,19 +56,32 @@ def own_app(folder, server, config=""):
     return folder
 
 
-def test_settings_are_added_to_those_of_an_app(tmp_path):
-    config = "[tool.flwr.app.config]  # ours\nrounds = 3  # few\n"
-    app = own_app(tmp_path / "app", SERVER, config)
-    apps.add_settings(app, {"folder": 'a "b"', "rounds": 9})
-    assert apps.settings(app) == {"folder": 'a "b"', "rounds": 3}
-    app = own_app(tmp_path / "inline", SERVER, "[tool.flwr]\napp.config.rounds = 3\n")
-    with pytest.raises(ValueError, match="must be a table of its own|folder of a Flower app"):
-        apps.add_settings(app, {"folder": "x"})
+def test_settings_that_an_app_does_not_name_are_those_of_its_job(tmp_path):
+    app = own_app(tmp_path / "app", SERVER)
+    assert apps.settings(app) == {}
+    known = {"job": "mine", "sites": "rome oslo", "rounds": 5}
+    assert apps.settings_with_job(app) == known
+    config = '[tool.flwr.app.config]\nsites = "a b c"\nown = 1\n'
+    app = own_app(tmp_path / "more", SERVER, config)
+    assert apps.settings_with_job(app) == {**known, "sites": "a b c", "own": 1}
 
 
-@pytest.mark.parametrize("config", ["", "sites = 3\n", 'sites = ""\n'])
-def test_an_app_that_does_not_say_its_sites_is_refused_in_one_line(config, tmp_path):
-    own_app(tmp_path / "app", SERVER, f"[tool.flwr.app.config]\n{config}")
+def test_settings_are_added_to_an_app_with_and_without_some(tmp_path):
+    config = "[tool.flwr.app.config]\nrounds = 3  # few\n"
+    for name, had in (("bare", ""), ("some", config)):
+        app = own_app(tmp_path / name, SERVER, had)
+        before = apps.settings(app)
+        apps.add_settings(app, {"folder": 'a "b"', "rounds": 9})
+        assert apps.settings(app) == {"folder": 'a "b"', "rounds": 9, **before}
+
+
+def test_an_app_whose_sites_nobody_knows_is_refused_in_one_line(tmp_path):
+    server = "from flwr.serverapp import ServerApp\napp = ServerApp()\n"
+    app = own_app(tmp_path / "app", server)
     done = in_process("deploy", "local", "app", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert 'sites = "site-0 site-1"' in done.stderr and not (tmp_path / "runs").exists()
+    assert 'sites = "site-0 site-1"' in done.stderr and "Job" in done.stderr
+    (app / "training" / "server_app.py").write_text("import nonsense_of_mine\n")
+    done = in_process("deploy", "local", "app", cwd=tmp_path)
+    assert done.returncode == 2 and "nonsense_of_mine" in done.stderr
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()

@@ -93,7 +93,8 @@ def _local(options: argparse.Namespace) -> int:
         if own:
             raise ValueError(
                 f"{', '.join(own)} {'are' if own[1:] else 'is'} for studies; "
-                f"{options.what} has its settings in its pyproject.toml, sites among them."
+                f"{options.what} has its settings in its pyproject.toml, sites among "
+                "them, or in its Job."
             )
         place = folder(options, f"deploy-{options.what.resolve().name}")
         outcome = local_app(options.what, place, _watch, tls=options.tls)

@@ -1,8 +1,11 @@
 """Folders of Flower apps: written, and read."""
 
+import importlib
 import json
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +17,7 @@ from focusfl.deploy.study import Deployed
 TEMPLATE = Path(__file__).parent / "template"
 PACKAGE = "training"  # what the code of an app is called
 CONFIG = "[tool.flwr.app.config]"
+OF_JOB = {"job": str, "sites": str, "rounds": int}  # settings that a Job has too
 
 
 def init(folder: Path) -> list[Path]:
@@ -34,39 +38,82 @@ def init(folder: Path) -> list[Path]:
     return [*files, ignored, empty]
 
 
-def settings(folder: Path) -> dict[str, Any]:
-    """Read the settings of an app from its pyproject.toml; none if it has none.
-
-    Raises:
-        ValueError: If the folder is not that of an app.
-    """
+def _flower(folder: Path) -> dict[str, Any]:
+    """Read Flower's part of an app's pyproject.toml; ValueError if there is none."""
+    file = folder / "pyproject.toml"
     try:
-        text = (folder / "pyproject.toml").read_text()
-        return tomllib.loads(text)["tool"]["flwr"]["app"].get("config", {})
+        return tomllib.loads(file.read_text())["tool"]["flwr"]["app"]
     except (OSError, KeyError, tomllib.TOMLDecodeError):
         raise ValueError(
             f"{folder} must be the folder of a Flower app: a pyproject.toml with [tool.flwr.app]."
         ) from None
 
 
-def sites(folder: Path) -> list[str]:
-    """Read who takes part from the settings of an app; ValueError if they do not say it."""
-    names = settings(folder).get("sites")
-    if not isinstance(names, str) or not names.split():
+def settings(folder: Path) -> dict[str, Any]:
+    """Read the settings of an app; none if it has none."""
+    return _flower(folder).get("config", {})
+
+
+def settings_with_job(folder: Path) -> dict[str, Any]:
+    """Read the settings of an app, and from its Job the job, sites and rounds that
+    it does not set.
+
+    Raises:
+        ValueError: if nobody says who the sites are, or a setting is of a wrong type.
+    """
+    known, why = settings(folder), ""
+    if OF_JOB.keys() - known.keys():
+        code = "import sys; from focusfl.deploy import apps; apps.print_job(sys.argv[1])"
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", code, str(folder)],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        last = (done.stdout if done.returncode == 0 else done.stderr).strip()
+        last = last.rpartition("\n")[2]
+        why = f" ({last})" if done.returncode else ""
+        known = {**({} if done.returncode else json.loads(last)), **known}
+    if "sites" not in known:
         raise ValueError(
             f'who takes part must be said by sites = "site-0 site-1" in {CONFIG} of '
-            f"{folder}; got {names!r}."
+            f"{folder}, or by the Job of its server_app(job); neither does{why}."
         )
-    return names.split()
+    for name, kind in OF_JOB.items():
+        if not isinstance(known.get(name, kind()), kind):
+            raise ValueError(
+                f"{name} in {CONFIG} of {folder} must be "
+                f"{'text' if kind is str else 'a whole number'}; got {known[name]!r}."
+            )
+    return known
+
+
+def print_job(folder: str) -> None:
+    """Import the server app of an app and print what its Job says, as JSON."""
+    from flwr.app import Context, RecordDict
+
+    from focusfl.flower.app import JobApp
+
+    module, _, name = _flower(Path(folder))["components"]["serverapp"].partition(":")
+    sys.path.insert(0, str(Path(folder).resolve()))
+    app, known = getattr(importlib.import_module(module), name), {}
+    if isinstance(app, JobApp):
+        job = app.job_of(Context(0, 0, {}, RecordDict(), settings(Path(folder))))
+        known = {"job": job.job, "sites": " ".join(job.sites), "rounds": job.rounds}
+    print(json.dumps(known))
 
 
 def add_settings(folder: Path, more: Mapping[str, Any]) -> None:
     """Add settings that an app does not have yet: in a run Flower takes no others."""
-    before, file = settings(folder), folder / "pyproject.toml"
-    lines = [f"{key} = {json.dumps(value)}\n" for key, value in more.items() if key not in before]
-    title = re.compile(rf"^{re.escape(CONFIG)}.*\n", re.M)
-    file.write_text(title.sub(lambda match: match[0] + "".join(lines), file.read_text(), 1))
-    if settings(folder) != {**more, **before}:
+    before = settings(folder)
+    more = {key: value for key, value in more.items() if key not in before}
+    file = folder / "pyproject.toml"
+    text = file.read_text()
+    if not re.search(rf"^{re.escape(CONFIG)}", text, re.M):
+        text += f"\n{CONFIG}\n"
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in more.items())
+    head, title, rest = text.partition(CONFIG)
+    line, end, rest = rest.partition("\n")
+    file.write_text(f"{head}{title}{line}\n{lines}{rest}")
+    if settings(folder) != {**before, **more}:
         raise ValueError(f"{CONFIG} of {folder} must be a table of its own; it is not.")
 
 

@@ -183,11 +183,13 @@ def local_app(app: Path, folder: Path, watch: Watch, *, tls: bool = False) -> Ou
     Raises:
         Failed: If a process or the app has failed.
     """
-    fleet = prepare(folder, apps.sites(app), tls)
+    settings = apps.settings_with_job(app)
+    fleet = prepare(folder, settings["sites"].split(), tls)
     # Flower sends all Python, TOML and JSON under an app, and this may well be there.
     rest = shutil.ignore_patterns("keys", "runs", ".*", "__pycache__", folder.name)
     app = Path(shutil.copytree(app, fleet.folder / "app", ignore=rest))
-    apps.add_settings(app, {"folder": "", "keys": ""})
+    known = {name: settings[name] for name in apps.OF_JOB if name in settings}
+    apps.add_settings(app, {"folder": "", "keys": "", **known})
     driver = Driver(fleet, app, watch)
     outcome, _ = _run(fleet, driver, wait=True)
     for name in RESULTS if outcome else ():

@@ -18,6 +18,18 @@ STAGE_TRIES = 6  # times that a site is asked in one stage of a secure sum
 STAGE_POLL = 1.0  # seconds at most between two looks at what has come
 
 
+class JobApp(ServerApp):
+    """A server app whose job can be asked for before it runs."""
+
+    def __init__(self, job: Job | Callable[[Context], Job]):
+        super().__init__()
+        self._job = job
+
+    def job_of(self, context: Context) -> Job:
+        """Give the job that the app would run in a context of Flower's."""
+        return self._job if isinstance(self._job, Job) else self._job(context)
+
+
 def server_app(job: Job | Callable[[Context], Job], *, own: Collection[str] = ()) -> ServerApp:
     """Make a Flower server app of a job, or of a function of Flower's context.
 
@@ -33,13 +45,13 @@ def server_app(job: Job | Callable[[Context], Job], *, own: Collection[str] = ()
         An app that raises `Unhealthy`, so that Flower calls the run failed, if the job did
         not end well; its results are written before.
     """
-    app = ServerApp()
+    app = JobApp(job)
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            this_job = job if isinstance(job, Job) else job(context)
-            failures = run(grid, this_job.configured(context.run_config, own))
+            this_job = app.job_of(context).configured(context.run_config, own)
+            failures = run(grid, this_job)
         except (ValueError, ArithmeticError) as error:
             events.fail(context.run_config, error)
             raise
