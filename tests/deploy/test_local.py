@@ -178,11 +178,11 @@ def app_of(folder, server, config=""):
     ("server", "config"),
     [
         pytest.param(STRATEGY, CONFIG, id="strategy"),
-        pytest.param(JOB, "", id="job", marks=pytest.mark.slow),
+        pytest.param(JOB, CONFIG, id="job", marks=pytest.mark.slow),
     ],
 )
 def test_an_app_of_ones_own_ends_well(server, config, tmp_path):
-    """One with a strategy in Flower's loop, and one with a job and no settings."""
+    """One with a strategy, and one with a job."""
     app_of(tmp_path / "own", server, config)
     done = in_a_process("deploy", "local", "own", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -282,10 +282,10 @@ def test_sites_with_numpy_and_flwr_alone_take_part(tmp_path):
         env = fleet.nodes[site].env
         fleet.nodes[site].env = {**env, "PATH": f"{venv / 'bin'}:{env['PATH']}"}
         fleet.nodes[site].command[0] = str(venv / "bin" / "flower-supernode")
-    server, said = tmp_path / "run" / "server", []
-    config = {"folder": str(server), "rounds": 5, "keys": fleet.keys}
+    project, said = tmp_path / "app" / "pyproject.toml", []
+    project.write_text(project.read_text().replace("rounds = 30", "rounds = 5"))
     with fleet:
-        Driver(fleet, tmp_path / "app", config, [], said.append).drive()
+        Driver(fleet, tmp_path / "app", said.append).drive()
     counted = [event["counted"] for event in said if event["event"] == "round"]
     assert [sorted(sites) for _ in range(5)] == [sorted(each) for each in counted]
     *_, tested = [event for event in said if event["event"] == "evaluation"]

@@ -11,8 +11,7 @@ from loopback import FOCUS, Loopback, job, nodes
 from prometheus_client.parser import text_string_to_metric_families
 
 from focusfl.cli import main
-from focusfl.deploy import local
-from focusfl.deploy.monitor import Follower
+from focusfl.deploy import local, monitor
 from focusfl.deploy.watch import OF_JOB, Watch, exposition, without_infinity
 from focusfl.flower import client_app, events
 from focusfl.flower.app import run
@@ -112,7 +111,7 @@ def test_health_of_sites_and_of_learning_are_two_words(place, capsys):
         assert "sites: healthy" in said
         assert ("learning: getting worse" in said) == (number == 3), said
     assert "loss 2.1, 4.2 times its best" in said
-    found = Follower(place).health().as_dict()
+    found = monitor.health(place).as_dict()
     assert found["healthy"] and found["worse"]
 
 
@@ -167,16 +166,15 @@ def test_what_is_appended_is_seen_and_a_half_written_line_is_waited_for(served, 
 
 
 def test_a_server_that_starts_again_from_a_backup_is_followed_back(place):
-    follower = Follower(place)
-    assert follower.health().round == 9
+    assert monitor.health(place).round == 9
     (begun,) = [e for e in events.read(place) if e["event"] == "begin"]
     events.write(place, {**begun, "round": 4})
-    assert follower.health().round == 4
-    assert follower.health().sites["site-1"].counted == 4
+    assert monitor.health(place).round == 4
+    assert monitor.health(place).sites["site-1"].counted == 4
     (place / events.FILE).write_text("")
-    assert follower.health().state == "not begun"
+    assert monitor.health(place).state == "not begun"
     shutil.rmtree(place)
-    assert follower.health().state == "not begun"
+    assert monitor.health(place).state == "not begun"
 
 
 def test_a_line_that_no_server_wrote_is_said_and_kills_nothing(served, place):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from chaos import Lossy
 from flwr.app import Array, ArrayRecord, Context, MetricRecord, RecordDict
 from loopback import (
     FOCUS,
@@ -158,33 +159,29 @@ def test_a_site_says_who_it_is_in_three_ways(tmp_path):
         who()
 
 
-def test_flowers_own_loop_plays_any_algorithm(tmp_path):
-    class Patient(Loopback):
-        """Waits as Flower does, and loses one reply in five."""
-
-        def send_and_receive(self, messages, *, timeout=None):
-            keys = self.push_messages(messages)
-            replies = self.pull_messages(keys)
-            return [r for n, r in enumerate(replies) if (n + len(self.asked)) % 5]
-
+def test_a_strategy_plays_any_algorithm_though_replies_are_lost(tmp_path):
     app = client_app(Flat(), FOCUS)
     nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
-    this = replace(job(tmp_path), params={"x": PROBLEM.x0}, evaluate=None)
-    strategy = AlgorithmStrategy(this)
+    this = replace(job(tmp_path, patience=0.1), params={"x": PROBLEM.x0}, evaluate=None)
     arrays = ArrayRecord({"x": Array(PROBLEM.x0)})
-    result = strategy.start(Patient(nodes), arrays, num_rounds=60)
+    grid = Lossy(Loopback(nodes), drop=0.2, seed=1)
+    evaluated = []
+    result = AlgorithmStrategy(this).start(
+        grid, arrays, num_rounds=60, timeout=0.1,
+        evaluate_fn=lambda number, arrays: evaluated.append(number),
+    )  # fmt: skip
     found = result.arrays["x"].numpy()
     assert np.linalg.norm(found - PROBLEM.optimum) < 1e-6
     counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
-    assert len(counted) == 60 and min(counted) < 4
+    assert len(counted) == 60 and min(counted) < 4 and evaluated == [*range(61)]
 
 
-def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(tmp_path, monkeypatch):
+def test_a_strategy_does_not_wait_in_every_round_for_who_is_away(tmp_path, monkeypatch):
     """One deadline for everybody to come; then rounds go on with who is there."""
     app = client_app(Flat(), FOCUS)
     nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
     away, clock = nodes.pop(9), LatencyModel()
-    monkeypatch.setattr("focusfl.flower.strategy.time", clock)
+    monkeypatch.setattr("focusfl.flower.server.time", clock)
     this = replace(job(tmp_path, deadline=60.0, poll=1.0), params={"x": PROBLEM.x0}, evaluate=None)
 
     def back(grid, round):
@@ -192,30 +189,33 @@ def test_flowers_own_loop_does_not_wait_in_every_round_for_who_is_away(tmp_path,
             nodes[9] = away
 
     result = AlgorithmStrategy(this).start(
-        Quick(nodes, back), ArrayRecord({"x": Array(PROBLEM.x0)}), num_rounds=20
+        Loopback(nodes, back), ArrayRecord({"x": Array(PROBLEM.x0)}), num_rounds=30
     )
     assert 60 <= clock.now <= 62, "who is away was waited for again"
     counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
     assert set(counted[:15]) == {3} and counted[-3:] == [4, 4, 4]
 
 
-class Quick(Loopback):
-    """Plays Flower's rounds and loses nothing."""
-
-    def send_and_receive(self, messages, *, timeout=None):
-        return self.pull_messages(self.push_messages(messages))
-
-
 def strategy_run(folder, rounds=3, **more):
-    """Have Flower's loop play rounds of a job on four sites."""
+    """Have a strategy play rounds of a job on four sites."""
     this = replace(job(folder), params={"x": PROBLEM.x0}, evaluate=None, **more)
     app = client_app(Flat(), FOCUS)
     nodes = {9 + i: Node(app, i, folder / s) for i, s in enumerate(SITES)}
     start = ArrayRecord({"x": Array(PROBLEM.x0)})
-    return AlgorithmStrategy(this).start(Quick(nodes), start, num_rounds=rounds)
+    return AlgorithmStrategy(this).start(Loopback(nodes), start, num_rounds=rounds)
 
 
-def test_flowers_loop_fails_if_no_site_was_ever_counted(tmp_path, capsys):
+def test_a_strategy_counts_replies_that_come_after_its_timeout(tmp_path):
+    app = client_app(Flat(), FOCUS)
+    nodes = {9 + i: Node(app, i, tmp_path / s, delay=40) for i, s in enumerate(SITES)}
+    this = replace(job(tmp_path), params={"x": PROBLEM.x0}, evaluate=None)
+    start = ArrayRecord({"x": Array(PROBLEM.x0)})
+    result = AlgorithmStrategy(this).start(Loopback(nodes), start, num_rounds=6, timeout=0.01)
+    counted = [m["counted"] for m in result.train_metrics_clientapp.values()]
+    assert len(counted) == 6 and 0 in counted and sum(counted) > 4
+
+
+def test_a_strategy_fails_if_no_site_was_ever_counted(tmp_path, capsys):
     """A job whose name is not the config's: every site refuses every request."""
     with pytest.raises(Unhealthy, match="no site was counted.*not trained.*'other'"):
         strategy_run(tmp_path, job="other")
@@ -227,7 +227,7 @@ def test_flowers_loop_fails_if_no_site_was_ever_counted(tmp_path, capsys):
     assert found[-1]["event"] == "end" and found[-1]["healthy"] is False
 
 
-def test_flowers_loop_leaves_what_a_server_app_leaves(tmp_path, capsys):
+def test_a_strategy_leaves_what_a_server_app_leaves(tmp_path, capsys):
     result = strategy_run(tmp_path)
     assert "warning" not in capsys.readouterr().out
     found = read_events(tmp_path / "server" / "test")
@@ -243,7 +243,7 @@ def test_flowers_loop_leaves_what_a_server_app_leaves(tmp_path, capsys):
     assert again["round"] == 6 and again["healthy"], "a second start goes on"
 
 
-def test_flowers_loop_tells_of_a_site_that_fails_and_goes_on(tmp_path, capsys):
+def test_a_strategy_tells_of_a_site_that_fails_and_goes_on(tmp_path, capsys):
     def work(context):
         if context.node_config["partition-id"] == 2:
             raise OSError("no disk here")
@@ -253,7 +253,7 @@ def test_flowers_loop_tells_of_a_site_that_fails_and_goes_on(tmp_path, capsys):
     nodes = {9 + i: Node(app, i, tmp_path / s) for i, s in enumerate(SITES)}
     this = replace(job(tmp_path), params={"x": PROBLEM.x0}, evaluate=None)
     start = ArrayRecord({"x": Array(PROBLEM.x0)})
-    AlgorithmStrategy(this).start(Quick(nodes), start, num_rounds=2)
+    AlgorithmStrategy(this).start(Loopback(nodes), start, num_rounds=2)
     said = " ".join(capsys.readouterr().out.split())
     assert "nothing: site-2: error 2: OSError('no disk here')" in said
     assert "warning: site-2 never took part" in said
@@ -340,9 +340,9 @@ def test_the_apps_in_the_docs_learn(tmp_path, monkeypatch):
     ],
     ids=ascii,
 )
-def test_an_evaluation_that_cannot_be_averaged_is_left_out(said):
+def test_an_evaluation_that_cannot_be_averaged_is_left_out(said, tmp_path):
     content = RecordDict({"metrics": MetricRecord(said)})
-    test = Evaluation("test", 3, SITES, PROBLEM.x0)
+    test = Evaluation(job(tmp_path), 3, SITES, PROBLEM.x0)
     why = test.take("site-1", content)
     assert "site-1" not in test.awaited and not test.answered and not test.results()
     assert why.startswith("its evaluation is left out: ") and why.count("\n") == 0

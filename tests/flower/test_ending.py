@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +10,6 @@ from loopback import FOCUS, PROBLEM, SITES, Loopback, Node, events, job, nodes
 
 import focusfl as ff
 from focusfl.cli import main
-from focusfl.deploy import record
 from focusfl.flower import AlgorithmStrategy, Work, client_app, server_app
 from focusfl.flower.app import run
 from focusfl.studies import store
@@ -280,50 +277,8 @@ def test_a_job_that_was_killed_leaves_one_curve_of_all_its_lives(tmp_path):
     assert np.allclose(run_.curves["distance"], expected.metrics["distance"], 1e-9)
 
 
-ALONE = """
-import sys, warnings
-warnings.simplefilter("ignore")
-for name in ("jax", "jaxtyping", "pandas", "pyarrow", "pydantic", "matplotlib"):
-    sys.modules[name] = None  # importing it is an error
-from pathlib import Path
-import numpy as np
-from focusfl import Focus
-from focusfl.deploy import record
-from focusfl.flower import Job
-from focusfl.flower.events import read
-folder = Path(sys.argv[1])
-job = Job(Focus(), np.zeros(5), tuple(f"site-{i}" for i in range(4)), 9, 0.2, folder,
-          job="test")
-print(*record.keep(job, {"w": np.ones(2)}, read(job.place)))
-"""
-
-
-def test_a_server_with_numpy_and_flower_alone_keeps_what_needs_no_more(tmp_path):
-    run(Loopback(nodes(tmp_path)), job(tmp_path, rounds=9))
-    place = tmp_path / "server" / "test"
-    for name in (store.MANIFEST, store.CURVES, record.MODEL):
-        (place / name).unlink()
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(tmp_path / "server")], capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1 and "is missing" in done.stdout
-    assert not (place / store.MANIFEST).exists()
-    with np.load(place / record.MODEL) as file:
-        assert file["w"].tolist() == [1, 1]
-    with np.load(place / record.CURVES) as file:
-        assert file["round"].tolist() == list(range(10))
-        assert file["distance"][-1] < file["distance"][0]
-        assert file["participation_round"].shape == (36,)
-
-
-def test_flowers_own_loop_tells_the_gradient_where_it_evaluates(tmp_path):
+def test_a_strategy_tells_the_gradient_where_it_evaluates(tmp_path):
     from flwr.app import Array, ArrayRecord
-
-    class Quick(Loopback):
-        def send_and_receive(self, messages, *, timeout=None):
-            return self.pull_messages(self.push_messages(messages))
 
     data = PROBLEM.data
 
@@ -333,7 +288,7 @@ def test_flowers_own_loop_tells_the_gradient_where_it_evaluates(tmp_path):
 
     this = replace(job(tmp_path, eval_every=2), params=None, evaluate=None)
     result = AlgorithmStrategy(this).start(
-        Quick(nodes(tmp_path, work=work)), ArrayRecord({"x": Array(PROBLEM.x0)}),
+        Loopback(nodes(tmp_path, work=work)), ArrayRecord({"x": Array(PROBLEM.x0)}),
         num_rounds=4,
     )  # fmt: skip
     found = result.evaluate_metrics_clientapp[4]["grad_norm"]

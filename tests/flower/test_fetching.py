@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import wait
 
 import pytest
 
@@ -46,8 +47,7 @@ def test_who_never_ends_keeps_nobody_waiting():
     assert fetch(["rome", "bern"]) == ["answer to bern"]
     assert time.monotonic() - began < 30  # who waits, waits for a minute
     link.over.set()
-    for call in [*fetcher._calls]:
-        call.join(10)
+    wait(fetcher._calls, 10)
     assert set(fetch(["rome"])) == {"answer to rome"}
 
 
@@ -60,8 +60,7 @@ def test_what_was_fetched_with_who_never_ends_comes_with_it():
     link.ready.clear()  # it was given to the call that waits
     assert fetch(["paris", "rome"]) == []
     link.over.set()
-    for call in [*fetcher._calls]:
-        call.join(10)
+    wait(fetcher._calls, 10)
     assert "answer to paris" in fetch(["paris"])
 
 

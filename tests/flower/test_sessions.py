@@ -2,11 +2,13 @@
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from chaos import Lossy
+from flwr.app import Array, ArrayRecord
 from helpers import gap
 from loopback import PROBLEM, SITES, Loopback, Node, events, job, secure_gap
 from world.world import memory
@@ -94,9 +96,15 @@ def test_the_server_is_given_no_push_and_no_gradient_and_writes_none(folder):
     assert not any(b"gradient" in text for text in seen)
 
 
-def test_flowers_own_rounds_have_no_stages_and_are_refused(folder):
-    with pytest.raises(ValueError, match="run the job by server_app"):
-        AlgorithmStrategy(secure_job(folder))
+def test_a_strategy_learns_secure_sums(folder):
+    x0 = {"x": np.zeros(5)}
+    app = client_app(lambda x, batch: {"x": x["x"] - 1.0}, CODED, secure=Secure())
+    nodes = {100 + i: Node(app, i, folder / s) for i, s in enumerate(SITES)}
+    this = replace(secure_job(folder), params=x0, evaluate=None)
+    start = ArrayRecord({"x": Array(x0["x"])})
+    result = AlgorithmStrategy(this).start(Loopback(nodes), start, num_rounds=24)
+    assert np.abs(result.arrays["x"].numpy() - 1).max() < 1e-9
+    assert {m["counted"] for m in result.train_metrics_clientapp.values()} == {4}
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
 
 def _site(folder: Path, site: str) -> list[Path]:
     """Write a site's key, unless it made one itself, and what its proxy needs."""
-    own, public = folder / site, folder / f"{site}.pub"
-    own.mkdir(mode=0o700)
+    home, public = folder / site, folder / f"{site}.pub"
+    home.mkdir(mode=0o700)
     files = []
     if not public.exists():
         key = _new_key()
@@ -124,20 +124,20 @@ def _site(folder: Path, site: str) -> list[Path]:
         # Flower reads OpenSSH's format, nginx PEM: it is the same key.
         files += [
             _write(public, text + b"\n", private=False),
-            _write(own / "key", _private(key, form.PrivateFormat.OpenSSH)),
-            _write(own / "client.key", _private(key)),
+            _write(home / "key", _private(key, form.PrivateFormat.OpenSSH)),
+            _write(home / "client.key", _private(key)),
         ]
-    known = form.load_ssh_public_key(public.read_bytes())
+    key = form.load_ssh_public_key(public.read_bytes())
     # For the server it is a client, for its own SuperNode a server, and of this host alone:
     # with these names it cannot pass for the server, whatever the site is called.
     usage = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-    client = _leaf(folder, site, known, AUTHORITY_DAYS, usage, ["localhost", "127.0.0.1"])
+    client = _leaf(folder, site, key, AUTHORITY_DAYS, usage, ["localhost", "127.0.0.1"])
     proxy = (CONFIGURATIONS / "site.conf").read_text().replace("HOST", _name(_hosts(folder)))
     return [
         *files,
-        _write(own / "client.crt", client, private=False),
-        _write(own / "ca.crt", (folder / "ca.crt").read_bytes(), private=False),
-        _write(own / "nginx.conf", proxy.encode(), private=False),
+        _write(home / "client.crt", client, private=False),
+        _write(home / "ca.crt", (folder / "ca.crt").read_bytes(), private=False),
+        _write(home / "nginx.conf", proxy.encode(), private=False),
     ]
 
 

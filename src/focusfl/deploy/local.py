@@ -17,7 +17,6 @@ from focusfl.deploy.processes import Failed, is_alive
 from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
 from focusfl.flower.events import FILE, metrics
-from focusfl.flower.protocol import ProtocolServer
 from focusfl.flower.protocol.limits import norm
 from focusfl.studies import store
 
@@ -41,8 +40,8 @@ FILES = (
 class Driver:
     """Starts an app on a fleet, follows what its job writes, restarts dead SuperNodes."""
 
-    def __init__(self, fleet: Fleet, app: Path, config: Mapping[str, Any], watch: Watch):
-        self.fleet, self._app, self._config, self._watch = fleet, app, config, watch
+    def __init__(self, fleet: Fleet, app: Path, watch: Watch):
+        self.fleet, self._app, self._watch = fleet, app, watch
         self.place = fleet.folder / SERVER  # of the job, once it has begun
         self.run, self.pid = 0, 0  # of the server app; no pid until it has begun
         self._lines = self._follow()
@@ -85,7 +84,8 @@ class Driver:
 
     def start(self) -> None:
         """Submit the app to the SuperLink, also after an earlier run of it was killed."""
-        self.run, self.pid = self.fleet.run(self._app, self._config), 0
+        config = {"folder": str(self.fleet.folder / SERVER), "keys": self.fleet.keys}
+        self.run, self.pid = self.fleet.run(self._app, config), 0
         self._started = self._looked = time.monotonic()
 
     def handle(self, event: dict[str, Any]) -> None:
@@ -130,8 +130,8 @@ class Driver:
                 self._fail()
             return False
         status = self._status()
-        begun = status.startswith("running") or now - self._started < PATIENCE
-        if status.endswith("failed") or not begun and status != DONE:
+        starting = status.startswith("running") or now - self._started < PATIENCE
+        if status.endswith("failed") or not starting and status != DONE:
             self._fail()
         return status == DONE
 
@@ -189,8 +189,8 @@ def local_app(app: Path, folder: Path, watch: Watch, *, tls: bool = False) -> Ou
     rest = shutil.ignore_patterns("keys", "runs", ".*", "__pycache__", folder.name)
     app = Path(shutil.copytree(app, fleet.folder / "app", ignore=rest))
     known = {name: settings[name] for name in apps.OF_JOB if name in settings}
-    apps.add_settings(app, {"folder": "", **known})
-    driver = Driver(fleet, app, _config(fleet, app), watch)
+    apps.add_settings(app, {"folder": "", "keys": "", **known})
+    driver = Driver(fleet, app, watch)
     outcome, _ = _run(fleet, driver, wait=True)
     for name in RESULTS if outcome else ():
         shutil.copy(driver.place / name, fleet.folder)
@@ -216,32 +216,21 @@ def local_study(
     fleet = prepare(folder, deployed.sites, tls)
     app = apps.write_study(deployed, fleet.folder / "app", {**settings, "folder": "", "keys": ""})
     watch({"event": "start", "why": str(deployed)})
-    outcome, events = _run(fleet, driver(fleet, app, _config(fleet, app), watch))
+    outcome, events = _run(fleet, driver(fleet, app, watch))
     assert outcome is not None  # a study writes
     job = deployed.job(fleet.folder / SERVER).configured(settings)
     with job.open_protocol() as protocol:
-        states = protocol.states() if deployed.secure is None else []
-        record.keep(
-            job, protocol.x, events, fleet.folder, server=protocol.server,
-            clients=_stack([state for _, state in states]),
-            weights=[weight for weight, _ in states] if job.weights else None,
-        )  # fmt: skip
-        return outcome._replace(x=protocol.x, gap=_gap(protocol, states))
-
-
-def _gap(protocol: ProtocolServer, states: list[tuple[float, Any]]) -> float | None:
-    """Measure how far the server's sums are from its sites' states; None: unknown."""
-    server = protocol.server
-    try:
-        expected = protocol.algorithm.recompute(server, states)
-    except CannotForget:
-        return None
-    return norm(tree.sub(server, expected)) if states else None
-
-
-def _stack(states: list[Any]) -> Any:
-    """Put all sites' states into one tree; None if there are none."""
-    return tree.map(lambda *leaves: np.stack(leaves), *states) if states else None
+        x, server = protocol.x, protocol.server
+        state: dict[str, Any] = {}
+        if deployed.secure is None:  # else sites keep their states to themselves
+            weights, clients = zip(*protocol.states(), strict=True)
+            with contextlib.suppress(CannotForget):
+                sums = protocol.algorithm.recompute(server, protocol.states())
+                outcome = outcome._replace(gap=norm(tree.sub(server, sums)))
+            state["clients"] = tree.map(lambda *leaves: np.stack(leaves), *clients)
+            state["weights"] = weights if job.weights else None
+    record.keep(job, x, events, fleet.folder, server=server, **state)
+    return outcome._replace(x=x)
 
 
 def prepare(folder: Path, sites: Sequence[str], tls: bool) -> Fleet:
@@ -252,12 +241,6 @@ def prepare(folder: Path, sites: Sequence[str], tls: bool) -> Fleet:
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     return Fleet(folder, sites, tls=tls)
-
-
-def _config(fleet: Fleet, app: Path) -> dict[str, str]:
-    """The settings of an app that depend on where it runs."""
-    keys = {"keys": fleet.keys} if "keys" in apps.settings(app) else {}
-    return {"folder": str(fleet.folder / SERVER), **keys}
 
 
 def _run(

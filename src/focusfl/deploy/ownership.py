@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from focusfl.core.files import make_folder, renamed, write
+from focusfl.core.files import make_folder, write
 from focusfl.deploy.processes import is_alive
 
 MARKER = ".focusfl-deploy"  # in a folder that `deploy local` may empty
@@ -52,8 +52,7 @@ def note(folder: Path, pids: Mapping[str, int], word: str) -> None:
         pids: by name.
         word: stands in each one's command, and so tells it from a later process with its pid.
     """
-    with renamed(folder / PROCESSES) as part:
-        part.write_text(json.dumps({name: [pid, word] for name, pid in pids.items()}))
+    write(folder / PROCESSES, json.dumps({name: [pid, word] for name, pid in pids.items()}))
 
 
 def started(folder: Path) -> list[Line]:

@@ -1,9 +1,7 @@
 """The results of a deployment: those of a study, made from the events of its job.
 
-model.npz     the model: its leaves by their paths, a single array as x
+model.npz           the model: its leaves by their paths, a single array as x
 model.safetensors   the same, for `ff.Study.load(folder).model()`, PyTorch and Flax
-curves.npz    where pyarrow or jax is missing, instead of a study's files:
-              the same curves, and who was counted in each round
 """
 
 import io
@@ -12,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -19,19 +18,25 @@ from focusfl.algorithms import ALGORITHMS
 from focusfl.core import tree
 from focusfl.core.files import BLANK, write
 from focusfl.core.models import save_model
+from focusfl.core.result import Result, costs
 from focusfl.core.tree import Tree
 from focusfl.deploy import SCENARIO
 from focusfl.flower import events as happened
 from focusfl.flower.job import Job
 from focusfl.flower.protocol.messages import paths
 from focusfl.simulation.step_sizes import in_words, slows, tabled, used
+from focusfl.studies import store
+from focusfl.studies.runner import RunName, make_run
+from focusfl.studies.summary import summarise
+from focusfl.studies.verdict import Expected
+from focusfl.theory.prediction import Prediction
 
-MODEL, CURVES, FOR_OTHERS = "model.npz", "curves.npz", "model.safetensors"
+MODEL, FOR_OTHERS = "model.npz", "model.safetensors"
 Events = Sequence[Mapping[str, Any]]
 Pairs = tuple[np.ndarray, np.ndarray]  # rounds and clients, an entry for each push
 
 
-def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any) -> list[str]:
+def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any) -> None:
     """Write the model and the results of a study.
 
     Args:
@@ -40,27 +45,17 @@ def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state:
         events: of the job, the last of which is its end.
         folder: where to write; None: the job's.
         state: server, clients and weights at the end, as far as known; see `Result`.
-
-    Returns:
-        What could not be written, and why.
     """
     folder, events = job.place if folder is None else folder, happened.lasting(events)
     model = archive({"x" if path == "." else path: leaf for path, leaf in paths(x)})
     write(folder / MODEL, model, sealed=True)
     save_model(folder / FOR_OTHERS, x)
-    rounds, metrics = points(events)
-    pairs = participants(job, events)
-    try:
-        _save(job, folder, events, rounds, metrics, pairs, state)
-    except ImportError as error:
-        who = {"participation_round": pairs[0], "participation_client": pairs[1]}
-        curves = archive({"round": rounds, **metrics, **who})
-        write(folder / CURVES, curves, sealed=True)
-        return [
-            f"note: {error.name} is missing, so there is {CURVES} instead of what "
-            "`focusfl report` reads."
-        ]
-    return []
+    end, pairs = events[-1], participants(job, events)
+    counts = np.bincount(pairs[0], minlength=end["round"])
+    row, curves = _run(job, events, counts, state)
+    shares = _shares(pairs, counts, len(job.sites))
+    manifest = _manifest(job, events, {SCENARIO: shares})
+    store.save(folder, manifest, [store.Run(row, curves)], {SCENARIO: pairs})
 
 
 def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -69,23 +64,21 @@ def points(events: Events) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     Metrics of the server have a point for every round; those of the sites have fewer.
     """
     metrics_by_round: dict[int, dict[str, float]] = {}
-    places = {"begin": ("round", 0), "round": ("round", 1), "end": ("round", 0)}
-    places["evaluation"] = ("after", 0)
     for event in events:
-        if event["event"] in places:
-            name, more = places[event["event"]]
-            point = metrics_by_round.setdefault(event[name] + more, {})
-            # The server's own evaluation counts first: it is of everybody.
-            for metric, value in happened.metrics(event).items():
-                if not metric.startswith("|"):
-                    point.setdefault(metric, value)
+        if (done := happened.rounds_done(event)) is None:
+            continue
+        point = metrics_by_round.setdefault(done, {})
+        # The server's own evaluation counts first: it is of everybody.
+        for name, value in happened.metrics(event).items():
+            if not name.startswith("|"):
+                point.setdefault(name, value)
     always = set.intersection(*(set(point) for point in metrics_by_round.values()))
     last = metrics_by_round[max(metrics_by_round)]
-    wanted = last if always <= {"tracker_norm"} else always
-    whole = [n for n, point in sorted(metrics_by_round.items()) if set(wanted) <= set(point)]
-    names = [name for name in happened.metrics({"metrics": last}) if name in wanted]
-    points = [metrics_by_round[n] for n in whole]
-    return np.array(whole), {name: np.array([point[name] for point in points]) for name in names}
+    complete = last if always <= {"tracker_norm"} else always
+    rounds = [n for n, point in sorted(metrics_by_round.items()) if set(complete) <= set(point)]
+    names = [name for name in happened.metrics({"metrics": last}) if name in complete]
+    curves = {name: np.array([metrics_by_round[n][name] for n in rounds]) for name in names}
+    return np.array(rounds), curves
 
 
 def participants(job: Job, events: Events) -> Pairs:
@@ -103,107 +96,92 @@ def participants(job: Job, events: Events) -> Pairs:
 
 def archive(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Write an .npz file; np.savez cannot hold arrays that are called as its arguments."""
-    import zipfile
-
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as whole:
-        whole.comment = BLANK.encode()  # for a writer that seals it
+    with ZipFile(file, "w") as archive:
+        archive.comment = BLANK.encode()  # for a writer that seals it
         for name, array in arrays.items():
-            with whole.open(f"{name}.npy", "w", force_zip64=True) as entry:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
     return file.getvalue()
 
 
-def _save(
-    job: Job, folder: Path, events: Events, rounds: np.ndarray,
-    metrics: Mapping[str, np.ndarray], pairs: Pairs, state: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Write the files of a study; ImportError if a package that this takes is missing."""
-    from focusfl.core.result import costs
-    from focusfl.studies import store
+def _run(
+    job: Job, events: Events, counts: np.ndarray, state: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Make the row and the curves that a study has of a run.
 
-    end, clients = events[-1], len(job.sites)
-    counts = np.bincount(pairs[0], minlength=end["round"])
+    Args:
+        job: what was learned.
+        events: of the job.
+        counts: how many sites were counted in each round, (rounds,).
+        state: see `keep`.
+    """
+    end, about = events[-1], job.about
+    rounds, metrics = points(events)
+    spent, seconds = _spent(job, events, counts)
+    known = bool({"distance", "grad_norm"} & set(metrics))
+    metrics |= _epsilon(events, rounds)
+    if not known:  # what a verdict is about must be there: it is replaced below
+        metrics["grad_norm"] = np.ones(len(rounds))
+    for metric, values in metrics.items():
+        spent[metric] = np.full(end["round"] + 1, np.nan)
+        spent[metric][rounds] = values
+    result = Result(
+        x=None, metrics=spent, trajectory=None,
+        diverged_at=end["round"] if end["diverged"] else None, lr=_lr(job, end),
+        why_lr=about.get("why_lr"), server=state.get("server"), clients=state.get("clients"),
+        weights=state.get("weights"), schedule=in_words(job.lr),
+    )  # fmt: skip
+    expected = Expected(noisy=bool(about.get("noisy")), slowed=slows(job.lr, end["round"]))
+    name = about.get("algorithm", _name(job))
+    run = make_run(
+        RunName(SCENARIO, name, job.local_steps, about.get("seed", 0)), result,
+        summarise(result, expected), Prediction(), job.total_weight, float(seconds.sum()),
+    )  # fmt: skip
+    curves = {**run.curves, "seconds": np.cumsum(seconds)[rounds]}
+    row = {
+        **run.row, "model": FOR_OTHERS, "rounds": end["round"],
+        "grad_norm_of": end.get("of", "nobody"), "counted": end["counted"],
+    }  # fmt: skip
+    if not known:
+        del curves["grad_norm"]
+        why = "neither the server nor the sites have found a distance or a gradient"
+        row |= {"error": np.nan, "verdict": "unclear", "reason": why, "grad_norm": None}
+    norms = happened.metrics(end)
+    return row | {k: norms[k] for k in ("grad_norm", "tracker_norm") if k in norms}, curves
+
+
+def _spent(
+    job: Job, events: Events, counts: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Compute what each round has cost, the warm start first, and how many seconds it took."""
+    clients = len(job.sites)
     spent = costs(job.algorithm, clients, counts, job.local_steps, job.params)
     if job.secure:  # masked numbers take 64 bits each, whatever the compressor
         plain = costs(job.algorithm, clients, counts, job.local_steps)
         spent["bytes_up"] = 8.0 * tree.size(job.params) * plain["up"]
         spent["up"] = spent["bytes_up"] / tree.nbytes(job.params)
     warm = {name: each[0] / clients for name, each in spent.items()}
-    seconds = np.zeros(end["round"] + 1)
+    seconds = np.zeros(len(counts) + 1)
     for event in events:
         if event["event"] == "round":
             seconds[event["round"] + 1] += event["seconds"]
-        if event["event"] == "warm":
+        elif event["event"] == "warm":
             seconds[event["round"]] += event["seconds"]
-        if event["event"] == "warm" and event["round"]:  # of a later generation
-            for name, each in warm.items():
-                spent[name][event["round"]] += each * len(event["counted"])
-    curves = {
-        "round": rounds,
-        "vectors_sent": np.cumsum(spent["down"] + spent["up"])[rounds],
-        "gradients": np.cumsum(spent["gradients"])[rounds],
-        "seconds": np.cumsum(seconds)[rounds],
-        "bytes_up": np.cumsum(spent["bytes_up"])[rounds],
-        **metrics,
-        **_given_away(events, rounds),
-    }
-    evaluated = {name: _spread(rounds, end, values) for name, values in metrics.items()}
-    row = _row(job, end, {**spent, **evaluated}, rounds, float(seconds.sum()), state)
-    manifest = _manifest(job, events, {SCENARIO: _shares(pairs, counts, clients)})
-    store.save(folder, manifest, [store.Run(row, curves)], {SCENARIO: pairs})
+            if event["round"]:  # of a later generation
+                for name, each in warm.items():
+                    spent[name][event["round"]] += each * len(event["counted"])
+    return spent, seconds
 
 
-def _given_away(events: Events, rounds: np.ndarray) -> dict[str, np.ndarray]:
+def _epsilon(events: Events, rounds: np.ndarray) -> dict[str, np.ndarray]:
     """Give the largest epsilon that a site had reported by each of these rounds, if any."""
-    whole = np.zeros(events[-1]["round"] + 1)
+    largest = np.zeros(events[-1]["round"] + 1)
     for event in events:
-        given = event.get("epsilon")
-        if given:
+        if reported := event.get("epsilon"):
             done = event["round"] + (event["event"] == "round")
-            whole[done] = max(whole[done], *given.values())
-    return {"epsilon": np.maximum.accumulate(whole)[rounds]} if whole.any() else {}
-
-
-def _row(
-    job: Job, end: Mapping[str, Any], metrics: Mapping[str, np.ndarray],
-    rounds: np.ndarray, seconds: float, state: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """Make the run's line of a study's table."""
-    from focusfl.core.result import Result
-    from focusfl.studies.runner import RunName, make_run
-    from focusfl.studies.summary import summarise
-    from focusfl.studies.verdict import Expected
-    from focusfl.theory.prediction import Prediction
-
-    known = bool({"distance", "grad_norm"} & set(metrics))
-    ones = _spread(rounds, end, np.ones(len(rounds)))
-    judged = metrics if known else {**metrics, "grad_norm": ones}
-    result = Result(
-        x=None, metrics=dict(judged), trajectory=None,
-        diverged_at=end["round"] if end["diverged"] else None, lr=_lr(job, end),
-        why_lr=job.about.get("why_lr"), server=state.get("server"),
-        clients=state.get("clients"), weights=state.get("weights"),
-        schedule=in_words(job.lr),
-    )  # fmt: skip
-    name = RunName(
-        SCENARIO, job.about.get("algorithm", _name(job)), job.local_steps,
-        job.about.get("seed", 0),
-    )  # fmt: skip
-    noisy = bool(job.about.get("noisy"))
-    ahead = Expected(noisy=noisy, slowed=slows(job.lr, end["round"]))
-    summary = summarise(result, ahead)
-    row = make_run(name, result, summary, Prediction(), job.total_weight, seconds).row
-    if not known:
-        why = "neither the server nor the sites have found a distance or a gradient"
-        row |= {"error": np.nan, "verdict": "unclear", "reason": why}
-    norms = happened.metrics(end)
-    row |= {k: norms[k] for k in ("grad_norm", "tracker_norm") if k in norms}
-    of = end.get("of", "nobody")
-    return row | {
-        "model": FOR_OTHERS, "rounds": end["round"], "grad_norm_of": of,
-        "counted": end["counted"],
-    }  # fmt: skip
+            largest[done] = max(largest[done], *reported.values())
+    return {"epsilon": np.maximum.accumulate(largest)[rounds]} if largest.any() else {}
 
 
 def _lr(job: Job, end: Mapping[str, Any]) -> float:
@@ -217,14 +195,12 @@ def _lr(job: Job, end: Mapping[str, Any]) -> float:
 def _manifest(
     job: Job, events: Events, scenarios: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    from focusfl.studies.store import environment
-
     began = next(event["time"] for event in events if event["event"] == "begin")
     now = datetime.now(UTC)
     return {
         "name": job.job,
         "study": job.about.get("study", _settings(job)),
-        "environment": environment(),
+        "environment": store.environment(),
         "started": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
         "finished": now.isoformat(timespec="seconds"),
         "seconds": round(now.timestamp() - began, 3),
@@ -237,13 +213,6 @@ def _manifest(
         "scenarios": scenarios,
         "warnings": events[-1]["warnings"],
     }
-
-
-def _spread(rounds: np.ndarray, end: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
-    """Put the points of a curve at their rounds, and NaN where there are none."""
-    whole = np.full(end["round"] + 1, np.nan)
-    whole[rounds] = values
-    return whole
 
 
 def _shares(pairs: Pairs, counts: np.ndarray, clients: int) -> dict[str, Any]:

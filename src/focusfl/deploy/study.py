@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from focusfl.deploy import SCENARIO
 from focusfl.flower.protocol.settings import check_name
 from focusfl.participation import Full
 from focusfl.privacy import Private
+from focusfl.privacy.budgets import check_one_gradient
 from focusfl.problems import PROBLEMS, Noisy, Problem
 from focusfl.simulation.spec import choose_lr
 from focusfl.simulation.step_sizes import in_words
@@ -27,7 +28,6 @@ from focusfl.studies.spec import keep_compression
 from focusfl.studies.toml import Source
 
 if TYPE_CHECKING:
-    from flwr.app import Context
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 
@@ -64,16 +64,12 @@ class Deployed(NamedTuple):
         return None if weights is None else dict(zip(self.sites, map(float, weights), strict=True))
 
     def __str__(self) -> str:
+        lr = in_words(self.study.lr_of(self.name, self.lr)) or f"{self.lr:.3g}"
         return (
             f"{self.name} of {self.study.name} on {len(self.sites)} SuperNodes, "
-            f"{self.study.rounds} rounds, {self._step}, {self.local_steps} local "
+            f"{self.study.rounds} rounds, lr {lr}, {self.local_steps} local "
             f"steps, seed {self.seed}; whoever is online takes part"
         )
-
-    @property
-    def _step(self) -> str:
-        words = in_words(self.study.lr_of(self.name, self.lr))
-        return f"lr {self.lr:.3g}" if words is None else f"lr {words}"
 
     def job(self, folder: str | Path) -> "Job":
         """Make the job of the server app; `folder` is for the server's state."""
@@ -97,36 +93,17 @@ class Deployed(NamedTuple):
         )  # fmt: skip
 
     @property
-    def summed_in_secret(self) -> "Deployed":
-        """The same with secure sums, if the study has them.
-
-        These are sums of whole numbers: an algorithm without a compressor gets one, with
-        steps of 2^-44.
-        """
-        if self.study.secure is None:
-            return self
-        from focusfl.flower.secure import Secure
-
-        coded = self.algorithm
-        if coded_in(coded) is None:
-            coded = Compressed(coded, FixedPoint(*SECURE_BITS))
-        elif not isinstance(coded, Compressed) or not isinstance(coded.compressor, FixedPoint):
-            raise ValueError(
-                "secure sums are of whole numbers: the compressor must be of kind "
-                f'"fixed_point", around all else, or left out; got {coded!r}.'
-            )
-        return self._replace(algorithm=coded, secure=Secure(**self.study.secure))
-
-    @property
     def source(self) -> dict[str, Any]:
         """The study as TOML would have it, with one algorithm, step size and seed."""
-        whole, own = dict(self.study.source), ("lr", "local_steps")
-        one = {k: v for k, v in whole["algorithms"][self.name].items() if k not in own}
-        whole.pop("seeds", None)
-        keep_compression(whole, [self.name])
+        table = {**self.study.source}
+        table.pop("seeds", None)
+        keep_compression(table, [self.name])
+        algorithm = {**table["algorithms"][self.name]}
+        for name in ("lr", "local_steps"):
+            algorithm.pop(name, None)
         return {
-            **whole, "name": self.study.name, "lr": self.lr, "seed": self.seed,
-            "local_steps": self.local_steps, "algorithms": {self.name: one},
+            **table, "name": self.study.name, "lr": self.lr, "seed": self.seed,
+            "local_steps": self.local_steps, "algorithms": {self.name: algorithm},
             "participation": {SCENARIO: {"kind": "full"}},
         }  # fmt: skip
 
@@ -153,33 +130,33 @@ def load(
     source = spec.changed(toml.read(path), changes, [algorithm] if algorithm else [])
     if clients is not None:
         check_count("--clients", clients)
-        if clients > MAX_CLIENTS:
-            _too_many(clients)  # before their data are made
+        _check_fits(clients)  # before their data are made
         _set_clients(source, clients)
     source.table.pop("latency", None)  # how long a reply takes is found out
     _set_participation(source.table)
     if secure is not None:
-        own = source.table.get("secure")
-        more = own if isinstance(own, dict) else {}
-        source.table["secure"] = {**more, "minimum": secure}
+        options = source.table.get("secure")
+        options = options if isinstance(options, dict) else {}
+        source.table["secure"] = {**options, "minimum": secure}
     study = spec.build_study(source, path.stem)
-    if study.problem.num_clients > MAX_CLIENTS:
-        _too_many(study.problem.num_clients)
+    _check_fits(study.problem.num_clients)
     try:
         check_name("name", study.name)
     except ValueError as error:
         raise ValueError(f"{error} Choose one with --set name=NAME.") from None
     deployed = _deployed(study)
-    if isinstance(study.problem, Private):
-        _check_private(study.problem, deployed.algorithm)
+    if isinstance(study.problem, Private):  # sites account for the epsilon that they spend
+        check_one_gradient(deployed.algorithm, study.problem.x0)
+        study.problem.epsilons(np.ones(1, int))  # raises if there is no accountant
     return deployed
 
 
-def _too_many(clients: int) -> NoReturn:
-    raise ValueError(
-        f"--clients must be at most {MAX_CLIENTS}: every one is a process of this machine, of "
-        f"some 200 MB; got {clients}."
-    )
+def _check_fits(clients: int) -> None:
+    if clients > MAX_CLIENTS:
+        raise ValueError(
+            f"--clients must be at most {MAX_CLIENTS}: every one is a process of this machine, "
+            f"of some 200 MB; got {clients}."
+        )
 
 
 def _set_clients(source: Source, clients: int) -> None:
@@ -191,10 +168,10 @@ def _set_clients(source: Source, clients: int) -> None:
     if "num_clients" in inspect.signature(PROBLEMS[kind]).parameters:
         problem["num_clients"] = clients
         return
-    there = spec.build_study(source, "study").problem.num_clients
-    if clients != there:
+    count = spec.build_study(source, "study").problem.num_clients
+    if clients != count:
         raise ValueError(
-            f"--clients must be {there}, or left out: {kind} has as many clients as "
+            f"--clients must be {count}, or left out: {kind} has as many clients as "
             f"its data; got {clients}."
         )
 
@@ -204,8 +181,8 @@ def _set_participation(table: dict[str, Any]) -> None:
     scenarios = table.get("participation")
     first = next(iter(scenarios.values()), None) if isinstance(scenarios, dict) else None
     if isinstance(first, dict):
-        own = {"lr": first["lr"]} if "lr" in first else {}
-        table["participation"] = {SCENARIO: {"kind": "full", **own}}
+        lr = {"lr": first["lr"]} if "lr" in first else {}
+        table["participation"] = {SCENARIO: {"kind": "full", **lr}}
 
 
 def read(path: Path) -> Deployed:
@@ -225,24 +202,32 @@ def write(deployed: Deployed, path: Path) -> None:
 
 
 def _deployed(study: spec.StudySpec) -> Deployed:
+    """Choose the first algorithm of a study, its only step size and the first seed."""
     name, spec = next(iter(study.algorithms.items()))
-    problem = study.problem
+    algorithm, problem, secure = spec.algorithm, study.problem, None
     if spec.noise > 0:
         problem = Noisy(problem, spec.noise)
-    algorithm = spec.algorithm
     steps = _only("local_steps", study.steps_of(name), name)
     step_size = _only("lr", study.step_sizes(SCENARIO, name), name)
     lr, why = choose_lr(step_size, algorithm, problem, Full(), steps)
-    plain = Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0])
-    return plain.summed_in_secret
+    if study.secure is not None:
+        from focusfl.flower.secure import Secure
+
+        algorithm, secure = _in_whole_numbers(algorithm), Secure(**study.secure)
+    return Deployed(study, name, algorithm, problem, lr, why, steps, study.seeds[0], secure)
 
 
-def _check_private(problem: Private, algorithm: Algorithm) -> None:
-    """Raise ValueError unless sites can account for the epsilon that they spend."""
-    from focusfl.privacy.budgets import check_one_gradient
-
-    check_one_gradient(algorithm, problem.x0)
-    problem.epsilons(np.ones(1, int))  # needs an accountant
+def _in_whole_numbers(algorithm: Algorithm) -> Algorithm:
+    """Give an algorithm without a compressor one that sends multiples of 2^-44, as secure
+    sums are of whole numbers; ValueError if it has another compressor."""
+    if coded_in(algorithm) is None:
+        return Compressed(algorithm, FixedPoint(*SECURE_BITS))
+    if isinstance(algorithm, Compressed) and isinstance(algorithm.compressor, FixedPoint):
+        return algorithm
+    raise ValueError(
+        "secure sums are of whole numbers: the compressor must be of kind "
+        f'"fixed_point", around all else, or left out; got {algorithm!r}.'
+    )
 
 
 def _only(what: str, choices: tuple, name: str) -> Any:
@@ -255,14 +240,12 @@ def _only(what: str, choices: tuple, name: str) -> Any:
     return choices[0]
 
 
-def study_server(folder: Path, own: Collection[str] = ()) -> "ServerApp":
-    """Make the server app of the study in a folder; `own` settings are left alone."""
+def study_server(folder: Path) -> "ServerApp":
+    """Make the server app of the study in a folder."""
     from focusfl.flower import server_app
 
-    def job(context: "Context") -> "Job":
-        return read(folder / FILE).job(str(context.run_config["folder"]))
-
-    return server_app(job, own=own)
+    deployed = read(folder / FILE)
+    return server_app(lambda context: deployed.job(str(context.run_config["folder"])))
 
 
 def study_client(folder: Path) -> "ClientApp":

@@ -8,14 +8,16 @@ changed by it.
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from focusfl.deploy.monitor import Jobs
 from focusfl.deploy.processes import LOOPBACK
@@ -103,8 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/":
             self._answer(200, "text/html; charset=utf-8", self.server.page())
         elif self.path == "/health.json":
-            known = {"now": time.time(), "jobs": without_infinity(self.server.look())}
-            text = json.dumps(known, allow_nan=False)
+            content = {"now": time.time(), "jobs": without_infinity(self.server.look())}
+            text = json.dumps(content, allow_nan=False)
             self._answer(200, "application/json", text)
         elif self.path == "/metrics":
             self._answer(200, CONTENT_TYPE_LATEST, exposition(self.server.look()))
@@ -129,57 +131,52 @@ class _Handler(BaseHTTPRequestHandler):
 
 def exposition(jobs: Mapping[str, Mapping[str, Any]]) -> str:
     """Write all numbers of all jobs in Prometheus's text format."""
-    registry = CollectorRegistry()
-    registry.register(_Exposition(jobs))
-    return generate_latest(registry).decode()
+    return generate_latest(_Exposition(jobs)).decode()
 
 
-class _Exposition:
+class _Exposition(Collector):
     """A collector of Prometheus's client, over the health of jobs."""
 
     def __init__(self, jobs: Mapping[str, Mapping[str, Any]]):
         self._jobs = jobs
 
     def collect(self) -> Iterator[Metric]:
-        """Give every family of numbers, with the labels of each."""
+        """Give every family of numbers, each with its labels."""
         jobs = self._jobs
-        sites = [(name, site, own) for name, j in jobs.items() for site, own in j["sites"].items()]
+        sites = [(j, name, site) for j, job in jobs.items() for name, site in job["sites"].items()]
         for key, about in OF_JOB.items():
-            yield _metric(*about, [({"job": name}, job[key]) for name, job in jobs.items()])
+            yield _family(about, ["job"], [(name, job[key]) for name, job in jobs.items()])
         for key, about in OF_SITE.items():
-            yield _metric(*about, [
-                ({"job": name, "site": site}, own[key])
-                for name, site, own in sites if own.get(key) is not None  # no memory, no age
-            ])  # fmt: skip
-        yield _metric("site_state", "gauge", "1 for the state it is in.", [
-            ({"job": name, "site": site, "state": state}, own["state"] == state)
-            for name, site, own in sites for state in STATES
-        ])  # fmt: skip
-        yield _metric("bytes", "counter", "Bytes of messages.", [
-            ({"job": name, "direction": way}, count)
-            for name, job in jobs.items() for way, count in job["bytes"].items()
-        ])  # fmt: skip
-        yield _metric("metric", "gauge", "What is known of the model.", [
-            ({"job": name, "name": metric}, value)
-            for name, job in jobs.items() for metric, value in job["metrics"].items()
-        ])  # fmt: skip
+            rows = [(*names, site.get(key)) for *names, site in sites]
+            rows = [row for row in rows if row[-1] is not None]  # no memory, no age
+            yield _family(about, ["job", "site"], rows)
+        about = "site_state", "gauge", "1 for the state it is in."
+        states = [(*names, s, site["state"] == s) for *names, site in sites for s in STATES]
+        yield _family(about, ["job", "site", "state"], states)
+        for about, key, label in (
+            (("bytes", "counter", "Bytes of messages."), "bytes", "direction"),
+            (("metric", "gauge", "What is known of the model."), "metrics", "name"),
+        ):
+            rows = [(name, k, v) for name, job in jobs.items() for k, v in job[key].items()]
+            yield _family(about, ["job", label], rows)
 
 
-def _metric(name: str, kind: str, help: str, samples: list[tuple[dict[str, str], Any]]) -> Metric:
-    """Make one family; Prometheus wants the samples of a counter to end in _total."""
-    metric = Metric(f"focusfl_{name}", help, kind)
-    ending = "_total" if kind == "counter" else ""
-    for labels, value in samples:
-        metric.add_sample(f"focusfl_{name}{ending}", labels, float(value))
-    return metric
+def _family(about: tuple[str, str, str], labels: list[str], rows: Iterable[tuple]) -> Metric:
+    """Make one family of numbers; a row has a value for every label, and the number."""
+    name, kind, words = about
+    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+    family = make(f"focusfl_{name}", words, labels=labels)
+    for *values, number in rows:
+        family.add_metric(values, float(number))
+    return family
 
 
 def without_infinity(value: Any) -> Any:
     """Replace numbers that JSON does not have by None."""
     if isinstance(value, dict):
-        return {key: without_infinity(own) for key, own in value.items()}
+        return {key: without_infinity(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [without_infinity(own) for own in value]
+        return [without_infinity(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

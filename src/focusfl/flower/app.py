@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -67,28 +67,37 @@ def run(grid: Grid, job: Job) -> list[str]:
     Returns:
         Why this was no healthy end; empty if it was.
     """
-    link = Link(grid, job.sites, job.known())
+    link = Link(grid, job.sites, job.sites_by_key())
     with job.open_protocol() as protocol:
         server = Server(job, protocol, link)
         server.begin()
-        server.gather()
-        while protocol.round < job.rounds and not server.diverged:
-            if budgets_spent(job, protocol):  # of privacy: there is nobody left to ask
-                break
-            if isinstance(protocol, SecureServer):
-                _play_securely(server, protocol)
-            else:
-                server.play()
+        server.gather(job.deadline)
+        for _ in rounds(server):
+            pass
         return server.finish()
 
 
-def _play_securely(server: Server, protocol: SecureServer) -> None:
+def rounds(server: Server) -> Iterator[Collection[str]]:
+    """Play rounds and give the sites that each has counted, until all rounds are done, the
+    training diverges, or too many sites have spent their privacy budgets."""
+    job, protocol = server.job, server.protocol
+    while protocol.round < job.rounds and not server.diverged and not budgets_spent(job, protocol):
+        before = protocol.round
+        if isinstance(protocol, SecureServer):
+            counted = _play_securely(server, protocol)
+        else:
+            counted = server.play()
+        if protocol.round > before:  # it was no warm-up, and budgets were not spent in it
+            yield counted
+
+
+def _play_securely(server: Server, protocol: SecureServer) -> Collection[str]:
     """Hold sessions of secure sums until one comes to a sum, and close the round."""
     opened = time.monotonic()
     server.say("open", generation=protocol.generation)
     while not protocol.counted:
         if budgets_spent(server.job, protocol):
-            return
+            return ()
         server.look()
         try:
             protocol.begin([site for site in protocol.free if site in server.online])
@@ -99,9 +108,9 @@ def _play_securely(server: Server, protocol: SecureServer) -> None:
             server.say("session", why=f"it came to no sum: {error}")
             if protocol.restarts:
                 protocol.new_generation(protocol.restarts)
-                return
+                return ()
             time.sleep(server.job.poll)
-    server.close_round(set(), opened)
+    return server.close_round(set(), opened)
 
 
 def _play_stage(server: Server, protocol: SecureServer) -> None:

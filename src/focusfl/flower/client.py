@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from focusfl.core.work import Work
 from focusfl.flower import evaluation
 from focusfl.flower.identity import Identity, identify
 from focusfl.flower.protocol import Site
-from focusfl.flower.records import from_records, to_records, with_privacy
+from focusfl.flower.records import from_records, to_records
 from focusfl.flower.secure import Secure, SecureSite
 
 if TYPE_CHECKING:
@@ -60,16 +61,15 @@ def client_app(
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        who, request = identify(context), from_records(message.content)
-        named = who, _job(job, context)
+        request, name = from_records(message.content), _job(job, context)
         if context.node_config.get("leave"):
-            reply = _site(algorithm, *named, secure, context).leave(request)
+            reply = _site(algorithm, name, secure, context).leave(request)
             return Message(to_records(reply), reply_to=message)
-        site_work = work_of(work, context, seed)
-        site = _site(algorithm, *named, secure, context, site_work.private)
+        site_work = _work_of(work, context, seed)
+        site = _site(algorithm, name, secure, context, site_work.private)
         reply = site.answer(request, site_work.grad_fn, site_work.batch_of)
         summary = site.account.summary if site.account else {}
-        return Message(with_privacy(to_records(reply), summary), reply_to=message)
+        return Message(to_records(reply, summary), reply_to=message)
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:
@@ -78,7 +78,7 @@ def client_app(
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        site_work = work_of(work, context, seed)
+        site_work = _work_of(work, context, seed)
         results = evaluation.answer(
             from_records(message.content), _job(job, context), site_work.evaluate,
             None if secure else site_work.whole,
@@ -89,34 +89,29 @@ def client_app(
 
 
 def _site(
-    algorithm: Algorithm,
-    who: Identity,
-    job: str,
-    secure: Secure | None,
-    context: Context,
+    algorithm: Algorithm, job: str, secure: Secure | None, context: Context,
     private: "Terms | None" = None,
-) -> Site:
+) -> Site:  # fmt: skip
+    who = identify(context)
     options: dict[str, Any] = {"private": private, "folder": who.folder}
     if secure is not None:
         return SecureSite(algorithm, job, who.site, secure=secure, **options)
     # Flower keeps this record between messages, as long as the SuperNode runs.
-    if CACHE not in context.state:
-        context.state[CACHE] = ConfigRecord()
-    cache: Any = context.state[CACHE]
+    cache: Any = context.state.setdefault(CACHE, ConfigRecord())
     return Site(algorithm, job, who.site, cache, **options)
 
 
 def _job(job: str | None, context: Context) -> str:
-    named = job or str(context.run_config.get("job", ""))
-    if not named:
+    name = job or str(context.run_config.get("job", ""))
+    if not name:
         raise ValueError(
             'the job must have a name: job = "NAME" in [tool.flwr.app.config], or '
             'client_app(job="NAME"); got none.'
         )
-    return named
+    return name
 
 
-def work_of(work: Any, context: Context, seed: int) -> Work:
+def _work_of(work: Any, context: Context, seed: int) -> Work:
     """Make a site's `Work` of whatever `client_app` takes."""
     if callable(work) and len(inspect.signature(work).parameters) == 1:
         work = work(context)
@@ -142,19 +137,20 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
             f"{who.site} must say which of {problem.num_clients} clients it is: "
             f"--node-config 'partition-id=NUMBER'; got {i}."
         )
-    objective, data = (problem.objective, tree.map(lambda leaf: leaf[i], problem.data))
-    grad, whole = grad_fn(objective, data), _whole(objective, data)
-    if isinstance(problem, Private):  # the seed draws batches, and no noise
-        own = problem.exact.objective
-        batch_of = batches_of(own, batch_stream(own, seed), i)
-        return Work(grad, batch_of=batch_of, private=Terms.of(problem))
-    batch_of = batches_of(objective, batch_stream(objective, seed), i)
-    return Work(grad, batch_of=batch_of, gradient=whole)
+    objective, data = problem.objective, tree.map(lambda leaf: leaf[i], problem.data)
+    private = Terms.of(problem) if isinstance(problem, Private) else None
+    # The seed draws batches; it draws no noise of a private site.
+    drawn = problem.exact.objective if isinstance(problem, Private) else objective
+    return Work(
+        grad_fn(objective, data),
+        batch_of=batches_of(drawn, batch_stream(drawn, seed), i),
+        gradient=None if private else _whole(objective, data),
+        private=private,
+    )
 
 
 def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
     """Make the gradient of all data, without noise; None where it is not known how."""
-    from focusfl.core import random as keys
     from focusfl.core import tree
     from focusfl.problems.loss import MeanLoss
     from focusfl.problems.noise import NoisyObjective
@@ -165,15 +161,12 @@ def _whole(objective: "Objective", data: Tree) -> Callable[[Tree], Tree] | None:
         return lambda x: objective.grad(x, data, None)
     if not isinstance(objective, MeanLoss):
         return None
-    # An epoch's gradients average to that of all samples.
-    plain = replace(objective, stream="epochs", augment=None, draws=False)
+    # The gradients of an epoch average to that of all samples.
+    plain = replace(objective, stream="fixed_order", augment=None, draws=False)
     batches = -(-int(data["length"]) // plain.batch_size)
 
     def gradient(x: Tree) -> Tree:
-        key, total = keys.stream(0, "whole"), tree.zeros(x)
-        for number in range(batches):
-            part = plain.grad(x, data, Batch(key, number))
-            total = tree.axpy(1 / batches, part, total)
-        return total
+        parts = (plain.grad(x, data, Batch(None, number)) for number in range(batches))
+        return tree.scale(1 / batches, reduce(tree.add, parts))
 
     return gradient

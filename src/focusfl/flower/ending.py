@@ -7,6 +7,7 @@ import numpy as np
 
 from focusfl.algorithms import focus
 from focusfl.core import gradient_sum
+from focusfl.core.tree import Tree
 from focusfl.flower import events
 from focusfl.flower.evaluation import Evaluation
 from focusfl.flower.health import Health
@@ -47,77 +48,74 @@ class Unhealthy(RuntimeError):
     """A training that did not end well. Its results are written all the same."""
 
 
-class Ending:
-    """What the end of a job says, and writes.
+def facts_of_end(
+    job: Job, protocol: ProtocolServer, past: Sequence[Mapping[str, Any]],
+    measured: Mapping[str, float], test: Evaluation | None, diverged: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Collect what the event `end` of a job says.
 
     Args:
         job: what was learned.
         protocol: has the model.
+        past: all events of the job.
         measured: metrics of the model that needed no site.
         test: the last evaluation on the sites, if there was one.
         diverged: whether the model is so large that sites could not go on.
 
-    Attributes:
-        why: reasons for which this is no healthy end; empty if it is one.
-        warnings: these, and what else an operator should know.
-        facts: of the event `end`.
+    Returns:
+        Among others `why`, reasons for which this is no healthy end, and `warnings`, these
+        and what else an operator should know.
     """
+    metrics, of = dict(measured), list(job.sites)  # `of`: whose the gradient is
+    if test is not None and test.round == protocol.round:
+        here = set(job.sites) - {*protocol.gone}
+        # A server that evaluates knows of everybody; sites of those who answer.
+        if "grad_norm" not in measured or protocol.gone or here == {*test.of}:
+            metrics.pop("grad_norm", None)
+            of = test.of
+        metrics = {**test.results(), **metrics}
+    health = Health(past)
+    health.confirm(protocol.pushes)
+    if diverged:
+        why = warnings = [f"the training diverged in round {protocol.round}; lower lr."]
+    else:
+        why = [words for words in (budgets_spent(job, protocol), *health.failures()) if words]
+        others = health.stale_warning(), _false_rest(job, protocol, past, metrics, of)
+        warnings = [*why, *(words for words in others if words)]
+    return {
+        "metrics": metrics, "generation": protocol.generation,
+        "counted": {site: health.sites[site].counted for site in job.sites},
+        "warnings": warnings, "diverged": diverged, "healthy": not why, "why": why,
+        **({"of": who(of, job.sites)} if "grad_norm" in metrics else {}),
+    }  # fmt: skip
 
-    def __init__(
-        self, job: Job, protocol: ProtocolServer, measured: Mapping[str, float],
-        test: Evaluation | None, diverged: bool,
-    ):  # fmt: skip
-        self._job, self._protocol = job, protocol
-        self._events = events.read(job.place)
-        self._numbers = dict(measured)
-        self._of: Collection[str] = job.sites  # whose the gradient is
-        if test is not None and test.round == protocol.round:
-            results, here = test.results(), set(job.sites) - {*protocol.gone}
-            # A server that evaluates knows of everybody; sites of those who answer.
-            if "grad_norm" not in measured or protocol.gone or here == {*test.of}:
-                self._numbers.pop("grad_norm", None)
-                self._of = test.of
-            self._numbers = {**results, **self._numbers}
-        health = Health(self._events)
-        health.confirm(protocol.pushes)
-        blown_up = f"the training diverged in round {protocol.round}; lower lr."
-        ended = budgets_spent(job, protocol)
-        self.why = [blown_up] if diverged else [ended] * bool(ended) + health.failures()
-        others = [] if diverged else [health.stale_warning(), self._false_rest()]
-        self.warnings = [*self.why, *(words for words in others if words)]
-        self.facts: dict[str, Any] = {
-            "metrics": self._numbers, "generation": protocol.generation,
-            "counted": {site: health.sites[site].counted for site in job.sites},
-            "warnings": self.warnings, "diverged": diverged,
-            "healthy": not self.why, "why": self.why,
-        }  # fmt: skip
-        if "grad_norm" in self._numbers:
-            self.facts["of"] = who(self._of, job.sites)
 
-    def _false_rest(self) -> str:
-        """Say so if a tracker stands still where the gradient does not vanish.
+def _false_rest(
+    job: Job, protocol: ProtocolServer, past: Sequence[Mapping[str, Any]],
+    metrics: Mapping[str, float], of: Collection[str],
+) -> str:  # fmt: skip
+    """Say so if a tracker stands still where the gradient does not vanish.
 
-        Only where both are of the same sites: who was never counted is in one alone.
-        """
-        protocol, numbers = self._protocol, self._numbers
-        counted = {site for site, count in protocol.pushes.items() if count} - {*protocol.gone}
-        if gradient_sum(protocol.server) is None or counted != {*self._of}:
-            return ""
-        gradient, tracker = numbers.get("grad_norm", 0.0), numbers["tracker_norm"]
-        largest = max(events.metrics(event).get("tracker_norm", 0.0) for event in self._events)
-        rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(protocol.x))
-        if gradient <= ROUNDING * rounding * largest or tracker > focus.AT_REST * gradient:
-            return ""
-        limit = self._job.algorithm.max_exact_lr(1.0, max(2, self._job.local_steps))
-        return (
-            "the tracker is at rest and the gradient is not: lr is too large (eta*L "
-            f"near or above {limit:g}). grad_norm {gradient:.3g}, tracker_norm "
-            f"{tracker:.3g}."
-        )
+    Only where both are of the same sites: who was never counted is in one alone.
+    """
+    counted = {site for site, count in protocol.pushes.items() if count} - {*protocol.gone}
+    if gradient_sum(protocol.server) is None or counted != {*of}:
+        return ""
+    gradient, tracker = metrics.get("grad_norm", 0.0), metrics["tracker_norm"]
+    largest = max(events.metrics(event).get("tracker_norm", 0.0) for event in past)
+    rounding = max(np.finfo(leaf.dtype).eps for leaf in leaves(protocol.x))
+    if gradient <= ROUNDING * rounding * largest or tracker > focus.AT_REST * gradient:
+        return ""
+    limit = job.algorithm.max_exact_lr(1.0, max(2, job.local_steps))
+    return (
+        "the tracker is at rest and the gradient is not: lr is too large (eta*L "
+        f"near or above {limit:g}). grad_norm {gradient:.3g}, tracker_norm {tracker:.3g}."
+    )
 
-    def keep(self, end: Mapping[str, Any]) -> list[str]:
-        """Write model and curves to the folder of the job; say what could not be."""
-        # Imports upwards: results have one format, and it is that of studies.
-        from focusfl.deploy import record
 
-        return record.keep(self._job, self._protocol.x, [*self._events, end])
+def keep(job: Job, x: Tree, past: Sequence[Mapping[str, Any]]) -> None:
+    """Write model and curves to the folder of the job."""
+    # Imports upwards: results have one format, and it is that of studies.
+    from focusfl.deploy import record
+
+    record.keep(job, x, past)

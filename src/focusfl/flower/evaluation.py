@@ -35,7 +35,7 @@ def ask(job: str, x: Tree) -> Wired:
 
 
 def answer(
-    asked: Wired,
+    request: Wired,
     job: str,
     evaluate: Callable[[Tree], Mapping[str, float]] | None,
     gradient: Callable[[Tree], Tree] | None,
@@ -43,7 +43,7 @@ def answer(
     """Make a site's reply: its metrics and its gradient, as far as it offers them.
 
     Args:
-        asked: the request, as it came.
+        request: the request, as it came.
         job: name of the training.
         evaluate: gives metrics of a model; None: it offers none.
         gradient: gives the gradient of all the site's data at a model; None: likewise.
@@ -51,10 +51,10 @@ def answer(
     Raises:
         Refused: If the request is malformed, or of another job.
     """
-    head, _ = decode(asked, Header, {"model"})
-    if head != Header("evaluate", job) or "model" not in asked:
+    head, _ = decode(request, Header, {"model"})
+    if head != Header("evaluate", job) or "model" not in request:
         raise Refused(f"not an evaluation of this job: {head}.")
-    x = nest(load_flat(asked["model"]), "x")
+    x = nest(load_flat(request["model"]), "x")
     content = RecordDict()
     if gradient:
         packed = pack(like_model(x, gradient(x)))
@@ -68,25 +68,24 @@ class Evaluation:
     """An evaluation on the sites that is under way.
 
     Args:
-        job: name of the training.
+        job: of the sites.
         round: rounds done when it began.
         sites: that were asked.
-        like: the model, for the structure of a gradient.
-        weights: by site; None: all alike.
-        per_client: whether `results` says what the model is to the worst sites.
+        x: the model.
+
+    Attributes:
+        awaited: sites that have not answered.
+        of: sites that have given a gradient.
+        answered: how many sites have given metrics or a gradient.
     """
 
-    def __init__(
-        self, job: str, round: int, sites: Collection[str], like: Tree,
-        weights: Mapping[str, float | int] | None = None,
-        per_client: bool = False,
-    ):  # fmt: skip
+    def __init__(self, job: Job, round: int, sites: Collection[str], x: Tree):
         self.round, self.awaited = round, set(sites)
-        self.of: list[str] = []  # who has given a gradient
-        self.answered = 0  # how many have said anything
-        self._job, self._metrics = job, list[dict[str, float]]()
-        self._total, self._per_client = tree.zeros(like), per_client
-        self._weights = weights or dict.fromkeys(sites, 1)
+        self.of: list[str] = []
+        self.answered = 0
+        self._job, self._weights = job, job.weights or dict.fromkeys(sites, 1)
+        self._metrics: list[dict[str, float]] = []
+        self._total = tree.zeros(x)  # of gradients
 
     def take(self, site: str, content: RecordDict | None) -> str:
         """Count a site's answer, or None; say why if its metrics cannot be averaged."""
@@ -95,33 +94,35 @@ class Evaluation:
         self.awaited.remove(site)
         if content is None:
             return ""
-        why = ""
+        metrics, why = {}, ""
         try:
             metrics = metrics_of(content)
         except ValueError as error:
-            metrics, why = {}, f"its evaluation is left out: {error}"
+            why = f"its evaluation is left out: {error}"
         if metrics:
             self._metrics.append(metrics)
-        gradient = gradient_of(content, self._job, self._total)
-        self.answered += bool(metrics) or gradient is not None
+        gradient = gradient_of(content, self._job.job, self._total)
         if gradient is not None:
             self._total = tree.axpy(self._weights[site], gradient, self._total)
             self.of.append(site)
+        self.answered += bool(metrics) or gradient is not None
         return why
 
     def results(self) -> dict[str, float]:
-        """Give means over the sites, the norm of their weighted mean gradient, and with
-        `per_client` what the metrics are to the worst sites."""
-        mean = mean_of(self._metrics) if self._metrics else {}
-        per_site = {
-            name: np.array([metrics[name] for metrics in self._metrics])
-            for name in mean
-            if self._per_client and has_direction(name)  # which end is the worst
-        }
+        """Give means over the sites weighted by their numbers of examples, the norm of
+        their weighted mean gradient, and with `per_client` the metrics of the worst sites."""
+        weights = [metrics.get(EXAMPLES, 1.0) for metrics in self._metrics]
+        names = set.intersection(*map(set, self._metrics)) - {EXAMPLES} if weights else set()
+        columns = {name: np.array([m[name] for m in self._metrics]) for name in sorted(names)}
+        results = {k: float(np.average(v, weights=weights)) for k, v in columns.items()}
         if self.of:
             weight = sum(self._weights[site] for site in self.of)
-            mean["grad_norm"] = norm(self._total) / weight
-        return {name: float(value) for name, value in summarize_clients(per_site).items()} | mean
+            results["grad_norm"] = norm(self._total) / weight
+        if not self._job.per_client:
+            return results
+        # Of other metrics nobody knows which end is the worst.
+        directed = {name: values for name, values in columns.items() if has_direction(name)}
+        return {k: float(v) for k, v in summarize_clients(directed).items()} | results
 
 
 def measured(job: Job, server: Server) -> dict[str, float]:
@@ -164,13 +165,3 @@ def gradient_of(content: RecordDict, job: str, like: Tree) -> Tree | None:
         return unpack(message[GRADIENT], like)
     except Refused:
         return None
-
-
-def mean_of(results: list[dict[str, float]]) -> dict[str, float]:
-    """Average the metrics of all sites, weighted by their numbers of examples."""
-    weights = [metrics.get(EXAMPLES, 1.0) for metrics in results]
-    names = set.intersection(*(set(metrics) for metrics in results)) - {EXAMPLES}
-    return {
-        name: float(np.average([metrics[name] for metrics in results], weights=weights))
-        for name in sorted(names)
-    }

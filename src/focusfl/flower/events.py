@@ -32,15 +32,9 @@ def write(folder: Path, event: Mapping[str, Any]) -> None:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """Read all events of a job, but for a line that was being written in a crash."""
-    file = folder / FILE
-    return parsed(file.read_bytes().splitlines()) if file.exists() else []
-
-
-def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Parse lines of a file of events; lines that are no events are passed over."""
-    events = []
-    for line in lines:
+    """Read all events of a job; lines that are no events, as of a crash, are passed over."""
+    file, events = folder / FILE, []
+    for line in file.read_bytes().splitlines() if file.exists() else ():
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict) and isinstance(event.get("event"), str):
@@ -54,24 +48,24 @@ def lasting(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     A server that begins at an earlier round than it had come to was restored: what it had
     done after that round is not in the model that there is.
     """
-    lasting_events: list[Mapping[str, Any]] = []
+    past: list[Mapping[str, Any]] = []
     for event in events:
         if event["event"] == "begin":
-            lasting_events = [past for past in lasting_events if not _undone(past, event["round"])]
-        lasting_events.append(event)
-    return lasting_events
+            past = [each for each in past if (rounds_done(each) or 0) <= event["round"]]
+        past.append(event)
+    return past
 
 
-def _undone(event: Mapping[str, Any], begun: int) -> bool:
-    """Say whether an event is of a round that a server which begins at `begun` has yet to do."""
+def rounds_done(event: Mapping[str, Any]) -> int | None:
+    """Count the rounds of the model of which an event tells; None if it tells of none."""
     match event["event"]:
+        case "begin" | "end":
+            return event["round"]
         case "round":
-            return event["round"] >= begun
+            return event["round"] + 1
         case "evaluation":
-            return event["after"] > begun
-        case "end":
-            return event["round"] > begun
-    return False
+            return event["after"]
+    return None
 
 
 def fail(config: Mapping[str, Any], error: Exception) -> None:
@@ -118,7 +112,7 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def _round(event: Mapping[str, Any], numbers: list[str]) -> str:
-    """One line, whatever there is to say: the rest is in the file."""
+    """Write a round in one line, as far as there is room: the rest is in the file."""
     total, counted, missing = event["rounds"], event["counted"], event["missing"]
     number = f"{event['round'] + 1:>{len(str(total))}}"
     words = [f"round {number}/{total}"]

@@ -128,9 +128,9 @@ class Health:
         sites it counted are on time."""
         for way, size in event.get("bytes", {}).items():
             self.bytes[way] += size
-        for name, given in event.get("epsilon", {}).items():
+        for name, epsilon in event.get("epsilon", {}).items():
             if name in self.sites:
-                self.sites[name].epsilon = given
+                self.sites[name].epsilon = epsilon
         for name in event["counted"]:
             site = self.sites[name]
             site.last, site.age, site.refused_since = round, 0, 0
@@ -145,7 +145,8 @@ class Health:
         site.error = f"{kind}: {event.get('why', '')}"
         self.error = f"{event['site']}: {site.error}"
         if kind == "refused" and not event.get("late"):
-            site.refused, site.state = site.refused + 1, "refused"
+            site.state = "refused"
+            site.refused += 1
             site.refused_since += 1
         elif kind == "nothing":
             site.unanswered += 1
@@ -179,59 +180,54 @@ class Health:
     def failures(self) -> list[str]:
         """Say why this would be no healthy end, if it were the end; empty if it would."""
         self._update_states()
-        reasons = [self._missing()]
-        here = {k: site for k, site in self.sites.items() if site.state != "gone"}
-        for name, site in here.items():
+        reasons = self._absences()
+        for name, site in self.sites.items():
+            refusals = f"{name} was refused {site.refused} times"
             if site.state == "left out":
-                reasons.append(
-                    f"{name} was refused {site.refused} times and left out; {site.error}"
-                )
-                continue
-            most = site.refused >= max(MANY_REFUSALS, site.counted)
-            if most or site.refused_since >= LAST_REFUSALS:
-                reasons.append(f"{name} was refused {site.refused} times; {site.error}")
-        return [words for words in reasons if words]
+                reasons.append(f"{refusals} and left out; {site.error}")
+            elif site.state != "gone" and (
+                site.refused >= max(MANY_REFUSALS, site.counted)
+                or site.refused_since >= LAST_REFUSALS
+            ):
+                reasons.append(f"{refusals}; {site.error}")
+        return reasons
 
-    def _missing(self) -> str:
+    def _absences(self) -> list[str]:
         """Say which sites have no part in the model, though they were not left out of it."""
-        here = {k: site for k, site in self.sites.items() if site.state not in AWAY}
-        empty = [name for name, site in here.items() if site.age is None]
-        never = [name for name in empty if here[name].last is None]
-        since = [name for name in empty if here[name].last is not None]
+        here = {name: site for name, site in self.sites.items() if site.state not in AWAY}
+        absent = {name: site for name, site in here.items() if site.age is None}
+        never = [name for name, site in absent.items() if site.last is None]
+        since = [name for name in absent if name not in never]
         if never and not any(site.counted for site in self.sites.values()):
-            return (
-                f"no site was counted in any of {self.round} rounds: the model was not "
-                f"trained. {self.error}"
-            ).strip()
-        reasons = []
-        if never:
-            reasons.append(f"{', '.join(never)} never took part")
+            words = f"no site was counted in any of {self.round} rounds: the model was not trained."
+            return [f"{words} {self.error}".strip()]
+        parts = [f"{', '.join(never)} never took part"] if never else []
         if since:
             words = f"did not take part since generation {self.generation} began"
-            reasons.append(f"{', '.join(since)} {words}")
-        if not reasons:
-            return ""
+            parts.append(f"{', '.join(since)} {words}")
+        if not parts:
+            return []
         times = ", ".join(f"{name} {site.counted}" for name, site in self.sites.items())
-        return (
-            f"{'; '.join(reasons)}: the model is that of the others alone. "
+        return [
+            f"{'; '.join(parts)}: the model is that of the others alone. "
             f"Rounds counted, of {self.round}: {times}."
-        )
+        ]
 
     def stale_warning(self) -> str:
         """Warn of sites not heard in the last half of the rounds; empty if there are none."""
         self._update_states()
-        old = {
+        ages = {
             name: site.age
             for name, site in self.sites.items()
             if site.state not in AWAY and site.age and site.age >= max(OLD_ROUNDS, self.round / 2)
         }
-        if not old:
+        if not ages:
             return ""
-        worst = sorted(old, key=lambda name: -(old[name] or 0))
-        rounds = [f"{name} in round {self.round - old[name]}" for name in worst[:NAMED]]
-        left = f" and {len(old) - NAMED} more" if len(old) > NAMED else ""
+        oldest = sorted(ages, key=lambda name: -ages[name])[:NAMED]
+        rounds = [f"{name} in round {self.round - ages[name]}" for name in oldest]
+        more = f" and {len(ages) - NAMED} more" if len(ages) > NAMED else ""
         return (
-            f"counted last, of {self.round} rounds: {', '.join(rounds)}{left}. The model "
+            f"counted last, of {self.round} rounds: {', '.join(rounds)}{more}. The model "
             "still uses what they sent then."
         )
 

@@ -95,10 +95,7 @@ class Job:
             check_count(name, getattr(self, name))
         if callable(self.lr):
             tabled(self.lr, self.rounds)  # raises where it gives no step
-        if self.eval_every < 0:
-            raise ValueError(
-                f"eval_every must be a whole number of at least 0; got {self.eval_every!r}."
-            )
+        check_count("eval_every", self.eval_every, least=0)
         check_flag("per_client", self.per_client)
         check_one_of("changed", self.changed, ("refuse", "accept"))
         if self.secure is not None:
@@ -106,7 +103,7 @@ class Job:
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         if isinstance(self.keys, Mapping):
-            self.known()  # raises where a site has none
+            self.sites_by_key()  # raises where a site has none
         most = len(self.sites)
         if not self.minimum <= (most if self.target is None else self.target) <= most:
             raise ValueError(
@@ -135,7 +132,7 @@ class Job:
             return len(self.sites)
         return math.fsum(self.weights[site] for site in self.sites)
 
-    def known(self) -> dict[bytes, str] | None:
+    def sites_by_key(self) -> dict[bytes, str] | None:
         """Read the sites by their public keys; None if the job has no keys."""
         return read_keys(self.keys, self.sites) if self.keys else None
 
@@ -143,8 +140,9 @@ class Job:
         """Say what an operator should know before the job begins."""
         if not self.keys:
             return [UNBOUND]
-        folder = None if isinstance(self.keys, Mapping) else Path(self.keys)
-        return expiries(folder.expanduser()) if folder else []
+        if isinstance(self.keys, Mapping):
+            return []
+        return expiries(Path(self.keys).expanduser())
 
     def open_protocol(self) -> ProtocolServer:
         """Open the server's side of the protocol, from where it was left."""
@@ -167,13 +165,13 @@ class Job:
         Raises:
             ValueError: If a setting is unknown, or of a wrong type.
         """
-        known = {f.name.replace("_", "-"): f for f in fields(self) if _choices(f)}
+        settings = {f.name.replace("_", "-"): f for f in fields(self) if _choices(f)}
         changes: dict[str, Any] = {}
         for key, value in config.items():
-            if key in known:
-                changes[known[key].name] = _parse(key, value, known[key])
+            if key in settings:
+                changes[settings[key].name] = _parse(key, value, settings[key])
             elif key not in own:
-                words = unknown("setting of the app", key, {*known, *own})
+                words = unknown("setting of the app", key, {*settings, *own})
                 raise ValueError(f"{words} Its own are named in server_app(own=...).")
         return replace(self, **changes)
 

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 from flwr.app import Message, RecordDict
@@ -38,13 +39,6 @@ class Answer(NamedTuple):
     pending: Pending
     content: RecordDict | None
     why: str = ""  # there is no content
-
-    @classmethod
-    def of(cls, pending: Pending, message: Message) -> "Answer":
-        """Take the content of a message that answers a pending one, or its error."""
-        if message.has_error():
-            return cls(pending, None, f"error {message.error.code}: {message.error.reason}")
-        return cls(pending, message.content)
 
     @property
     def site(self) -> str:
@@ -82,6 +76,12 @@ class Link:
     def look(self) -> list[str]:
         """Find out which sites are online; greet nodes that are new."""
         nodes = {n.node_id: n for n in self._try(self._grid.get_nodes) or ()}
+        if not self._named and any(info.name in self._sites for info in nodes.values()):
+            # From now on no node is taken at its word: what was asked of such is given up.
+            self._named = True
+            self._moved += self._node
+            self._site.clear()
+            self._node.clear()
         greeted = {pending.node for pending in self._pending.values() if not pending.site}
         for node, info in nodes.items():
             if node in self._site or node in greeted:
@@ -91,10 +91,9 @@ class Link:
                 self._meet(node, site, "it has the key of no site")
             elif info.name:
                 holder = self._node.get(info.name)
-                if self._named and holder in nodes and holder != node:
+                if holder in nodes:
                     self._refuse(node, f"node {holder} is {info.name!r} already")
                 else:
-                    self._trust_names(info.name)
                     self._meet(node, info.name)
             elif self._named:
                 self._refuse(node, "it was registered without a name")
@@ -107,14 +106,6 @@ class Link:
         """Say which nodes were refused since this was asked last, and why."""
         report, self._unreported = self._unreported, []
         return report
-
-    def node(self, site: str) -> int:
-        """Give the node at which a site was seen last."""
-        return self._node[site]
-
-    def site(self, node: int) -> str:
-        """Give the site that a node is; empty if it is none of this job."""
-        return self._site.get(node, "")
 
     @property
     def owing(self) -> set[str]:
@@ -147,7 +138,11 @@ class Link:
                 pending = self._pending.pop(message.metadata.reply_to_message_id, None)
                 if pending is None:
                     continue
-                answer = Answer.of(pending, message)
+                if message.has_error():
+                    why = f"error {message.error.code}: {message.error.reason}"
+                    answer = Answer(pending, None, why)
+                else:
+                    answer = Answer(pending, message.content)
                 if pending.site:
                     answers.append(answer)
                 else:
@@ -186,17 +181,6 @@ class Link:
         if self._node.get(site, node) != node:
             self._moved.append(site)
         self._node[site] = node
-
-    def _trust_names(self, name: str) -> None:
-        """From the first site on that was registered by name, believe no mere word."""
-        if self._named or name not in self._sites:
-            return
-        self._named = True
-        for node in [node for node, site in self._site.items() if site]:
-            site = self._site.pop(node)
-            self._node.pop(site, None)
-            self._moved.append(site)  # what it was asked for is given up
-            self._refuse(node, "it was registered without a name")
 
     def _refuse(self, node: int, why: str) -> None:
         if self._refused.get(node) != why:
@@ -244,26 +228,6 @@ def _key(info: Any) -> bytes:
         return b""
 
 
-Pull = Callable[[Sequence[str]], Iterable[Message]]
-
-
-class _Call(threading.Thread):
-    """One call of Flower's `pull_messages`, which may take minutes."""
-
-    def __init__(self, pull: Pull, ids: Sequence[str]):
-        super().__init__(daemon=True)  # a server app that is done does not wait for it
-        self.ids, self._pull = list(ids), pull
-        self.messages: list[Message] = []
-        self.error: Exception | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.messages = list(self._pull(self.ids))
-        except Exception as error:
-            self.error = error
-
-
 class Fetcher:
     """Fetches answers so that one which never ends keeps no other waiting.
 
@@ -271,12 +235,15 @@ class Fetcher:
     for minutes, if that site has died or was refused. So a fetch of everything that takes
     too long is left to itself, and the same answers are fetched one by one: those that stall
     again are their senders' fault, and all others are fetched without them.
+
+    Args:
+        pull: Flower's `pull_messages`.
     """
 
-    def __init__(self, pull: Pull):
+    def __init__(self, pull: Callable[[Sequence[str]], Iterable[Message]]):
         self._pull = pull
-        self._calls: list[_Call] = []  # that may still go on
-        self._common: _Call | None = None  # of these, the one for all answers
+        self._calls: dict[Future[list[Message]], list[str]] = {}  # that may still go on: ids
+        self._common: Future[list[Message]] | None = None  # of these, the one for all answers
 
     def fetch(self, ids: Sequence[str]) -> list[Message]:
         """Give the answers that have come to these messages of ours.
@@ -284,25 +251,35 @@ class Fetcher:
         Raises:
             Exception: What Flower raises, where no answer has come.
         """
-        if self._common is not None and self._common.is_alive():
-            self._start([[key] for key in self._common.ids if key in ids], PROMPT)
+        if self._common is not None and not self._common.done():
+            common = self._calls[self._common]
             self._common = None  # its answers come when it is done
-        stalled = {c.ids[0] for c in self._calls if c.is_alive() and len(c.ids) == 1}
+            self._start([[key] for key in common if key in ids], PROMPT)
+        slow = [keys for call, keys in self._calls.items() if not call.done()]
+        stalled = {keys[0] for keys in slow if len(keys) == 1}
         if prompt := [key for key in ids if key not in stalled]:
             (self._common,) = self._start([prompt], STALL)
-        done = [call for call in self._calls if not call.is_alive()]
-        self._calls = [call for call in self._calls if call not in done]
-        messages = [message for call in done for message in call.messages]
-        errors = [call.error for call in done if call.error]
+        done = [call for call in self._calls if call.done()]
+        for call in done:
+            del self._calls[call]
+        errors = [error for call in done if (error := call.exception())]
+        messages = [message for call in done if not call.exception() for message in call.result()]
         if errors and not messages:
             raise errors[0]
         return messages
 
-    def _start(self, parts: list[list[str]], patience: float) -> list[_Call]:
+    def _start(self, parts: list[list[str]], patience: float) -> list[Future[list[Message]]]:
         """Start a call for each part, and wait for them, `patience` seconds at most."""
-        calls = [_Call(self._pull, ids) for ids in parts]
-        until = time.monotonic() + patience
-        for call in calls:
-            call.join(max(0.0, until - time.monotonic()))
-        self._calls += calls
+        calls: list[Future[list[Message]]] = [Future() for _ in parts]
+        for call, ids in zip(calls, parts, strict=True):
+            # A daemon, as no executor's are: a server app that is done does not wait for it.
+            threading.Thread(target=self._run, args=(call, ids), daemon=True).start()
+            self._calls[call] = ids
+        wait(calls, patience)
         return calls
+
+    def _run(self, call: Future[list[Message]], ids: list[str]) -> None:
+        try:
+            call.set_result(list(self._pull(ids)))
+        except Exception as error:
+            call.set_exception(error)

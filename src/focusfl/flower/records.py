@@ -13,28 +13,27 @@ BYTES = "focusfl.bytes"  # says that an array's data are bytes, as the header ha
 SMALL, ARRAYS, PRIVACY = "small", "arrays", "privacy"
 
 
-def to_records(message: Wired) -> RecordDict:
+def to_records(message: Wired, privacy: Mapping[str, float] = {}) -> RecordDict:
     """Put a message into records of Flower's: large parts as arrays, the rest as bytes.
 
     An array costs several requests on its way, but one that is in several messages is
     uploaded once: that is worth it from `MIN_ARRAY` bytes on.
+
+    Args:
+        message: of the protocol.
+        privacy: what a private site has spent: the `summary` of its account.
     """
-    small = {path: blob for path, blob in message.items() if len(blob) < MIN_ARRAY}
     large = {
         path: Array("uint8", (len(blob),), BYTES, blob)
         for path, blob in message.items()
         if len(blob) >= MIN_ARRAY
     }
-    records = RecordDict({SMALL: ConfigRecord(small)})  # type: ignore[arg-type]
+    small: Any = {path: blob for path, blob in message.items() if path not in large}
+    records = RecordDict({SMALL: ConfigRecord(small)})
     if large:
         records[ARRAYS] = ArrayRecord(large)
-    return records
-
-
-def with_privacy(records: RecordDict, summary: Mapping[str, float]) -> RecordDict:
-    """Add to a site's records the epsilon that it has spent, if its gradients are private."""
-    if summary:
-        records[PRIVACY] = ConfigRecord(dict(summary))
+    if privacy:
+        records[PRIVACY] = ConfigRecord(dict(privacy))
     return records
 
 

@@ -4,11 +4,11 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from focusfl.flower import evaluation, events
-from focusfl.flower.ending import LEFT_OUT, Ending, budgets_spent, who
+from focusfl.flower.ending import LEFT_OUT, budgets_spent, facts_of_end, keep, who
 from focusfl.flower.evaluation import Evaluation
 from focusfl.flower.job import Job
 from focusfl.flower.link import Answer, Link
@@ -30,10 +30,13 @@ class Server:
         job: what is learned, by whom, and when a round is over.
         protocol: says which replies count, and has the model.
         link: to the sites.
+        closes_empty: whether a round is over, too, when `job.minimum` sites have answered
+            and none of them was counted.
     """
 
-    def __init__(self, job: Job, protocol: ProtocolServer, link: Link):
+    def __init__(self, job: Job, protocol: ProtocolServer, link: Link, closes_empty: bool = False):
         self.job, self.protocol, self.link = job, protocol, link
+        self._closes_empty = closes_empty
         self.online: list[str] = []
         self._polls = 0
         self._test: Evaluation | None = None  # under way
@@ -54,13 +57,9 @@ class Server:
         for why in self.job.notices():
             self.say("notice", why=why)
 
-    def gather(self) -> None:
+    def gather(self, seconds: float) -> None:
         """Give everybody a chance to be there before the first round."""
-        until = time.monotonic() + self.job.deadline
-        while len(self.online) < self._enough and time.monotonic() < until:
-            self.look()
-            self.receive()  # which site a node is, where it must be asked
-            time.sleep(self.job.poll)
+        self._wait(lambda: len(self.online) >= self._enough, seconds)
 
     def finish(self) -> list[str]:
         """Look where the model stands, keep what was learned, say the end.
@@ -68,19 +67,19 @@ class Server:
         Returns:
             Why it was no healthy end; empty if it was.
         """
-        self._wait()
+        self._await_test()
         over = self._tested is not None and self._tested.round == self.protocol.round
         if self._asks_sites and not over and not self.diverged:
             self._begin_test()
-            self._wait()
-        ending = Ending(self.job, self.protocol, self.measured(), self._tested, self.diverged)
-        for why in ending.warnings:
+            self._await_test()
+        job, protocol, past = self.job, self.protocol, events.read(self.job.place)
+        facts = facts_of_end(job, protocol, past, self.measured(), self._tested, self.diverged)
+        for why in facts["warnings"]:
             self.say("warning", why=why)
-        end = self._event("end", **ending.facts)
-        for words in ending.keep(end):
-            print(words, flush=True)
+        end = self._event("end", **facts)
+        keep(job, protocol.x, [*past, end])
         self._publish(end)  # the last: whoever follows may stop everything now
-        return ending.why
+        return facts["why"]
 
     @property
     def diverged(self) -> bool:
@@ -94,8 +93,8 @@ class Server:
 
     # A round
 
-    def play(self) -> None:
-        """Ask who is there, count who answers, and close the round."""
+    def play(self) -> Collection[str]:
+        """Ask who is there, count who answers, and close the round; give who was counted."""
         protocol, job, began = self.protocol, self.job, time.monotonic()
         opened = began
         self.say("open", generation=protocol.generation)
@@ -107,7 +106,7 @@ class Server:
             self.look()
             busy = asked | self.link.owing
             free = [s for s in protocol.free if s in self.online and s not in busy]
-            self.ask(self.requests(free), "train")
+            self.ask([(s, protocol.round, protocol.request(s)) for s in free], "train")
             asked.update(free)
             again = self.receive()  # who lacks its state is sent it at once
             asked -= again
@@ -115,21 +114,22 @@ class Server:
             seconds, counted = time.monotonic() - began, len(protocol.counted)
             # Of a warm-up every part is committed: each site is heard but once.
             least = 1 if protocol.warming else job.minimum
+            closes_empty = self._closes_empty and not protocol.warming and len(asked) >= least
             if (
-                counted >= least
+                (counted >= least or closes_empty)
                 and not again
                 and (counted >= self._enough or not awaited or seconds >= job.deadline)
             ):
                 break
             if budgets_spent(job, protocol):
-                return
+                return ()
             if protocol.warming and not awaited:
                 self._say_needed()
             if not awaited and seconds >= job.deadline:
                 asked.clear()  # not enough have answered: ask again who has failed
                 began = time.monotonic()
             time.sleep(max(job.poll, min(seconds / 20, 1.0)))  # long rounds can wait
-        self.close_round(before, opened)
+        return self.close_round(before, opened)
 
     def close_round(self, before: Collection[str], opened: float) -> Collection[str]:
         """Close a round, and say what it was.
@@ -198,19 +198,11 @@ class Server:
         for why in self.link.refused():
             self.say("stranger", why=why)
 
-    def requests(self, sites: Iterable[str]) -> list[tuple[str, int, Wired]]:
-        """Make the protocol's requests to some sites, each with the round's number."""
-        return [(site, self.protocol.round, self.protocol.request(site)) for site in sites]
-
     def ask(self, requests: list[tuple[str, int, Wired]], kind: str) -> None:
-        """Send a message each to some sites; those of a round are a group."""
-        self.count_sent(wired for _, _, wired in requests)
+        """Send a message each to some sites, with the number of the round or turn."""
+        self._bytes["down"] += sum(size(wired) for _, _, wired in requests)
         group = str(self.protocol.round) if kind == "train" else kind
         self.link.ask(requests, kind, group)
-
-    def count_sent(self, messages: Iterable[Wired]) -> None:
-        """Add messages to what the round has sent."""
-        self._bytes["down"] += sum(size(wired) for wired in messages)
 
     def receive(self) -> set[str]:
         """Take what has come; give who lacks its state and must be asked again."""
@@ -218,11 +210,11 @@ class Server:
         for answer in self.link.poll(self.job.patience):
             if answer.pending.kind == "evaluate":
                 self._take_evaluation(answer)
-            elif self.take_push(answer) == "missing":
+            elif self._take_push(answer) == "missing":
                 again.add(answer.site)
         return again
 
-    def take_push(self, answer: Answer) -> str:
+    def _take_push(self, answer: Answer) -> str:
         """Count a site's answer to a request; say so where it cannot be.
 
         Returns:
@@ -260,9 +252,7 @@ class Server:
         sites = [site for site in self.online if site not in protocol.gone]
         wired = evaluation.ask(job.job, protocol.x)
         self.ask([(site, protocol.round, wired) for site in sites], "evaluate")
-        self._test = Evaluation(
-            job.job, protocol.round, sites, protocol.x, job.weights, job.per_client
-        )
+        self._test = Evaluation(job, protocol.round, sites, protocol.x)
 
     def _take_evaluation(self, answer: Answer) -> None:
         test = self._test
@@ -275,22 +265,24 @@ class Server:
         if not test.awaited:
             self._end_test()
 
-    def _wait(self) -> None:
+    def _await_test(self) -> None:
         """Wait for an evaluation that is under way, as long as for a round."""
-        until = time.monotonic() + self.job.deadline
-        while self._test is not None and time.monotonic() < until:
+        self._wait(lambda: self._test is None, self.job.deadline)
+        self._end_test()
+
+    def _wait(self, over: Callable[[], bool], seconds: float) -> None:
+        """Receive what comes until something is over, for so many seconds at most."""
+        until = time.monotonic() + seconds
+        while not over() and time.monotonic() < until:
             self.look()
             self.receive()
             time.sleep(self.job.poll)
-        self._end_test()
 
     def _end_test(self) -> None:
+        """Keep the evaluation that is under way, if one is, and say its metrics."""
         test, self._test = self._test, None
-        if test is not None:
-            self.say_test(test)
-
-    def say_test(self, test: Evaluation) -> None:
-        """Keep an evaluation that is over, and say its metrics."""
+        if test is None:
+            return
         self._tested = test
         if metrics := test.results():
             self.say(

@@ -50,7 +50,7 @@ class Balance(NamedTuple):
 
     gradients: int  # computed, or about to be
     within: int | None  # as many as the budget allows; None: there is no budget
-    known: dict[str, float]  # number of gradients -> epsilon, as far as computed
+    epsilon_by_count: dict[str, float]  # number of gradients -> epsilon, as far as computed
     lost: bool  # whether gradients were computed that the account does not have
 
 
@@ -94,12 +94,12 @@ class Account:
                 f"its privacy budget of epsilon {terms.budget:g} allows "
                 f"{balance.within} gradients, and {balance.gradients} are computed"
             )
-        known = balance.known
-        if str(done) not in known and terms.noise:
+        epsilon_by_count = balance.epsilon_by_count
+        if str(done) not in epsilon_by_count and terms.noise:
             ahead = done + count * np.arange(VISITS_AHEAD)
             spent = epsilons(terms.noise, ahead, terms.delta, terms.accountant)
-            known = dict(zip(map(str, ahead.tolist()), spent.tolist(), strict=True))
-        self._write(balance._replace(gradients=done, known=known))
+            epsilon_by_count = dict(zip(map(str, ahead.tolist()), spent.tolist(), strict=True))
+        self._write(balance._replace(gradients=done, epsilon_by_count=epsilon_by_count))
 
     @property
     def summary(self) -> dict[str, float]:
@@ -107,7 +107,7 @@ class Account:
         balance = self._read()
         if balance is None or balance.lost:
             return {}
-        epsilon = balance.known.get(str(balance.gradients))
+        epsilon = balance.epsilon_by_count.get(str(balance.gradients))
         by_name = {} if epsilon is None else {"epsilon": epsilon}
         return {"gradients": float(balance.gradients), **by_name}
 

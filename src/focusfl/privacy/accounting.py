@@ -67,8 +67,8 @@ def epsilons(
     values = np.unique(gradients)
     if len(values) > MAX_POINTS:
         values = values[np.linspace(0, len(values) - 1, MAX_POINTS).astype(int)]
-    known = np.array([epsilon(noise, int(k), delta, accountant) for k in values])
-    return known[np.searchsorted(values, gradients)]
+    costs = np.array([epsilon(noise, int(k), delta, accountant) for k in values])
+    return costs[np.searchsorted(values, gradients)]
 
 
 def gradients_within(
@@ -140,16 +140,16 @@ def check_delta(delta: Any) -> None:
         raise ValueError(f"delta must lie in (0, 1); got {shown(delta)}.")
 
 
-def _largest(fits: Callable[[int], bool], known: int) -> int:
+def _largest(fits: Callable[[int], bool], largest: int) -> int:
     """Find the largest number that fits, given one that does; all below it fit too."""
     step = 1
-    while fits(known + step):
-        known, step = known + step, 2 * step
+    while fits(largest + step):
+        largest, step = largest + step, 2 * step
     while step > 1:
         step //= 2
-        if fits(known + step):
-            known += step
-    return known
+        if fits(largest + step):
+            largest += step
+    return largest
 
 
 @lru_cache(maxsize=4096)

@@ -90,23 +90,23 @@ def with_epsilon(spec: Any, result: Any, seed: int) -> Any:
     problem = spec.problem
     if not isinstance(problem, Private) or not problem.noise:
         return result
-    evaluated = result.evaluated.tolist()
-    rounds, diverged = evaluated[-1], result.diverged_at is not None
-    visits, curve = np.zeros(spec.num_clients, np.int64), {}
+    evaluated = set(result.evaluated.tolist())
+    rounds, diverged = max(evaluated), result.diverged_at is not None
+    visits, curve = np.zeros(spec.num_clients, np.int64), []
     participants = schedule(spec.participation, spec.num_clients, spec.rounds, seed)
     for done in range(rounds + 1):
         if done in evaluated:
             ordered = np.sort(visits)
-            curve[done] = ordered[-1], ordered[len(ordered) // 2]
+            curve.append((ordered[-1], ordered[len(ordered) // 2]))
         # The gradients of the round that diverged were computed, too.
         if done < rounds or diverged:
             visits[next(participants)] += 1
     first, steps = int(spec.algorithm.starts_warm), spec.local_steps
-    counts = first + steps * np.array([curve[done] for done in evaluated])
-    spent = problem.epsilons(np.concatenate([counts.ravel(), first + steps * visits]))
+    counts = first + steps * np.array(curve)
+    epsilons = problem.epsilons(np.concatenate([counts.ravel(), first + steps * visits]))
     metrics = np.full((len(result.metrics["down"]), 2), np.nan)
-    metrics[evaluated] = spent[: counts.size].reshape(counts.shape)
-    by_client = {EPSILON: spent[counts.size :]}
+    metrics[result.evaluated] = epsilons[: counts.size].reshape(counts.shape)
+    by_client = {EPSILON: epsilons[counts.size :]}
     if isinstance(spec.participation, Limited):
         by_client[LEFT] = spec.participation.visits - visits
     return replace(
@@ -122,10 +122,10 @@ def budget_spent(problem: Any, result: Any) -> str | None:
     if left is None or left.all():
         return None
     ids = np.flatnonzero(left == 0)
-    named = ", ".join(map(str, ids[:MAX_NAMED].tolist())) + ", ..." * (len(ids) > MAX_NAMED)
+    names = ", ".join(map(str, ids[:MAX_NAMED].tolist())) + ", ..." * (len(ids) > MAX_NAMED)
     return (
         f"{len(ids)} of {len(left)} clients have spent their privacy budget of "
-        f"epsilon {problem.budget:g} and took part no more: {named}"
+        f"epsilon {problem.budget:g} and took part no more: {names}"
     )
 
 

@@ -26,7 +26,7 @@ class TooLarge(Refused):
 
 
 def norm(a: Any) -> float:
-    """The Euclidean norm of a tree, finite if its numbers are."""
+    """Compute the Euclidean norm of a tree, finite if its numbers are."""
     parts = [np.asarray(leaf, float) for leaf in leaves(a)]
     largest = max((float(np.max(np.abs(p), initial=0)) for p in parts), default=0.0)
     if not largest or math.isinf(largest):
@@ -63,7 +63,7 @@ def check_size(
 
 
 def lost_digits(largest: float, now: float, x: Tree) -> bool:
-    """Whether sums that once held `largest` are too coarse for numbers of size `now`.
+    """Say whether sums that once held `largest` are too coarse for numbers of size `now`.
 
     They keep more than half of their digits: 10 of float64, 4 of float32.
     """

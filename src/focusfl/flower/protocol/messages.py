@@ -88,8 +88,8 @@ def digest(*parts: bytes) -> str:
 def encode(fields: Any, parts: Mapping[str, bytes]) -> Wired:
     """Put a header, a NamedTuple of JSON values, over packed trees."""
     sums = {name: digest(part) for name, part in parts.items()}
-    whole = {"protocol": VERSION, **fields._asdict(), "parts": sums}
-    body = json.dumps(whole, allow_nan=False).encode()
+    header = {"protocol": VERSION, **fields._asdict(), "parts": sums}
+    body = json.dumps(header, allow_nan=False).encode()
     return {"header": digest(body).encode() + b"\n" + body, **parts}
 
 
@@ -122,15 +122,15 @@ def decode(message: Wired, kind: type, allowed: set[str]) -> tuple[Any, str]:
         raise Refused(f"its parts must be some of {sorted(allowed)}.")
     if message.keys() != sums.keys() | {"header"}:
         raise Refused("its parts are not those its header lists.")
-    for part, known in sums.items():
-        if not isinstance(message[part], bytes) or digest(message[part]) != known:
+    for part, checksum in sums.items():
+        if not isinstance(message[part], bytes) or digest(message[part]) != checksum:
             raise Refused(f"{part} does not match its checksum.")
     _check_fields(fields, kind.__annotations__)
     return kind(**fields), name.decode()
 
 
 def fields_of(message: Wired) -> dict[str, Any]:
-    """What a header says, unchecked; nothing if there is none."""
+    """Read the fields of a header without a check; empty if there is none."""
     try:
         return _parse(message["header"].partition(b"\n")[2])
     except (Refused, KeyError, AttributeError):
@@ -157,12 +157,12 @@ def pack(a: Tree) -> bytes:
 def unpack(blob: bytes, like: Tree) -> Tree:
     """Read a tree of this structure, these shapes and dtypes; Refused if it is not."""
     arrays = load_flat(blob)
-    wanted = dict(paths(like))
-    for path in [*wanted, *arrays]:
-        expected, got = _spec(wanted.get(path)), _spec(arrays.get(path))
+    leaves_by_path = dict(paths(like))
+    for path in [*leaves_by_path, *arrays]:
+        expected, got = _spec(leaves_by_path.get(path)), _spec(arrays.get(path))
         if expected != got:
             raise Refused(f"{short(path)} must be {expected}; got {got}.")
-    leaves = iter([arrays[path] for path in wanted])
+    leaves = iter([arrays[path] for path in leaves_by_path])
     # Numbers that are no arrays travel as arrays without axes.
     return tree.map(lambda a: next(leaves) if hasattr(a, "shape") else next(leaves).item(), like)
 
@@ -219,7 +219,7 @@ def leaves(a: Tree) -> list[Any]:
 
 
 def short(what: Any) -> str:
-    """What a stranger has sent, fit for a line of a log."""
+    """Write what a stranger has sent in at most 80 ASCII letters, for a line of a log."""
     return ascii(what) if len(ascii(what)) < 80 else ascii(what)[:77] + "..."
 
 
@@ -234,7 +234,7 @@ def _spec(leaf: Any) -> str:
     return f"{array.dtype.newbyteorder('=')} of shape {array.shape}"
 
 
-def _check_fields(fields: dict[str, Any], kinds: Mapping[str, Any]) -> None:
+def _check_fields(fields: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     if fields.keys() != kinds.keys():
         raise Refused(f"its header has {short(sorted(fields))}, not {sorted(kinds)}.")
     for name, kind in kinds.items():
@@ -243,11 +243,13 @@ def _check_fields(fields: dict[str, Any], kinds: Mapping[str, Any]) -> None:
             raise Refused(f"{name} must be {kind}; got {short(value)}.")
         if type(value) is int and not -1 <= value < MAX_INT:
             raise Refused(f"{name} is out of range: {short(value)}.")
+        if type(value) is float and not math.isfinite(value):
+            raise Refused(f"{name} must be finite; got {value}.")
 
 
 def _parse(body: bytes) -> dict[str, Any]:
     try:
-        fields = _STRICT.decode(body.decode())
+        fields = json.loads(body.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise Refused(f"its header cannot be read: {short(error)}.") from None
     if not isinstance(fields, dict):
@@ -260,12 +262,3 @@ def _unique(pairs: list) -> dict:
     if len(names) != len(pairs):
         raise ValueError("a name is there twice")
     return names
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(float(text)):
-        raise ValueError(f"{text} is not a finite number")
-    return float(text)
-
-
-_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)

@@ -8,9 +8,12 @@ a backup need no further rule: what was not computed from what is current is ref
 and nothing is lost by a refusal, because the site is simply asked again.
 """
 
+import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -42,19 +45,10 @@ from focusfl.flower.protocol.settings import (
     check_unchanged,
     identity_of,
     settings_of,
-    steps_of,
 )
-from focusfl.flower.protocol.store import (
-    BARRED,
-    FORMAT,
-    HERE,
-    LEFT,
-    JobRow,
-    SiteRow,
-    Store,
-    as_json,
-)
+from focusfl.flower.protocol.store import BARRED, FORMAT, HERE, LEFT, JobRow, SiteRow, Store
 from focusfl.flower.protocol.uplink import Uplink
+from focusfl.simulation.step_sizes import step_at
 
 DATABASE = "server.db"  # in the folder of a job
 
@@ -118,7 +112,7 @@ class ProtocolServer:
         if "x" not in algorithm.broadcast(algorithm.init(params)[0]):
             raise ValueError(f"{algorithm!r} must broadcast x to be deployed.")
         self.algorithm, self.job, self.sites = algorithm, job, tuple(sites)
-        self._lr, self._local_steps = steps_of(lr), int(local_steps)
+        self._lr, self._local_steps = cache(partial(step_at, lr)), int(local_steps)
         self._on_empty, self._max_norm = on_empty, max_norm
         # What comes off the wire or the disk must have the structure of these.
         self._like_server, self._like_state = algorithm.init(params)
@@ -127,7 +121,7 @@ class ProtocolServer:
         # A push of some coordinates alone says nothing about the size of a whole one.
         self._comparable = coded is None or coded.compressor.sends_all
         self.spent: set[str] = set()  # their privacy budgets, while this server runs
-        self._strikes: dict[str, int] = {}  # pushes refused in a row
+        self._strikes: Counter[str] = Counter()  # pushes refused in a row
         self._leaving: set[str] = set()  # when this round is closed
         # Versions that a site has in its cache, as far as this process has heard.
         self._cached: dict[str, tuple[str, ...]] = {}
@@ -135,7 +129,7 @@ class ProtocolServer:
         try:
             identity = identity_of(algorithm, job, sites, weights)
             settings = settings_of(params, lr, local_steps, on_empty)
-            self._open(params, weights, as_json(identity), settings, changed)
+            self._open(params, weights, identity, settings, changed)
         except BaseException:
             self.close()
             raise
@@ -237,12 +231,11 @@ class ProtocolServer:
             # which of them is current until it is asked again.
             self._cached[sender] = (reply.version, name)
             self._count(row, reply, name, message)
-        except limits.TooLarge as error:
-            # Anything else that is refused may come of a lost race; this does not.
-            self._strike(sender)
-            return self._refuse(sender, error)
         except Refused as error:
-            return self._refuse(sender, error)
+            if isinstance(error, limits.TooLarge):  # all else may come of a lost race
+                self._strikes[sender] += 1
+            log.warning("refused a message from %s: %s", ascii(sender), error)
+            return Receipt("refused", str(error))
         self._strikes.pop(sender, None)
         return Receipt("applied")
 
@@ -323,10 +316,10 @@ class ProtocolServer:
         store, job = self._store, self._store.job()
         if job is None:
             server, state = map(pack, self.algorithm.init(params))
-            weighed = weights or dict.fromkeys(self.sites, 1.0)
+            weight_by_site = weights or dict.fromkeys(self.sites, 1.0)
             store.create(
-                JobRow(identity, as_json(settings), server, state, self.algorithm.starts_warm),
-                [SiteRow(site, float(weighed[site]), digest(state)) for site in self.sites],
+                JobRow(identity, json.dumps(settings), server, state, self.algorithm.starts_warm),
+                [SiteRow(site, float(weight_by_site[site]), digest(state)) for site in self.sites],
             )
             return self._load()
         path = self._store.path
@@ -339,7 +332,7 @@ class ProtocolServer:
             raise ValueError(f"cannot resume from {path}: {error}") from None
         self._load()
         store.begin()
-        store.set_job(settings=as_json(settings))
+        store.set_job(settings=json.dumps(settings))
         for site in self.barred:  # they get another chance
             self._move(site, HERE)
         self._commit()
@@ -550,9 +543,6 @@ class ProtocolServer:
         pack(server)
         self.server = server
 
-    def _strike(self, site: str) -> None:
-        self._strikes[site] = self._strikes.get(site, 0) + 1
-
     def _struck(self) -> list[str]:
         """List the sites to leave out: never all, or the fault is not theirs."""
         struck = [s for s, n in self._strikes.items() if n >= limits.STRIKES]
@@ -578,10 +568,6 @@ class ProtocolServer:
         if row is None:
             raise ValueError(f"unknown site {site!r}; this job has {shown(self.sites)}.")
         return row
-
-    def _refuse(self, sender: str, error: Refused) -> Receipt:
-        log.warning("refused a message from %s: %s", ascii(sender), error)
-        return Receipt("refused", str(error))
 
 
 def _sum(weights: Collection[float]) -> float | int:

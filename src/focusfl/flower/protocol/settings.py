@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
 from typing import Any
 
 from focusfl.core import Algorithm
@@ -59,21 +58,16 @@ def check_settings(
         check_positive(f"the weight of {site}", weight)
 
 
-def steps_of(lr: Any) -> Callable[[int], float]:
-    """Make a function from rounds to step sizes, which are checked when first asked for."""
-    return cache(partial(step_at, lr))
-
-
 def identity_of(
     algorithm: Algorithm, job: str, sites: Sequence[str],
     weights: Mapping[str, float | int] | None,
-) -> dict[str, Any]:  # fmt: skip
-    """Collect what a database must have in common with the job it is opened for."""
-    weighed = [[site, float(weights[site]) if weights else 1.0] for site in sites]
-    return {
-        "algorithm": repr(algorithm), "job": job, "sites": len(sites),
-        "names and weights": digest(json.dumps(weighed).encode()),
-    }  # fmt: skip
+) -> str:  # fmt: skip
+    """Write as JSON what a database must have in common with the job it is opened for."""
+    weight_by_site = [[site, float(weights[site]) if weights else 1.0] for site in sites]
+    return json.dumps({
+        "algorithm": repr(algorithm), "job": job,
+        "names and weights": digest(json.dumps(weight_by_site).encode()), "sites": len(sites),
+    })  # fmt: skip
 
 
 def settings_of(params: Tree, lr: Any, local_steps: int, on_empty: str) -> dict[str, Any]:
@@ -115,11 +109,11 @@ def check_unchanged(before: str, now: Mapping[str, Any], changed: str) -> list[s
         ValueError: If some have changed, unless `changed` is "accept".
     """
     check_one_of("changed", changed, ("refuse", "accept"))
-    known = json.loads(before)
+    previous = json.loads(before)
     words = [
-        f"{name} was {known.get(name)!r} and is now {value!r}"
+        f"{name} was {previous.get(name)!r} and is now {value!r}"
         for name, value in now.items()
-        if known.get(name) != value
+        if previous.get(name) != value
     ]
     if words and changed == "refuse":
         raise ValueError(f"{'; '.join(words)}. changed='accept' goes on all the same.")

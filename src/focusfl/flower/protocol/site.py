@@ -31,6 +31,8 @@ from focusfl.simulation.client_round import client_round
 if TYPE_CHECKING:
     from focusfl.privacy.account import Account, Terms
 
+REPLY = "reply "  # before the names of a reply's parts in the cache
+
 log = logging.getLogger(__name__)
 
 
@@ -66,7 +68,7 @@ class Site:
 
     @cached_property
     def account(self) -> "Account | None":
-        """What it has given away, if its gradients are private."""
+        """The account of what it has given away, if its gradients are private."""
         if self.private is None or self.folder is None:
             return None
         # Needs more packages than numpy, which is all that other sites have.
@@ -92,7 +94,8 @@ class Site:
         if self.account and self.cache.get("request") == name.encode():
             # Asked twice for the same, as when a reply was lost: noise costs budget, and
             # the mean of two answers would have less of it.
-            return self._last_reply()
+            replies = {k: v for k, v in self.cache.items() if k.startswith(REPLY)}
+            return {k.removeprefix(REPLY): v for k, v in replies.items()}
         down, like = self._broadcast(message["down"])
         state = self._state(request, message, like)
         if state is None:
@@ -111,25 +114,28 @@ class Site:
                 log.warning("%s takes part no more: %s", self.site, why)
                 return self._reply(request, "spent")
             grad_fn, batches = once_per_batch(grad_fn), with_secret_keys(batches)
+
+        def gradient(x: Tree, batch: Any) -> Tree:
+            return like_model(x, grad_fn(x, batch))
+
         algorithm, recorder = self.algorithm, None
         if self.compresses:
             algorithm, recorder = with_recorder(algorithm)
-        new, up = client_round(
-            algorithm, state, down, partial(_gradient, grad_fn), batches, request.rd
-        )
+        new, up = client_round(algorithm, state, down, gradient, batches, request.rd)
         after = pack(new)
         parts = {"up": pack(recorder.compressed(up) if recorder else up)}
         if self.algorithm.sends_state:
             parts["state"] = after
         reply = self._reply(request, "push", parts)
-        self._keep(request.version, pack(state), _digest(reply), after)
+        new_version = reply["header"].partition(b"\n")[0].decode()
+        self._keep(request.version, pack(state), new_version, after)
         if self.account:
             self.cache["request"] = name.encode()
-            self.cache.update({f"reply {part}": reply[part] for part in reply})
+            self.cache.update({REPLY + part: reply[part] for part in reply})
         return reply
 
     def leave(self, message: Wired) -> Wired:
-        """The reply by which this site leaves the job for good.
+        """Make the reply by which this site leaves the job for good.
 
         The server takes its contribution back: the others find the minimum of the mean
         over those who remain.
@@ -144,21 +150,20 @@ class Site:
             raise Refused("a round must have clients and local steps.")
         expected = repr(self.algorithm), self.job, self.site
         got = request.algorithm, request.job, request.site
-        names = ("algorithm", "job", "site")
-        for what, own, other in zip(names, expected, got, strict=True):
-            if own != other:
-                raise Refused(f"it is for {what} {other[:80]!a}; this is {own}.")
+        for what, mine, other in zip(("algorithm", "job", "site"), expected, got, strict=True):
+            if mine != other:
+                raise Refused(f"it is for {what} {other[:80]!a}; this is {mine}.")
         return request, name
 
     def _broadcast(self, blob: bytes) -> tuple[Any, Client]:
-        """The broadcast, and a newcomer's state, whose shapes follow from the model."""
+        """Read the broadcast; make a newcomer's state, whose shapes follow from the model."""
         # The site has no model of its own: this one says what everything looks like.
         x = nest(load_flat(blob), "x")
         server, client = self.algorithm.init(tree.zeros(x))
         return unpack(blob, self.algorithm.broadcast(server)), client
 
     def _state(self, request: Request, message: Wired, like: Client) -> Client | None:
-        """The state the server names; None if it is not here."""
+        """Find the state that the server names; None if it is not here."""
         if not leaves(like):
             return like
         blob = message.get("state", self.cache.get(request.version))
@@ -179,35 +184,19 @@ class Site:
         )  # fmt: skip
         return encode(reply, parts or {})
 
-    def _last_reply(self) -> Wired:
-        prefix = "reply "
-        return {
-            name.removeprefix(prefix): part
-            for name, part in self.cache.items()
-            if name.startswith(prefix)
-        }
-
-
-def _digest(message: Wired) -> str:
-    return message["header"].partition(b"\n")[0].decode()
-
-
-def _gradient(grad_fn: GradFn, x: Tree, batch: Any) -> Tree:
-    return like_model(x, grad_fn(x, batch))
-
 
 def like_model(x: Tree, gradient: Tree) -> Tree:
-    """A gradient as arrays in the dtype of the model; ValueError if it is none."""
+    """Convert a gradient to arrays in the dtype of the model; ValueError if it is none."""
+
+    def convert(a: np.ndarray, g: Any) -> np.ndarray:
+        g = np.asarray(g, a.dtype)
+        if g.shape != a.shape:
+            raise ValueError(f"a gradient has shape {g.shape}; its model {a.shape}.")
+        return g
+
     try:
-        return tree.map(_like, x, gradient)
+        return tree.map(convert, x, gradient)
     except (KeyError, TypeError, IndexError):
         raise ValueError(
             "grad_fn must give a gradient like the model: nested dicts with the same names."
         ) from None
-
-
-def _like(a: np.ndarray, g: Any) -> np.ndarray:
-    g = np.asarray(g, a.dtype)
-    if g.shape != a.shape:
-        raise ValueError(f"a gradient has shape {g.shape}; its model {a.shape}.")
-    return g

@@ -1,7 +1,7 @@
 """Pushes on their way: arrays, or a compressor's bytes where the algorithm is `Compressed`."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,16 +43,14 @@ class Recorder(Compressor):
         return self.compressor.load(shape, plain)
 
     def compressed(self, up: Message) -> Message:
-        """A push with bytes in place of the arrays that were read from them."""
-
-        def sent(leaf: Any) -> Any:
-            return next((blob for read, blob in self.sent if read is leaf), leaf)
-
-        return tree.map(sent, up)
+        """Give a push with bytes in place of the arrays that were read from them."""
+        return tree.map(
+            lambda leaf: next((blob for read, blob in self.sent if read is leaf), leaf), up
+        )
 
 
 def with_recorder(algorithm: Algorithm) -> tuple[Algorithm, Recorder | None]:
-    """The algorithm with a compressor that records what it sends, if it has a compressor."""
+    """Give the algorithm a compressor that records what it sends, if it has a compressor."""
     coded = coded_in(algorithm)
     if coded is None:
         return algorithm, None
@@ -60,22 +58,24 @@ def with_recorder(algorithm: Algorithm) -> tuple[Algorithm, Recorder | None]:
     return with_codec(algorithm, recorder), recorder
 
 
-class _Compressed(NamedTuple):
-    """How one array travels in a compressor's bytes."""
+@dataclass(frozen=True)
+class _Encoded:
+    """How one array of a push travels: as a compressor's bytes."""
 
     compressor: Compressor
     like: np.ndarray
     salt: int
 
     @property
-    def size(self) -> int:
-        return len(self.compressor.encode(self.like, 0, self.salt))
+    def wire(self) -> np.ndarray:
+        """An array of bytes, as many as are sent."""
+        return np.zeros(len(self.compressor.encode(self.like, 0, self.salt)), np.uint8)
 
-    def read(self, got: np.ndarray, index: int) -> np.ndarray:
+    def read(self, sent: np.ndarray, index: int) -> np.ndarray:
         compressor, like = self.compressor, self.like
         try:
             with np.errstate(all="ignore"):  # infinity is refused below
-                array = compressor.decode(got.tobytes(), like.shape, like.dtype, index, self.salt)
+                array = compressor.decode(sent.tobytes(), like.shape, like.dtype, index, self.salt)
         except ValueError as error:
             raise Refused(f"{compressor!r} cannot read it: {error}.") from None
         if not np.isfinite(array).all():
@@ -84,7 +84,7 @@ class _Compressed(NamedTuple):
 
 
 class Uplink:
-    """How pushes look that come in, and how they are read.
+    """The structure of pushes, and how they are read.
 
     Attributes:
         up: a push as the algorithm gives it, for its structure.
@@ -92,39 +92,29 @@ class Uplink:
     """
 
     def __init__(self, algorithm: Algorithm, params: Tree):
-        self.up = up = trial_push(algorithm, params)
-        coded = coded_in(algorithm)
-        plan: Message = up
-        if coded is not None:
-            own = {name: up[name] for name in coded.init(params)[1].unsent}
-            plan = {**up, **coded.each_coded(
-                lambda leaf, salt: [_Compressed(coded.compressor, 0 * leaf, salt)], own
-            )}  # fmt: skip
-        self._plan = list(_leaves(plan))
+        self.up = self._plan = trial_push(algorithm, params)
+        if (coded := coded_in(algorithm)) is not None:
+            unsent = {name: self.up[name] for name in coded.init(params)[1].unsent}
+            encoded = coded.each_coded(
+                lambda leaf, salt: _Encoded(coded.compressor, 0 * leaf, salt), unsent
+            )
+            self._plan = {**self.up, **encoded}
         self.like: Message = tree.map(
-            lambda a: np.zeros(a[0].size, np.uint8) if isinstance(a, list) else a, plan
+            lambda leaf: leaf.wire if isinstance(leaf, _Encoded) else leaf, self._plan
         )
 
     def read(self, packed: Message, index: int) -> Message:
-        """A push as its site remembers it; Refused if none can have sent it."""
-        plan = iter(self._plan)
+        """Read a push as its site remembers it; Refused if no site can have sent it."""
 
-        def read(got: Any) -> Any:
-            how = next(plan)
-            return how[0].read(got, index) if isinstance(how, list) else got
+        def read(plan: Any, sent: Any) -> Any:
+            return plan.read(sent, index) if isinstance(plan, _Encoded) else sent
 
-        return tree.map(read, packed)
+        return tree.map(read, self._plan, packed)
 
 
 def trial_push(algorithm: Algorithm, params: Tree) -> Message:
-    """A push, for its paths, shapes and dtypes."""
+    """Make a push, for its paths, shapes and dtypes."""
     ones = tree.map(lambda a: 0 * a + 1, params)
     server, state = algorithm.init(ones)
     down, rd = algorithm.broadcast(server), Round(0, 0.5, 1, 2, UNKNOWN)
     return client_round(algorithm, state, down, lambda x, batch: x, [None], rd)[1]
-
-
-def _leaves(a: Tree) -> list[Any]:
-    leaves: list[Any] = []
-    tree.map(leaves.append, a)
-    return leaves

@@ -194,7 +194,7 @@ class SecureServer(ProtocolServer):
         except Failed as error:
             self._session = None
             if error.site:
-                self._strike(error.site)
+                self._strikes[error.site] += 1
             log.warning("session %s is over: %s", session.number, error)
             raise
         self._session = None
@@ -223,7 +223,7 @@ class SecureServer(ProtocolServer):
 
     def _missing(self, row: SiteRow) -> Receipt:
         """Nobody has that state any more; who loses it time and again is left out."""
-        self._strike(row.name)
+        self._strikes[row.name] += 1
         self.restarts = f"{row.name} has lost its state"
         return Receipt("missing", f"{self.restarts}.")
 
