@@ -29,7 +29,7 @@ def _read_all(options: argparse.Namespace) -> "list[Study]":
     from focusfl.studies.merge import by_study, pool
     from focusfl.studies.store import Study
 
-    groups = by_study([Study.load(folder) for folder in options.runs])
+    groups = by_study([Study.load(place) for place in options.runs])
     pooled = [pool(group) for group in groups]
     for group, study in zip(groups, pooled, strict=True):
         if len(group) > 1 and not options.json:

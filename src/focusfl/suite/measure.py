@@ -125,11 +125,13 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
         algorithm: which is measured.
         local_steps: that it takes; None: as the cell says.
     """
-    problem, pace, start = problem_of(cell.about), Pace(), time.process_time()
+    problem, start, runs = problem_of(cell.about), time.process_time(), 0
     costs: dict[int, dict[str, float]] = {}
+    paces: list[tuple[bool, float]] = []  # of each batch: whether it compiled; seconds per round
 
     def run(ks: list[int]) -> dict[int, Trial]:
-        pace.start()
+        nonlocal runs
+        began, compiled = time.process_time(), compiling()
         callbacks: list[Stop | Progress] = []
         if cell.measure == ROUNDS:
             callbacks = [Stop(tolerance=TARGET / BEYOND), _patient(problem)]
@@ -139,7 +141,11 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
             seed=list(SEEDS), eval_every=cell.eval_every, options=Options(on_divergence="ignore"),
             callbacks=callbacks,
         )  # fmt: skip
-        pace.stop(len(results), sum(len(result.metrics["down"]) - 1 for result in results))
+        compiled = compiling() - compiled
+        spent = max(0.0, time.process_time() - began - compiled)
+        rounds = sum(len(result.metrics["down"]) - 1 for result in results)
+        paces.append((compiled > COMPILED, spent / max(1, rounds)))
+        runs += len(results)
         trials = {}
         for place, k in enumerate(ks):
             by_seed = results[place :: len(ks)]
@@ -147,39 +153,16 @@ def measured(cell: Cell, algorithm: Algorithm, local_steps: int | None) -> Measu
                 _middle([_value(cell, result) for result in by_seed]),
                 _middle([_error(cell, result) for result in by_seed]),
             )
-            spent = [_costs(cell, algorithm, problem, result) for result in by_seed]
-            costs[k] = {name: _middle([each[name] for each in spent]) for name in COSTS}
+            each_cost = [_costs(cell, algorithm, problem, result) for result in by_seed]
+            costs[k] = {name: _middle([cost[name] for cost in each_cost]) for name in COSTS}
         return trials
 
     steps = search(run, finer=cell.measure != IMAGES)
     best = costs[steps.best]
-    best["seconds"] = best["rounds"] * pace.per_round
-    return Measured(steps, best, pace.runs, time.process_time() - start)
-
-
-class Pace:
-    """The seconds of a core that a round of a run takes, those of compiling apart."""
-
-    def __init__(self):
-        self.runs = 0
-        self._seen: list[tuple[bool, float]] = []  # whether it compiled; per round
-
-    def start(self) -> None:
-        """Begin to run a batch."""
-        self._began, self._compiled = time.process_time(), compiling()
-
-    def stop(self, runs: int, rounds: int) -> None:
-        """End a batch of so many runs, and so many rounds of theirs in all."""
-        compiled = compiling() - self._compiled
-        spent = max(0.0, time.process_time() - self._began - compiled)
-        self.runs += runs
-        self._seen.append((compiled > COMPILED, spent / max(1, rounds)))
-
-    @property
-    def per_round(self) -> float:
-        """By the batches that compiled nothing, if there are any."""
-        first = min(compiled for compiled, _ in self._seen)
-        return float(np.mean([each for compiled, each in self._seen if compiled == first]))
+    least = min(compiled for compiled, _ in paces)  # batches that compiled nothing, if any
+    per_round = float(np.mean([pace for compiled, pace in paces if compiled == least]))
+    best["seconds"] = best["rounds"] * per_round
+    return Measured(steps, best, runs, time.process_time() - start)
 
 
 def _middle(values: list[float]) -> float:
