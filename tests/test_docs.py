@@ -60,6 +60,7 @@ def promised(code: str) -> str:
 @pytest.fixture
 def registries(monkeypatch):
     """Forget the parts that a page registers: other tests count those of the library."""
+    assert ff.__all__ and ff.participation and ff.problems  # imported, and so registered, before
     for parts in (ALGORITHMS, COMPRESSORS, PARTICIPATION, PROBLEMS, SCHEDULES):
         monkeypatch.setattr(parts, "registered", parts.registered.copy())
 

@@ -6,7 +6,7 @@ Gong, Li, Freris. ICDE 2022. https://arxiv.org/abs/2204.03529
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from focusfl.algorithms.proximal import stationary_below, strength
+from focusfl.algorithms.base import stationary_below, strength
 from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_positive
 

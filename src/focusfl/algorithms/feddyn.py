@@ -6,7 +6,7 @@ Acar et al. ICLR 2021. https://arxiv.org/abs/2111.04263
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.algorithms.proximal import stationary_below, strength
+from focusfl.algorithms.base import stationary_below, strength
 from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_positive
 

@@ -6,7 +6,7 @@ Bastianello, Liu, Johansson. 2024. https://arxiv.org/abs/2403.17572
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from focusfl.algorithms.proximal import stationary_below, strength
+from focusfl.algorithms.base import stationary_below, strength
 from focusfl.core import ALGORITHMS, Algorithm, Tree, tree
 from focusfl.core.validation import check_positive
 

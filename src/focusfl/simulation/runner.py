@@ -52,7 +52,7 @@ class Runner:
         self.weights = None if problem.weights is None else np.asarray(problem.weights, float)
         self.clients = ClientData(problem.data, self.weights)
         self.eval_data = eval_data_of(problem, spec.per_client)
-        self.stop = spec.stop
+        self.budget_spent = spec.stop.budget(spec.algorithm, many, spec.x0)
         self.config = self._config()
         # A start and an evaluation are the same program whatever a round is.
         self.without_rounds = self.config._replace(
@@ -89,7 +89,7 @@ class Runner:
                 state, log = run_chunks(
                     lambda config, carry, plan: program(config, carry, inputs, plan),
                     layout.after(len(first.is_alive) - 1), state, first, store,
-                    self.stop.watch(self.progress, self.began),
+                    spec.stop.watch(self.progress, self.began),
                 )  # fmt: skip
                 return self._results(state, log, store, eval_data)
 
@@ -150,10 +150,10 @@ class Runner:
     ) -> tuple[Inputs, Carry]:
         """Give what every chunk reads, and the state with its targets."""
         spec = self.spec
-        limit, targets = limit_of(at_x0), self.stop.targets(at_x0)
-        budget_spent = self._budget_spent()
-        if budget_spent or any(targets):
-            reached = bool(targets.met(at_x0)) or bool(budget_spent and budget_spent(0))
+        limit, targets = limit_of(at_x0), spec.stop.targets(at_x0)
+        if self.budget_spent or any(targets):
+            reached = bool(targets.met(at_x0))
+            reached |= bool(self.budget_spent and self.budget_spent(0))
             carry = carry._replace(is_done=jnp.full(carry.is_alive.shape, reached))
         lrs = np.asarray(stacked(spec.lrs))
         dtype, key = spec.problem.dtype, keys[0]
@@ -167,15 +167,12 @@ class Runner:
             key=jnp.stack(keys) if len(keys) > 1 and key is not None else key,
         ), carry
 
-    def _budget_spent(self) -> Any:
-        return self.stop.budget(self.spec.algorithm, self.spec.num_clients, self.spec.x0)
-
     def _layout(self, row_bytes: int) -> Layout:
         spec, slots = self.spec, self.config.slots
         rows = chunk_rows(spec.rounds, self.policy.chunk, self.devices.count * slots[-1], row_bytes)
         return Layout(
             self.config, self.participants, spec.rounds, rows, spec.on_empty,
-            self._budget_spent(), self.weights,
+            self.budget_spent, self.weights,
         )  # fmt: skip
 
     def _facts(self, x0: Any, place: str) -> Facts:
@@ -190,7 +187,7 @@ class Runner:
             "seed": _one_or_all([int(seed) for seed in spec.seeds]),
             "on_empty": spec.on_empty, "record_models": self.options.record_models,
             "eval_every": spec.eval_every,
-            "stop": stable_repr(replace(self.stop, seconds=None)),
+            "stop": stable_repr(replace(spec.stop, seconds=None)),
             "dtype": str(spec.problem.dtype), "x0": _digest(jax.device_get(x0)),
             "data": _digest(self.clients.data), "eval_data": _digest(self.eval_data),
             "weights": None if self.weights is None else _digest(self.weights),
