@@ -29,3 +29,16 @@ def test_a_thread_at_work_sends_nothing_after_the_caller_left():
     left.set()
     assert ended.wait(30)
     assert unit == "short" and not messages and len(errors) == 1
+
+
+def test_an_error_where_messages_are_heard_ends_all_units_and_is_given():
+    def hear(unit, message):
+        raise KeyboardInterrupt
+
+    def work(unit, message):
+        started.append(unit)
+        message("first")
+
+    started = []
+    futures = [future for _, future in run_units(work, range(20), 0, 1, hear)]
+    assert isinstance(futures[0].exception(), KeyboardInterrupt) and len(futures) == 1

@@ -356,14 +356,20 @@ def run_units(
             with lock:
                 if ended.is_set():
                     raise CancelledError
-                return heard(unit, message)
+                try:
+                    return heard(unit, message)
+                except BaseException:
+                    ended.set()
+                    raise
 
         try:
             waiting = {pool.submit(work, unit, partial(hear, unit)): unit for unit in units}
             while waiting:
                 # As they end, not in order: an interrupt must not lose what waits its turn.
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    yield waiting.pop(future), future
+                    unit = waiting.pop(future)
+                    if not isinstance(future.exception(), CancelledError):
+                        yield unit, future
         finally:
             with lock:
                 ended.set()

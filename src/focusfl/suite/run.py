@@ -107,17 +107,10 @@ def run(
         todo, store = units(cells, entrants, folder, home), Store(folder)
         tell = began(sum(len(u.cells) for u in todo), len(cells) * len(entrants))
 
-        stopped = False
-
         def heard(unit: Unit, message: tuple[Row, Tried]) -> None:
-            nonlocal stopped
-            if stopped:  # a thread had begun another unit: the folder is not ours any more
-                raise _Enough
             store.put(*message)
-            stopped = True  # also if this raises, as an interrupt does
             if tell(message[0]):
                 raise _Enough
-            stopped = False
 
         failed: list[ValueError] = []
         try:
