@@ -29,7 +29,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files = files  # by path: content
         self.breaks = 0  # answers to break off in the middle, still
-        self.seen = []  # the paths that were asked for
+        self.ranges = True  # whether parts can be asked for
+        self.seen = []  # what was asked for: path and range
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -39,21 +40,30 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        self.server.seen.append(self.path)
+        self.server.seen.append((self.path, self.headers.get("Range")))
         content = self.server.files.get(self.path)
         if content is None:
             self.send_error(404)
             return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
+        asked = self.headers.get("Range") if self.server.ranges else None
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        if start and start >= len(content):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(content)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if asked else 200)
+        self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
+        rest = content[start:]
         if self.server.breaks:
             self.server.breaks -= 1
-            self.wfile.write(content[: len(content) // 2])
+            self.wfile.write(rest[: len(rest) // 2])
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        self.wfile.write(content)
+        self.wfile.write(rest)
 
     def log_message(self, *_):
         pass
@@ -103,11 +113,39 @@ def test_what_is_damaged_is_found_and_fetched_again(mirror):
     assert data.fetch("small") == [path] and path.read_bytes() == TEXT
 
 
-def test_a_download_that_breaks_off_leaves_nothing_and_can_be_tried_again(mirror, tmp_path):
-    mirror.breaks = 1
+def test_a_broken_connection_is_taken_up_again(mirror):
+    mirror.breaks = 2
+    assert data.fetch("small")[0].read_bytes() == TEXT
+    begins = [asked for _, asked in mirror.seen]
+    assert begins[0] is None and len(begins) == 3
+    half, more = (int(x.removeprefix("bytes=").rstrip("-")) for x in begins[1:])
+    assert 0 < half < more < len(TEXT)
+
+
+def test_what_was_broken_off_is_taken_up_again_the_next_time(mirror, tmp_path):
+    mirror.breaks = fetching.TRIES
     with pytest.raises(ValueError, match="cannot fetch .*small.txt: .* again, or put"):
         data.fetch("small")
-    assert not files_in(tmp_path)
+    part = tmp_path / "cache" / "libsvm" / "small.txt.part"
+    done = part.stat().st_size
+    assert files_in(tmp_path) == ["cache/libsvm/small.txt.part"] and done
+    assert data.fetch("small")[0].read_bytes() == TEXT
+    assert mirror.seen[-1][1] == f"bytes={done}-"
+
+
+@pytest.mark.parametrize("left", [TEXT, TEXT + b"more", b"other" * 7])
+def test_a_part_that_is_whole_or_wrong_does_no_harm(mirror, tmp_path, left):
+    part = tmp_path / "cache" / "libsvm" / "small.txt.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(left)
+    if left[:5] == b"other":  # its checksum tells, and it is not kept
+        with pytest.raises(ValueError, match="is not the file that belongs to small"):
+            data.fetch("small")
+    assert data.fetch("small")[0].read_bytes() == TEXT and not part.exists()
+
+
+def test_a_server_that_sends_all_of_it_again_will_do(mirror):
+    mirror.breaks, mirror.ranges = 1, False
     assert data.fetch("small")[0].read_bytes() == TEXT
 
 

@@ -1,7 +1,8 @@
 """Download the files of data sets, and check them.
 
-A download goes into a file that ends in .part, which gets its final name when its checksum is
-right. Of two processes that download the same file one waits for the other.
+A download goes into a file that ends in .part. After a broken connection it resumes where it
+ended, at once or the next time. Its checksum is compared before it gets its name, and of two
+processes that download the same file one waits for the other.
 
 The environment variable FOCUSFL_OFFLINE=1 forbids downloads. FOCUSFL_MIRROR is the
 address of a mirror: https://host/path is fetched from MIRROR/host/path.
@@ -11,7 +12,7 @@ import hashlib
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +21,7 @@ from focusfl.core.files import make_folder, take_lock
 from focusfl.data import places
 from focusfl.data.registry import Entry, File, entry
 
+TRIES = 3  # connections to one file that may break
 CHUNK = 2**16  # bytes
 TIMEOUT = 30.0  # seconds without an answer
 LARGE = 50_000_000  # bytes; a download above this is announced
@@ -116,21 +118,35 @@ def _sha1(kind: bytes, content: bytes) -> bytes:
 
 
 def _fetch(wanted: Entry, file: File) -> Path:
-    import requests  # slow to import
+    import pooch  # slow to import, with what it brings
+    import requests
 
-    target, url = places.cache_folder() / file.path, address(file)
+    cache, url = places.cache_folder(), address(file)
+    target = cache / file.path
     if target.is_file() and mismatch(target, file.checksum) is None:
         return target
     if offline():
         raise ValueError(
             f"cannot fetch {url}: FOCUSFL_OFFLINE is set. Unset it, or put the file at {target}."
         )
+    pooch_knows = file.checksum.startswith(("md5:", "sha256:"))
+    pot = pooch.create(
+        path=cache,
+        base_url="",
+        registry={file.path: file.checksum if pooch_knows else None},
+        urls={file.path: url},
+    )
     try:
         make_folder(target.parent)
         with _locked(target.parent):
-            # Another process may have fetched it in the meantime.
-            if not target.is_file() or mismatch(target, file.checksum):
-                _download(wanted, file, target)
+            if target.is_file() and mismatch(target, file.checksum):
+                target.unlink()
+            return Path(pot.fetch(file.path, downloader=_Download(wanted, file)))
+    except _Wrong as error:
+        raise ValueError(
+            f"{url} is not the file that belongs to {wanted.name}: {error}. It was not "
+            "kept. Try again; if it is so again, it has changed at its source."
+        ) from None
     except requests.RequestException as error:
         raise ValueError(
             f"cannot fetch {url}: {_reason(error)}. Try `focusfl data fetch "
@@ -141,48 +157,81 @@ def _fetch(wanted: Entry, file: File) -> Path:
             f"cannot write {target}: {error.strerror or error}. Let FOCUSFL_CACHE name "
             "a folder that can be written to."
         ) from None
-    return target
 
 
-def _download(wanted: Entry, file: File, target: Path) -> None:
-    """Download a file under a temporary name, and rename it if its checksum is right."""
-    import requests
+class _Wrong(Exception):
+    """A download has another checksum."""
 
-    url, part = address(file), target.with_name(f"{target.name}.part")
-    headers = {"Accept-Encoding": "identity"}  # as it is published, not packed for the way
-    try:
+
+class _Download:
+    """A downloader for pooch that resumes after broken connections."""
+
+    def __init__(self, wanted: Entry, file: File) -> None:
+        self.wanted, self.file = wanted, file
+
+    def __call__(self, url: str, output: str, pot: Any) -> None:
+        import requests
+
+        part = Path(pot.path) / f"{self.file.path}.part"
+        for left in reversed(range(TRIES)):
+            try:
+                self._more(url, part)
+                break
+            except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
+                if not left or not part.exists():  # nobody has answered at all
+                    raise
+        if wrong := mismatch(part, self.file.checksum):
+            part.unlink()
+            raise _Wrong(wrong)
+        os.replace(part, output)
+
+    def _more(self, url: str, part: Path) -> None:
+        """Download the rest of a part."""
+        import requests
+
+        done = part.stat().st_size if part.exists() else 0
+        headers = {"Accept-Encoding": "identity"}
+        if done:
+            headers["Range"] = f"bytes={done}-"
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+            if answer.status_code == 416:  # nothing is missing, or the part is wrong
+                if answer.headers.get("Content-Range") != f"bytes */{done}":
+                    part.unlink()
+                    self._more(url, part)
+                return
             answer.raise_for_status()
-            total = int(answer.headers.get("Content-Length", 0)) or file.size
+            if answer.status_code != 206:  # all of it, whatever was asked for
+                done = 0
+            length = answer.headers.get("Content-Length")
+            total = done + int(length) if length else self.file.size
             if total and total > LARGE:
                 print(
-                    f"{wanted.name}: {total / 1e6:,.0f} MB from {url}, licence: {wanted.licence}",
+                    f"{self.wanted.name}: {total / 1e6:,.0f} MB from {url}, licence: "
+                    f"{self.wanted.licence}",
                     file=sys.stderr,
                 )
-            with open(part, "wb") as out, _bar(target.name, total) as advance:
-                for chunk in answer.iter_content(CHUNK):
-                    out.write(chunk)
-                    advance(len(chunk))
-        if wrong := mismatch(part, file.checksum):
-            raise ValueError(
-                f"{url} is not the file that belongs to {wanted.name}: {wrong}. It was not "
-                "kept. Try again; if it is so again, it has changed at its source."
-            )
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+            with open(part, "ab" if done else "wb") as out, _bar(part, total) as bar:
+                bar(done)
+                for some in answer.iter_content(CHUNK):
+                    out.write(some)
+                    bar(len(some))
 
 
 @contextmanager
-def _bar(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def _bar(part: Path, total: int | None) -> Iterator[Any]:
     """Show a progress bar on a terminal; yield a function to call with numbers of bytes."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
     console = Console(stderr=True)
-    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name, total=total)
+    columns = ("{task.description}", BarColumn(), DownloadColumn())
+    with Progress(
+        *columns,
+        TransferSpeedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(part.name.removesuffix(".part"), total=total)
         yield lambda count: progress.advance(task, count)
 
 
