@@ -66,8 +66,8 @@ IMAGES = {
     ]),
     "pool": nn.ModuleList([
         nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2, ceil_mode=True),
-        nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(2, ceil_mode=True),
-        nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        nn.MaxPool2d(2, dilation=2), nn.AvgPool2d(3, 2, 1, ceil_mode=True),
+        nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.AvgPool2d(2, ceil_mode=True),
         nn.AvgPool2d(2, divisor_override=3), nn.AdaptiveAvgPool2d((4, 2)),
         nn.AdaptiveMaxPool2d(3),
     ]),

@@ -74,6 +74,11 @@ class Program:
             known[step.name] = self._results(result, step.dtypes, width)
         return [resolve(known, output) for output in self.outputs]
 
+    @property
+    def operators(self) -> set[str]:
+        """The names of its operators."""
+        return {step.operator for step in self.steps} - {"getitem"}
+
     def _results(self, result: Any, dtypes: Sequence[str | None], width: Any) -> Any:
         if not isinstance(result, tuple):
             return self._typed(result, width, dtypes[0])

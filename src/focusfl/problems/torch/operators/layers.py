@@ -28,15 +28,13 @@ def einsum(equation, arrays, path=None):
     return jnp.einsum(equation, *arrays)
 
 
-def _full(sizes, n):
-    """Return n sizes, of which one may stand for all."""
-    sizes = [sizes] if isinstance(sizes, int) else list(sizes)
-    return sizes * (n if len(sizes) == 1 else 1)
-
-
 def convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     n = x.ndim - 2
-    stride, dilation, padding = (_full(sizes, n) for sizes in (stride, dilation, padding))
+
+    def full(sizes):
+        return list(sizes) * (n if len(sizes) == 1 else 1)
+
+    stride, dilation, padding = full(stride), full(dilation), full(padding)
     ends, spread = [(p, p) for p in padding], [1] * n
     if transposed:
         # The gradient of a convolution: zeros between pixels, and the kernel flipped.
@@ -44,7 +42,7 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
         reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         ends = [
             (r - p, r - p + more)
-            for r, p, more in zip(reach, padding, _full(output_padding, n), strict=True)
+            for r, p, more in zip(reach, padding, full(output_padding), strict=True)
         ]
         into, out, *kernel = weight.shape
         weight = weight.reshape(groups, into // groups, out, *kernel).swapaxes(1, 2)
@@ -174,30 +172,57 @@ def embedding_bag(
     return total, None, None, None
 
 
-def _geometry(x, n, kernel, stride, padding, ceil_mode):
-    """Return windows over the last n axes, their strides and padding, for all axes."""
+def _full(sizes, n):
+    sizes = [sizes] if isinstance(sizes, int) else list(sizes)
+    return sizes * (n if len(sizes) == 1 else 1)
+
+
+def _geometry(x, n, kernel, stride, padding, dilation, ceil_mode):
+    """Return windows over the last n axes, their strides, padding and dilation, for all axes."""
     kernel, padding = _full(kernel, n), _full(padding, n)
     stride = _full(stride, n) if stride else kernel
     ends = []
-    for size, k, s, p in zip(x.shape[-n:], kernel, stride, padding, strict=True):
-        room = size + 2 * p - k
+    for size, k, s, p, d in zip(
+        x.shape[-n:], kernel, stride, padding, _full(dilation, n), strict=True
+    ):
+        room = size + 2 * p - d * (k - 1) - 1
         count = room // s + 1
         if ceil_mode and room % s and count * s < size + p:
             count += 1  # a last window, which begins within the image or its left padding
-        ends.append((p, max((count - 1) * s + k - size - p, 0)))
-    one, none = [1] * (x.ndim - n), [(0, 0)] * (x.ndim - n)
-    return one + kernel, one + stride, none + ends
+        ends.append((p, max((count - 1) * s + d * (k - 1) + 1 - size - p, 0)))
+    one = [1] * (x.ndim - n)
+    none = [(0, 0)] * (x.ndim - n)
+    return one + kernel, one + stride, none + ends, one + _full(dilation, n)
 
 
 def max_pool(n):
     def pool(x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-        if max(_full(dilation, n)) > 1:
-            raise NotImplementedError("a dilated max_pool, of which jax has no gradient")
+        window, steps, ends, apart = _geometry(x, n, kernel, stride, padding, dilation, ceil_mode)
+        if max(apart) > 1:
+            return _dilated_max(x, window, steps, ends, apart), None
         least = np.array(-np.inf, x.dtype)
-        geometry = _geometry(x, n, kernel, stride, padding, ceil_mode)
-        return lax.reduce_window(x, least, lax.max, *geometry), None
+        return lax.reduce_window(x, least, lax.max, window, steps, ends), None
 
     return pool
+
+
+def _dilated_max(x, window, steps, ends, apart):
+    """Take the largest of shifted copies, as jax has no gradient of dilated windows."""
+    x = jnp.pad(x, ends, constant_values=-np.inf)
+    counts = [
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(x.shape, window, steps, apart, strict=True)
+    ]
+    shifts = [
+        lax.slice(
+            x,
+            start := [d * i for d, i in zip(apart, at, strict=True)],
+            [a + s * (n - 1) + 1 for a, s, n in zip(start, steps, counts, strict=True)],
+            steps,
+        )
+        for at in np.ndindex(*window)
+    ]
+    return jnp.max(jnp.stack(shifts), 0)
 
 
 def avg_pool(n):
@@ -205,7 +230,7 @@ def avg_pool(n):
         x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
         divisor_override=None,
     ):  # fmt: skip
-        window, steps, ends = _geometry(x, n, kernel, stride, padding, ceil_mode)
+        window, steps, ends, _ = _geometry(x, n, kernel, stride, padding, 1, ceil_mode)
         zero = np.zeros((), x.dtype)
         total = lax.reduce_window(x, zero, lax.add, window, steps, ends)
         if divisor_override:
