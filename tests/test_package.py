@@ -81,10 +81,13 @@ def test_what_is_imported_is_declared():
         assert owners & declared, f"{name} is imported; pyproject.toml does not have it"
 
 
-def test_classifiers_say_which_python_is_the_first_that_will_do():
+def test_classifiers_and_python_are_those_the_doctor_calls_tested():
+    from focusfl.cli.doctor import TESTED
+
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [line.rpartition(" ")[2] for line in project["classifiers"]]
-    assert project["requires-python"] == f">={min(each for each in named if '.' in each)}"
+    assert set(TESTED["python"]) == {each for each in named if "." in each}
+    assert project["requires-python"] == f">={TESTED['python'][0]}"
 
 
 def test_a_source_archive_has_all_that_its_tests_read(tmp_path):

@@ -35,6 +35,13 @@ def test_a_healthy_machine_works_without_data(tmp_path):
     assert found["data"] == dict.fromkeys(fetched)
 
 
+def test_a_version_that_was_not_tested_is_named():
+    needed = {"jax": "0.10.7", "numpy": "9.0"}
+    found = doctor.untested(needed, {"flwr": "1.43.0", "uvicorn": None})
+    assert found == {"flwr 1.43.0": "tested with 1.41, 1.42"}
+    assert doctor.untested({"flwr": "1.42.1"}) == doctor.untested({"flwr": None}) == {}
+
+
 def test_a_broken_jax_is_found_out(tmp_path):
     (tmp_path / "jax.py").write_text("raise ImportError('no driver\\nat all')")
     done = in_a_process("doctor", PYTHONPATH=str(tmp_path))

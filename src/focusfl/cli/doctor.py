@@ -17,6 +17,13 @@ from focusfl import __version__
 from focusfl.cli.options import command
 from focusfl.core.extras import WHERE, install
 
+# Versions (major.minor) that the tests were run with.
+TESTED = {
+    "python": ("3.11",),
+    "flwr": ("1.41", "1.42"),
+    "jax": ("0.10", "0.11"),
+    "torch": ("2.13",),
+}
 FLOWER = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
 Section = dict[str, Any]  # what was looked for -> what was found, None if nothing
@@ -42,15 +49,21 @@ def _doctor(options: argparse.Namespace) -> int:
     failures = [f"{name} is missing" for name, version in needed.items() if not version]
     failures += [section["failed"] for section in sections.values() if "failed" in section]
     incomplete = [install(name) for name, versions in extras.items() if None in versions.values()]
+    other_versions = untested(needed, *extras.values())
     verdict = "focusfl works"
     if failures:
         verdict = "focusfl does not work here: " + "; ".join(failures)
-    elif incomplete:
-        verdict += f"; without extras, installed {WHERE}: {', '.join(incomplete)}"
+    else:
+        if other_versions:
+            verdict += f"; not tested with {', '.join(other_versions)}"
+        if incomplete:
+            verdict += f"; without extras, installed {WHERE}: {', '.join(incomplete)}"
     if options.json:
-        print(json.dumps({"works": not failures, "verdict": verdict, **sections}, indent=2))
+        summary = {"works": not failures, "verdict": verdict, "untested": other_versions}
+        print(json.dumps({**summary, **sections}, indent=2))
     else:
         rows = [(name, _line(name, section)) for name, section in sections.items()]
+        rows += [("not tested", f"{name}: {which}") for name, which in other_versions.items()]
         terminal.print_table("", ("", "found"), rows)
         print(verdict)
     return 1 if failures else 0
@@ -84,6 +97,17 @@ def packages() -> tuple[Section, dict[str, Section]]:
         except metadata.PackageNotFoundError:
             versions[name] = None
     return needed, extras
+
+
+def untested(*groups: Section) -> dict[str, str]:
+    """Name the packages whose version is not one of `TESTED`, with those that are."""
+    return {
+        f"{name} {version}": f"tested with {', '.join(TESTED[name])}"
+        for versions in groups
+        for name, version in versions.items()
+        if version and name in TESTED
+        if ".".join(version.split(".")[:2]) not in TESTED[name]
+    }
 
 
 def _attempt(look: Callable[[], Section]) -> Section:
