@@ -38,7 +38,7 @@ def main() -> int:
             pool = stack.enter_context(get_context("spawn").Pool(arguments.workers))
             lives = pool.imap_unordered(lived, seeds, 20)
         for done, (seed, life) in enumerate(lives, 1):
-            tally.update(life)
+            tally.update(life.tally)
             gap, error = max(gap, life.gap), max(error, life.error)
             if life.wrong:
                 violations += 1

@@ -1,10 +1,13 @@
 """Some sequences of the world, and the bugs it must find."""
 
+import pickle
+from collections import Counter
+
 import pytest
 
 from world.bugs import BUGS, shows
 from world.job import DEPLOYED, setting
-from world.world import live
+from world.world import Outcome, live
 
 
 @pytest.mark.parametrize("seed", range(len(DEPLOYED)))
@@ -22,3 +25,8 @@ def test_where_nothing_is_planted_the_same_seeds_violate_nothing():
     for bug in BUGS:
         algorithm = next(a for a in DEPLOYED if type(a) in type(bug.algorithm).mro())
         assert not live(bug.seed, setting(algorithm, 1 + bug.seed % 2)).wrong
+
+
+def test_an_outcome_comes_back_from_another_process_whole():
+    outcome = Outcome(Counter(rounds=3), "a law", 0.5, 0.25)
+    assert pickle.loads(pickle.dumps(outcome)) == outcome

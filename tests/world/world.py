@@ -13,6 +13,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -291,9 +292,11 @@ def memory() -> str | None:
     return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
-class Outcome(Counter):
+@dataclass
+class Outcome:
     """What happened in a sequence; `wrong` says which law was violated."""
 
+    tally: Counter = field(default_factory=Counter)  # events by name
     wrong: str = ""
     gap: float = 0.0
     error: float = 0.0
@@ -335,7 +338,7 @@ def live(
         outcome.wrong = f"{world.job}: {error}"
     finally:
         world.close()
-    outcome.update(world.tally)
+    outcome.tally = world.tally
     outcome.gap = world.gap
     return outcome
 
