@@ -2,7 +2,7 @@
 
 import threading
 
-from focusfl.studies.runner import run_units
+from focusfl.studies.units import run_units
 
 
 def test_a_thread_at_work_sends_nothing_after_the_caller_left():

@@ -1,4 +1,15 @@
-"""Rounds over Flower's grid: asks who is there, and waits for nobody in particular."""
+"""Rounds over Flower's grid: asks the sites that are online, and waits for none in particular.
+
+`app.rounds` loops over rounds; `Server.play` is one of them:
+
+1. `ProtocolServer.request(site)` makes a request: the model, and the version of the site's state
+   that the reply must be computed from.
+2. `Link.ask` sends it. The site's `client.py` and `protocol/site.py` compute a push and answer.
+3. `Server.receive` takes what has come, and `ProtocolServer.receive` counts it, refuses it, or says
+   that the site lacks its state, which is then sent to it at once.
+4. When enough sites were counted, `ProtocolServer.close_round` updates the model and commits
+   it together with the new states of these sites, in one transaction.
+"""
 
 import os
 import statistics

@@ -73,10 +73,10 @@ class Stop:
         both = [(down + up, self.vectors), (up * nbytes(x), self.bytes_up)]
         budgets = [(each, most) for each, most in both if most is not None]
 
-        def spent(turns: Any) -> Any:
+        def spent(participations: Any) -> Any:
             met: Any = False
             for each, most in budgets:
-                met = met | (each * (warm + turns) >= most)
+                met = met | (each * (warm + participations) >= most)
             return met
 
         return spent if budgets else None

@@ -37,12 +37,12 @@ class OnDevice:
     def __exit__(self, *_: Any) -> None:
         pass
 
-    def begin(self, x0: Tree, clients: ClientData, key: Any, turns: int) -> Carry:
+    def begin(self, x0: Tree, clients: ClientData, key: Any, participations: int) -> Carry:
         """Give the state before round 0, not yet evaluated.
 
-        `turns` bounds how many participants there will be, over all rounds.
+        `participations` bounds how many participants there will be, over all rounds.
         """
-        del turns  # there is room for everybody
+        del participations  # there is room for everybody
         return carry_on_device(self.config, x0, clients, key)
 
     def like(self, carry: Carry, plan: Plan) -> tuple[Carry, Plan]:
@@ -88,7 +88,7 @@ class Cached(OnDevice):
     def __exit__(self, *_: Any) -> None:
         self._thread.shutdown()
 
-    def begin(self, x0: Tree, clients: ClientData, key: Any, turns: int) -> Carry:
+    def begin(self, x0: Tree, clients: ClientData, key: Any, participations: int) -> Carry:
         config, many = self.config, num_rows(clients)
         one = jax.tree.map(lambda a: a[:1], clients)
         carry = initial_carry(config, x0, one)
@@ -96,7 +96,7 @@ class Cached(OnDevice):
         warm, resumed = config.algorithm.starts_warm, self.checkpoint.exists()
         self.store = Store(
             row, many, self._on_disk, self._folder, self.checkpoint.folder is not None,
-            resumed, many if warm else min(many, turns),
+            resumed, many if warm else min(many, participations),
         )  # fmt: skip
         if not warm or resumed:
             return carry

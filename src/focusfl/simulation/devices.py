@@ -33,7 +33,10 @@ REPLICATED, SHARDED = P(), P(AXIS)  # on every device; cut along the first axis
 
 @dataclass(frozen=True)
 class Devices:
-    """Who lives where. A value, as the StaticConfig it is a part of."""
+    """Which device holds which clients. Immutable and hashable, as a part of `Config`.
+
+    On one device all methods return what they are given.
+    """
 
     num_clients: int
     mesh: Mesh | None = None  # with none, everybody is on the one default device

@@ -111,7 +111,9 @@ class Plan(NamedTuple):
     branch: PerRound
     round: PerRound
     active: Int[Array | np.ndarray, "*seeds_and_rounds"]  # |S_r|
-    ids: Int[Array | np.ndarray, "*seeds_and_rounds slots"]  # who has a slot; N and above: nobody
+    ids: Int[
+        Array | np.ndarray, "*seeds_and_rounds slots"
+    ]  # the client in each slot, by its row on its device; those past the last row: empty
     places: Any = None  # where each of ids has its memory; None: at its id
     budget_spent: Any = None  # whether all vectors are sent by then; None: no budget
     weight: Any = None  # of the participants together; None: each counts as one
@@ -209,14 +211,14 @@ class Layout(NamedTuple):
     def after(self, done: int) -> Iterator[tuple["Config", Plan]]:
         """Yield the chunks after so many rounds, with what each is compiled for."""
         slots, devices = self.config.slots, self.config.devices
-        turns = np.zeros(1, int)  # participants before the chunk, by schedule
+        participations = np.zeros(1, int)  # before the chunk, by schedule
         for start in range(0, self.rounds, self.rows):
             schedules = self.participants.take(self.rows)
             slots = ensure_capacity(slots, devices.shard(schedules), devices.clients_per_device)
             if start >= done:
                 config = self.config._replace(slots=slots)
-                yield config, self._lay_out(config, schedules, start, turns)
-            turns = turns + [sum(map(len, rounds)) for rounds in schedules]
+                yield config, self._lay_out(config, schedules, start, participations)
+            participations = participations + [sum(map(len, rounds)) for rounds in schedules]
 
     def of_nobody(self, schedules: int) -> Plan:
         """Lay out a chunk of nobody, in the shape of any other."""
@@ -224,7 +226,11 @@ class Layout(NamedTuple):
         return self._lay_out(self.config, nobody, 0, np.zeros(1, int))
 
     def _lay_out(
-        self, config: "Config", schedules: Sequence[Sequence[Ids]], start: int, turns: np.ndarray
+        self,
+        config: "Config",
+        schedules: Sequence[Sequence[Ids]],
+        start: int,
+        participations: np.ndarray,
     ) -> Plan:
         """Lay out one chunk that begins with round `start`.
 
@@ -244,7 +250,7 @@ class Layout(NamedTuple):
         if self.weights is not None:
             weight = np.stack([weight_of(own, self.weights, self.rows) for own in schedules])
         if self.budget_spent is not None:
-            spent = self.budget_spent(turns[:, None] + np.cumsum(active, 1))
+            spent = self.budget_spent(participations[:, None] + np.cumsum(active, 1))
         by_schedule: Any = (active.astype(np.int32), devices.merge(ids).astype(np.int32))
         by_schedule += (None, spent, weight)
         if len(schedules) == 1:

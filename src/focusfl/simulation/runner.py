@@ -54,7 +54,8 @@ class Runner:
         self.eval_data = eval_data_of(problem, spec.per_client)
         self.budget_spent = spec.stop.budget(spec.algorithm, many, spec.x0)
         self.config = self._config()
-        # A start and an evaluation are the same program whatever a round is.
+        # Start and evaluation do not depend on cohort sizes or local steps: all runs of a
+        # problem share their compiled programs.
         self.without_rounds = self.config._replace(
             slots=(), local_steps=1, eval_every=1, some_skip=False
         )
@@ -125,10 +126,10 @@ class Runner:
         self, store: OnDevice, x0: Any, clients: ClientData, eval_data: Any, keys: list[Any]
     ) -> tuple[Carry, Log, dict[str, Any]]:
         """Bring all runs to round 0, side by side; give the metrics of x0, too."""
-        spec, turns = self.spec, self.spec.rounds * self.config.slots[-1]
+        spec, participations = self.spec, self.spec.rounds * self.config.slots[-1]
 
         def begin(key: Any) -> tuple[Carry, Log]:
-            carry = store.begin(x0, clients, key, turns)
+            carry = store.begin(x0, clients, key, participations)
             return scan.evaluated(self.without_rounds, carry, eval_data)
 
         seeds = [begin(keys[0])]

@@ -41,7 +41,7 @@ COPIED = 1 << 18  # numbers that are copied to the device rather than written th
 AT_ONCE = 1 << 25  # numbers in the models of clients that start warm together
 
 StepSize = Float[Array, "*rounds"]  # noqa: F821  # one for all rounds, or one for each
-Ids = Any  # clients; N and above: nobody
+Ids = Any  # rows of clients on their device; past the last row: an empty slot
 
 # How the state lies on several devices.
 SPREAD: Any = Carry._make([REPLICATED, SHARDED, SHARDED, *[REPLICATED] * 3])
@@ -111,8 +111,11 @@ def _scan(
 
 
 def _branches(config: Config, inputs: Inputs) -> list[Any]:
-    """Make what a round may be, of nobody or of so many slots: (carry, row) -> the server
-    and the participants' states, padded to the most slots."""
+    """Build the branches of `lax.switch`: the empty round, then one for each cohort size.
+
+    Each is a function (carry, row) -> the server and the participants' states, padded to the
+    largest cohort.
+    """
     most = config.slots[-1]
 
     def nobody(carry: Carry, row: Plan) -> tuple[Any, Any]:

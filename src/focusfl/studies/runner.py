@@ -1,37 +1,23 @@
 """Run what a study's folder does not have: groups of runs, in threads or in processes.
 
 A group is the unit of work: runs that differ in step size and seed alone share a compiled
-program. `run_units` carries units out and knows nothing of what they are; the suite's
-cells run through it as well.
+program. `units.run_units` runs them in threads or in processes.
 """
 
 import hashlib
 import json
-import multiprocessing
-import os
 import re
 import shutil
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from multiprocessing.managers import SyncManager
 from pathlib import Path
-from queue import Empty
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,16 +38,11 @@ from focusfl.studies import spec, store
 from focusfl.studies.spec import StudySpec as Spec
 from focusfl.studies.store import MODELS, RUNS, TABLE, UNFINISHED, Folder, Run, name_of
 from focusfl.studies.summary import Summary, errors, summarise, tracking_gap
+from focusfl.studies.units import THREADS, Message, run_units
 from focusfl.studies.verdict import Expected
 from focusfl.theory.prediction import Prediction, predict
 
 Watch = Callable[[str, str], Progress]  # by scenario and what runs in it
-Message = Callable[[Any], Any]
-Unit = TypeVar("Unit")
-Outcome = TypeVar("Outcome")
-
-THREADS = min(4, os.cpu_count() or 1)
-TICK = 0.1  # seconds between two looks at what processes say
 PAIRS = 2_000_000  # of round and client that are kept for pictures of participation
 SAVING = 0.5  # seconds between two notes of the time spent, each of which waits for the disk
 
@@ -312,7 +293,7 @@ def run_all(
         yield group, future.result()
 
 
-_HERE: dict[str, Any] = {}  # of a process that shares the work: its study, and its messages
+_HERE: dict[str, Any] = {}  # of a process that shares the work: its study
 
 
 def _parse_here(table: dict, name: str, folder: Path | None) -> None:
@@ -327,109 +308,6 @@ def _run_unit(study: Spec | None, unit: tuple[RunGroup, Path], message: Message)
         return lambda done, metrics: message((done, dict(metrics)))
 
     return run_group(study or _HERE["spec"], unit[0], watch, unit[1])
-
-
-def run_units(
-    work: Callable[[Unit, Message], Outcome],
-    units: Sequence[Unit],
-    workers: int = 0,
-    threads: int = THREADS,
-    heard: Callable[[Unit, Any], Any] = lambda unit, message: None,
-    prepare: Callable[[], None] | None = None,
-) -> Iterator[tuple[Unit, "Future[Outcome]"]]:
-    """Carry units of work out, yielding each with its future as it ends.
-
-    Args:
-        work: is called with a unit, and with a function that sends messages about it.
-        workers: processes that share the units; 0: threads of this one.
-        heard: is called here with a unit and a message.
-        prepare: is called first in every process.
-    """
-    if not units:
-        return
-    if not workers:
-        pool, lock, ended = ThreadPoolExecutor(threads), threading.Lock(), threading.Event()
-
-        def hear(unit: Unit, message: Any) -> Any:
-            # A thread that is still at work when the caller was interrupted must not write
-            # into a folder in which the caller, in a notebook say, runs the rest again.
-            with lock:
-                if ended.is_set():
-                    raise CancelledError
-                try:
-                    return heard(unit, message)
-                except BaseException:
-                    ended.set()
-                    raise
-
-        try:
-            waiting = {pool.submit(work, unit, partial(hear, unit)): unit for unit in units}
-            while waiting:
-                # As they end, not in order: an interrupt must not lose what waits its turn.
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    unit = waiting.pop(future)
-                    if not isinstance(future.exception(), CancelledError):
-                        yield unit, future
-        finally:
-            with lock:
-                ended.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-        return
-    context = multiprocessing.get_context("spawn")
-    manager = SyncManager(ctx=context)
-    manager.start(end_with_parent)  # a process of its own, whoever of the others is killed
-    with manager:
-        messages = manager.Queue()
-
-        def listen() -> None:
-            with suppress(Empty):
-                while True:
-                    place, message = messages.get_nowait()
-                    heard(units[place], message)
-
-        processes = ProcessPoolExecutor(
-            min(workers, len(units)), context, _begin, (prepare, messages)
-        )
-        try:
-            left = {
-                processes.submit(_in_process, work, place, unit): unit
-                for place, unit in enumerate(units)
-            }
-            while left:
-                done = wait(left, TICK, FIRST_COMPLETED).done
-                listen()
-                for future in done:
-                    yield left.pop(future), future
-        except BaseException:
-            for process in list((processes._processes or {}).values()):
-                process.kill()  # it writes nothing: that is done here
-            raise
-        finally:
-            processes.shutdown(cancel_futures=True)
-
-
-def _begin(prepare: Callable[[], None] | None, messages: Any) -> None:
-    """Make a process that shares the work ready for it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us will stop us
-    end_with_parent()
-    _HERE["messages"] = messages
-    if prepare:
-        prepare()
-
-
-def _in_process(work: Callable, place: int, unit: Any) -> Any:
-    return work(unit, lambda message: _HERE["messages"].put((place, message)))
-
-
-def end_with_parent() -> None:
-    """From now on, end with the process that started this one, even if that is killed."""
-
-    def follow() -> None:
-        if parent := multiprocessing.parent_process():
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
 
 
 def run_group(
@@ -593,7 +471,7 @@ def problem_of(spec: Spec, name: str) -> Problem:
 
 
 def expected(theory: Prediction, problem: Problem) -> Expected:
-    """What a verdict may take for granted."""
+    """Collect what is known before the run: theory's bias and rate, and gradient noise."""
     return Expected(theory.bias, problem.objective.stochastic, theory.rate)
 
 

@@ -77,7 +77,7 @@ class Sections(NamedTuple):
         return build(("privacy",), Private, settings, {"exact": problem})
 
     def compressor(self, path: Keys, table: dict[str, Any]) -> tuple[Compressor, list[str] | None]:
-        """How messages are sent in fewer bits, and whose; None: everybody's."""
+        """Return the compressor and the names of the algorithms that use it; None means all."""
         settings, make = self._settings(path, table, schema.COMPRESSION, need_kind=True)
         compressor = build(path, make, settings, self._inner(path, make, settings))
         if settings.algorithms == []:

@@ -138,7 +138,7 @@ def _keep(source: Source, section: str, what: str, only: Collection[str]) -> Non
 
 
 def build_study(source: Source, name: str, simulated: bool = False) -> StudySpec:
-    """Turn what was read into a study; ValueError says where what is wrong."""
+    """Turn what was read into a study; a ValueError names the line of the file and the fault."""
     try:
         study = _parsed(source, name, Path(source.where).parent)
         if simulated:
@@ -280,8 +280,8 @@ def _compress(
     algorithms: Mapping[str, AlgorithmSpec],
     problem: Problem,
 ) -> dict[str, AlgorithmSpec]:
-    """The algorithms, of which those that [compression] names, or all that have no compressor of
-    their own, send by it; raise if it does not fit what they send."""
+    """Wrap the algorithms that [compression] names in `Compressed`; if it names none, all that
+    have no compressor. Raise ConfigError if it does not fit what they send."""
     coded = dict(algorithms)
     if table is None:
         return coded

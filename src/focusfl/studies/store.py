@@ -1,13 +1,16 @@
 """The folder of a study: what was computed once, one manifest with checksums, and its readers.
 
-manifest.json              the study, the machine, a row for every run, and the SHA-256 of
-                           every file below; rewritten after every group of runs
+manifest.json              the study, the machine, a row for every run that has
+                           ended, and the SHA-256 of the files that are read back;
+                           rewritten after every group of runs
 runs/KEY.parquet           curves of runs that were computed together: a row per run and
                            evaluated round; named by everything its numbers follow from
 runs/KEY.clients.parquet   with per_client = true, what the last model of every run is to
                            each client: a row per run and client
 participation.parquet      who took part: a row per scenario, round and client
 models/RUN.safetensors     the last model of a run, or those of all rounds
+runs/unfinished/           checkpoints and seconds of groups of runs that have not ended
+index.html, figure.png     the report, written by report/output.py when the study has ended
 
 A file counts if the manifest has its checksum. What is there is not computed again:
 resuming, merging folders and adding seeds follow from that.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from focusfl.core.fingerprint import fingerprint, stable_repr
-from focusfl.studies.runner import Message, run_units
 from focusfl.studies.store import alone
+from focusfl.studies.units import Message, run_units
 from focusfl.suite.cells import Cell
 from focusfl.suite.entrants import Entrant
 from focusfl.suite.measure import Tried, measured, step_of

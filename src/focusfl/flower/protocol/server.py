@@ -6,6 +6,9 @@ that do not accept a stale model, from the model that is current. Lost, doubled 
 replies, crashes of either side, sites that lost everything and a database restored from
 a backup need no further rule: what was not computed from what is current is refused,
 and nothing is lost by a refusal, because the site is simply asked again.
+
+Both sides name the new state of a site alike, without sending it: its new version is the
+digest of the header of the reply that led to it.
 """
 
 import json

@@ -38,7 +38,7 @@ class SiteRow(NamedTuple):
 
     name: str
     weight: float
-    version: str  # names the content of its state
+    version: str  # another after every push: the digest of its header; at first of the state
     status: str = HERE
     state: bytes | None = None  # None: the initial one, or kept by the site alone
     norm: float = 0.0  # of the state
