@@ -147,7 +147,7 @@ def test_who_leaves_takes_its_state_along(algorithm):
 
 def test_which_algorithms_cannot_forget():
     cannot = {type(one).__name__ for one in PLAIN if not forgets(one)}
-    assert cannot == {"Scaffnew", "TAMUNA", "ProxSkip"}
+    assert cannot >= {"Scaffnew", "TAMUNA", "ProxSkip"} and "Focus" not in cannot
     with pytest.raises(CannotForget, match="sum to 0 over all clients"):
         Loop(ff.Scaffnew()).gap()
 

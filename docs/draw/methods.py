@@ -54,7 +54,8 @@ def claims() -> str:
     lines = ["| algorithm | paper | kept | sent | exact | invariant |", "| --- " * 6 + "|"]
     for name, kind in ff.ALGORITHMS.items():
         cells = [f"`{kind.__name__}`", papers(kind), *vectors(kind()), exact(kind())]
-        lines.append("| " + " | ".join([*cells, ff.ALGORITHMS.invariant(name)]) + " |")
+        cells.append(ff.ALGORITHMS.invariant(name).replace("|", "\\|"))
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -109,8 +110,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="algorithms, measured or constants")
     names = parser.parse_args().names
-    if unknown := set(names) - {"measured", "constants", *ff.ALGORITHMS}:
-        parser.error(f"names must be of focusfl.ALGORITHMS; got {', '.join(unknown)}")
+    if unknown := set(names) - {"measured", "constants", *algorithms()}:
+        parser.error(f"names must be of {', '.join(algorithms())}; got {', '.join(unknown)}")
     put("claims", claims, PAGE)
     match names:
         case []:

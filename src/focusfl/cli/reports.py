@@ -74,6 +74,11 @@ def _seeds(study: "Study") -> str:
 def _report(options: argparse.Namespace) -> int:
     from focusfl.studies.report.html import page
 
+    if options.out.suffix not in (".html", ".htm"):
+        raise ValueError(
+            f"--out of a report must end in .html; got {options.out}. For tables use "
+            "`focusfl export`, for figures `focusfl plot`."
+        )
     return _write(options, page(_read_all(options)))
 
 

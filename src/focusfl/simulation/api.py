@@ -70,8 +70,8 @@ def simulate(
             the end.
         callbacks: an `ff.Stop`, which ends the run in the round that reaches a target;
             a function, which is called between chunks of up to 256 rounds with the
-            rounds done and the newest metrics, and ends the run there if it returns
-            true; or a list of these.
+            rounds done and the newest metrics, and ends the run after at most one
+            more chunk if it returns true; or a list of these.
         options: checkpoints, where clients keep their state, devices, whether models
             are recorded, and what to do in a round without participants and when a run
             diverges; see `Options`.

@@ -78,6 +78,9 @@ def test_the_command_writes_the_page(command_line, tmp_path, capsys):
     assert out.read_text("utf-8").startswith("<!doctype html>")
     with pytest.raises(ValueError, match="holds no results"):
         command_line("report", tmp_path)
+    with pytest.raises(ValueError, match="must end in .html.*focusfl export"):
+        command_line("report", tmp_path / "study", "-o", tmp_path / "table.tex")
+    assert not (tmp_path / "table.tex").exists()
 
 
 BIASED = {"bias": 0.1}
