@@ -3,6 +3,9 @@
 A stream is a function of the step, counted over all rounds that the client took part in, so
 that no state has to be stored between rounds. All streams take the same arguments and return
 positions in the client's data.
+
+They draw by NumPy, for sites and loops without jax. `problems.loss.MeanLoss.pick` draws the
+batches of compiled runs in the same orders by name, but from jax's random numbers.
 """
 
 from collections.abc import Callable

@@ -116,7 +116,8 @@ def from_torch(
         compute_dtype: type that the model is computed in, such as bfloat16; None: its own.
         weights: of clients: "samples", "equal", or a number for each.
         client: number of the client whose work to make; None: make a problem of all.
-        seed: with `client`, of the order of its batches.
+        seed: with `client`, of the order of its batches. A site needs no jax, so it draws
+            by NumPy: other batches than `ff.simulate` draws from this seed.
 
     Returns:
         A `TorchProblem`, or with `client` a `Work`.
