@@ -33,6 +33,8 @@ CALLS = {
         + " --set rounds=1 --set eval_every=1 --set seeds=[0] --algorithms mifa",
         "runs/absence",
     ],
+    "experiments/first-steps/measure.py": ["digits --rounds 3 --seeds 1"],
+    "experiments/natural/packages.py": ["--only star"],
     "experiments/phones/draw.py": [
         STUDY.format("phones") + " --set rounds=40 --algorithms focus,mifa,fedavg",
         "runs/phones",
