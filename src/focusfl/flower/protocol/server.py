@@ -500,9 +500,12 @@ class ProtocolServer:
         if not limits.lost_digits(self._largest, now, self.x):
             return
         try:
-            self._set_server(self.algorithm.recompute(self.server, self.states()))
+            server = self.algorithm.recompute(self.server, self.states())
         except CannotForget as error:
             return self._begin_generation(f"sums have lost their digits: {error}")
+        if server is self.server:  # no sums are kept: states do not tell the size of pushes
+            return
+        self._set_server(server)
         log.warning("round %s: recomputed the sums from all states", self.round)
         self._largest = now
         # Own states may differ from those kept here by what was lost: continue from
