@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -178,11 +179,11 @@ def app_of(folder, server, config=""):
     ("server", "config"),
     [
         pytest.param(STRATEGY, CONFIG, id="strategy"),
-        pytest.param(JOB, CONFIG, id="job", marks=pytest.mark.slow),
+        pytest.param(JOB, "", id="job", marks=pytest.mark.slow),
     ],
 )
 def test_an_app_of_ones_own_ends_well(server, config, tmp_path):
-    """One with a strategy, and one with a job."""
+    """One with a strategy, and one with a job and no settings."""
     app_of(tmp_path / "own", server, config)
     done = in_a_process("deploy", "local", "own", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -257,8 +258,10 @@ def test_an_unregistered_key_is_not_let_in(tmp_path):
         certificates.make(keys, [], ["intruder"])
         (keys / "intruder" / "key").replace(keys / "site-0" / "key")
         fleet.start_node("site-0")
+        end = time.monotonic() + 120
         while fleet.nodes["site-0"].alive:
-            pass
+            assert time.monotonic() < end, fleet.nodes["site-0"].words()
+            time.sleep(0.1)
         assert "Failed to initialize" in fleet.nodes["site-0"].words()
 
 
