@@ -1,6 +1,6 @@
 """A real fleet of four sites with TLS through kills, wiped sites and restored backups.
 
-    python tests/deploy/endurance.py --rounds 1500 --every 20     # about half an hour
+    python tests/deploy/endurance.py --rounds 260 --every 12     # half an hour on two cores
 
 Every so many rounds one process is killed by -9 and started again, a site loses its disk, or
 the server gets back a copy of its database. Nothing is broken in the last tenth of the rounds,
