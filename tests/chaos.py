@@ -69,7 +69,7 @@ class Lossy(Grid):
     def __init__(self, grid, drop=0.0, delay=0.0, duplicate=0.0, seed=0):
         self._grid, self._seed = grid, seed
         self._drop, self._delay, self._duplicate = drop, delay, duplicate
-        self._round, self._times = 0, Counter()  # that a stage's reply came
+        self._round, self._times = 0, Counter()  # that a reply of a round and site came
         self._held = []  # with the rounds until which they are held
 
     def push_messages(self, messages):
@@ -96,9 +96,8 @@ class Lossy(Grid):
         if "site" not in fields:  # not of the protocol
             return [message]
         which = fields["round"], fields["site"]
-        if "stage" in fields:  # of a secure sum: asked again, it may get through
-            which += (fields["stage"], fields["session"])
-            self._times[which] += 1
+        self._times[which] += 1
+        if self._times[which] > 1:  # asked again, it may get through
             which += (self._times[which],)
         rng = keys.rng(self._seed, "reply", *which)
         chance, wait = rng.random(), int(rng.integers(1, LONGEST_DELAY + 1))

@@ -13,13 +13,13 @@ from focusfl.core import tree
 from focusfl.flower import Job, client_app
 from focusfl.flower.protocol import ProtocolServer
 from focusfl.flower.protocol.limits import norm
-from focusfl.flower.protocol.messages import unpack
-from focusfl.flower.secure.held import read_parts
+from focusfl.flower.secure import Keys
 
 # Outside of Flower's processes a Message can be made in no other way.
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 SITES = tuple(f"site-{i}" for i in range(4))
 FOCUS = ff.Focus()
+KEYS = Keys((bytes(range(32)),))  # of secure sums
 PROBLEM = ff.problems.random_quadratic(num_clients=4, dim=5, L=1.1)
 
 
@@ -119,14 +119,11 @@ def gap_of(protocol):
     return norm(tree.sub(protocol.server, expected))
 
 
-def secure_gap(folder, protocol):
-    """The same where sites keep their states to themselves, coded around FOCUS."""
-    total = tree.scale(-1, protocol.server.y)
-    for row in protocol._store.sites("here"):
-        own = read_parts(folder / row.name / "test" / f"{row.name}.state")
-        state = unpack(own[row.version], protocol._like_state)
-        total = tree.add(total, tree.sub(state.inner.grad, state.unsent["y"]))
-    return norm(total)
+def open_job(protocol):
+    """Read what the server of secure sums cannot: its state, and how far its sums are off."""
+    server, states = protocol.open_job(KEYS)
+    expected = protocol.algorithm.recompute(server, states)
+    return server, norm(tree.sub(server, expected))
 
 
 class LatencyModel:

@@ -1,1 +1,0 @@
-"""Secure sums through faults: kills at every file operation, lost and doubled words."""

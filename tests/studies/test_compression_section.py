@@ -132,13 +132,13 @@ def test_secure_sums_are_of_deployments_and_reach_both_apps(tmp_path):
     from focusfl.flower.secure import Secure
 
     file = tmp_path / "study.toml"
-    file.write_text(TOML + "[secure]\nthreshold = 3\n")
+    file.write_text(TOML + "[secure]\nminimum = 2\n")
     with pytest.raises(ValueError, match=r"line 11: \[secure\] is for .* simulation"):
         spec.load(file)
     loaded = deploy.load(file, [], None, None, secure=4)
     deploy.write(loaded, tmp_path / "study.json")
     for each in (loaded, deploy.read(tmp_path / "study.json")):
-        assert each.secure == each.job("").secure == Secure(4, 3)
+        assert each.secure == each.job("").secure == Secure(4)
         assert each.algorithm == ff.Compressed(ff.Focus(), ff.FixedPoint(50, 44))
     coded = deploy.load(file, ["compression={kind='fixed_point', bits=30}"], None, None)
     assert coded.algorithm == ff.Compressed(ff.Focus(), ff.FixedPoint(30))

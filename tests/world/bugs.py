@@ -15,8 +15,8 @@ class NoCompare(ProtocolServer):
         row = self._store.site(sender)
         return super()._check_reply(sender, reply._replace(version=row.version))
 
-    def _add(self, row, reply, name, state):
-        super()._add(row, reply._replace(version=row.version), name, state)
+    def _add(self, row, reply, *more):
+        super()._add(row, reply._replace(version=row.version), *more)
 
 
 class NoTransaction(ProtocolServer):

@@ -32,7 +32,7 @@ FOLDER = Option("folder", type=Path, nargs="?", default=RUNS)
     CHANGES,
     Option("--tls", action="store_true", help="encrypt, and let known SuperNodes in alone"),
     Option("--secure", type=int, nargs="?", const=3, metavar="MINIMUM",
-           help="an honest server learns sums alone, of at least so many pushes (3)"),
+           help="the server reads no push and no model; sums of so many pushes at least (3)"),
     Option("--deadline", type=float, metavar="SECONDS",
            help="after which a round closes without who is missing (60)"),
     Option("--target", type=int, metavar="REPLIES",
@@ -166,6 +166,47 @@ def _certificates(options: argparse.Namespace) -> int:
         print(json.dumps({"files": [str(file) for file in files], "ending": words}))
     else:
         print("\n".join([*(f"written: {file}" for file in files), *words]))
+    return 0
+
+
+@command(
+    "deploy key", "write the key that the sites of a job with secure sums share",
+    "focusfl deploy key sums.key",
+    Option("file", type=Path, help="to be written, and handed to all sites, never to the server"),
+    Option("--rotate", action="store_true", help="put a new key before those of the file"),
+)  # fmt: skip
+def _key(options: argparse.Namespace) -> int:
+    need_flower()  # it brings what seals
+    from focusfl.flower.secure import Keys
+
+    Keys.create(options.file, options.rotate)
+    print_files(options, [options.file])
+    return 0
+
+
+@command(
+    "deploy open", "write the model of a job with secure sums, by the key of its sites",
+    "focusfl deploy open server/hospitals/server.db --key sums.key",
+    Option("database", type=Path, help="server.db of the job; a copy will do"),
+    Option("--key", type=Path, required=True, help="file that focusfl deploy key has written"),
+    Option("--out", type=Path, default=Path("model.safetensors"),
+           help="file to be written (model.safetensors)"),
+)  # fmt: skip
+def _open(options: argparse.Namespace) -> int:
+    need_flower()
+    from focusfl.core.models import save_model
+    from focusfl.flower.secure import Keys, open_model
+
+    if not options.database.is_file():
+        raise ValueError(f"{options.database} must be the database of a job; there is none.")
+    if options.out.exists():
+        raise ValueError(f"{options.out} is there already; give --out another name.")
+    model, rounds = open_model(options.database, Keys.read(options.key))
+    save_model(options.out, model)
+    if options.json:
+        print(json.dumps({"files": [str(options.out)], "rounds": rounds}))
+    else:
+        print(f"written: {options.out}, the model after {rounds} rounds")
     return 0
 
 

@@ -23,6 +23,7 @@ from focusfl.deploy.processes import (
     listens,
     stop,
 )
+from focusfl.flower.secure.keys import Keys
 
 PATIENCE = 90.0  # seconds for a process to come up, on a machine with much to do
 CONNECTION = "fleet"  # what the SuperLink is called in Flower's configuration
@@ -48,6 +49,9 @@ class Fleet:
         for path in (self.folder, keys, self._home, self.folder / "logs"):
             make_folder(path, private=True)
         self.keys = str(keys) if tls else ""  # the job's setting of this name
+        self.sums_key = keys / "sums.key"
+        if not self.sums_key.exists():
+            Keys.create(self.sums_key)
         self._port, *ports = free_ports(1 + len(sites))
         address = f"{LOOPBACK}:{self._port}"
         trust, serve, connection = ["--insecure"], ["--insecure"], "insecure = true"
@@ -98,7 +102,7 @@ class Fleet:
     def _node_config(self, number: int, site: str) -> str:
         return (
             f"partition-id={number} num-partitions={len(self.sites)} "
-            f'site="{site}" state="{self.state(site)}"'
+            f'site="{site}" state="{self.state(site)}" sums-key="{self.sums_key}"'
         )
 
     def _process(self, name: str, home: Path, *command: list[str]) -> Process:

@@ -16,8 +16,10 @@ from focusfl.deploy.fleet import PATIENCE, Fleet
 from focusfl.deploy.processes import Failed, is_alive
 from focusfl.deploy.record import FOR_OTHERS, MODEL
 from focusfl.deploy.study import Deployed
+from focusfl.flower.evaluation import measured
 from focusfl.flower.events import FILE, metrics
 from focusfl.flower.protocol.limits import norm
+from focusfl.flower.secure import Keys, SecureServer
 from focusfl.studies import store
 
 Watch = Callable[[dict[str, Any]], None]  # called with every event
@@ -220,17 +222,23 @@ def local_study(
     assert outcome is not None  # a study writes
     job = deployed.job(fleet.folder / SERVER).configured(settings)
     with job.open_protocol() as protocol:
-        x, server = protocol.x, protocol.server
-        state: dict[str, Any] = {}
-        if deployed.secure is None:  # else sites keep their states to themselves
-            weights, clients = zip(*protocol.states(), strict=True)
-            with contextlib.suppress(CannotForget):
-                sums = protocol.algorithm.recompute(server, protocol.states())
-                outcome = outcome._replace(gap=norm(tree.sub(server, sums)))
-            state["clients"] = tree.map(lambda *leaves: np.stack(leaves), *clients)
-            state["weights"] = weights if job.weights else None
-    record.keep(job, x, events, fleet.folder, server=server, **state)
-    return outcome._replace(x=x)
+        if isinstance(protocol, SecureServer):  # here is also the key of its sites
+            server, states = protocol.open_job(Keys.read(fleet.sums_key))
+            found = measured(job, server)
+            outcome = outcome._replace(metrics=found)
+            events[-1] = {**events[-1], "metrics": found}
+        else:
+            server, states = protocol.server, protocol.states()
+        weights, clients = zip(*states, strict=True)
+        with contextlib.suppress(CannotForget):
+            sums = protocol.algorithm.recompute(server, states)
+            outcome = outcome._replace(gap=norm(tree.sub(server, sums)))
+    record.keep(
+        job, server.x, events, fleet.folder, server=server,
+        clients=tree.map(lambda *leaves: np.stack(leaves), *clients),
+        weights=weights if job.weights else None,
+    )  # fmt: skip
+    return outcome._replace(x=server.x)
 
 
 def prepare(folder: Path, sites: Sequence[str], tls: bool) -> Fleet:

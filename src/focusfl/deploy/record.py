@@ -36,23 +36,27 @@ Events = Sequence[Mapping[str, Any]]
 Pairs = tuple[np.ndarray, np.ndarray]  # rounds and clients, an entry for each push
 
 
-def keep(job: Job, x: Tree, events: Events, folder: Path | None = None, **state: Any) -> None:
+def keep(
+    job: Job, x: Tree | None, events: Events, folder: Path | None = None, **state: Any
+) -> None:
     """Write the model and the results of a study.
 
     Args:
         job: what was learned.
-        x: the model at the end.
+        x: the model at the end; None: a server of secure sums does not know it.
         events: of the job, the last of which is its end.
         folder: where to write; None: the job's.
         state: server, clients and weights at the end, as far as known; see `Result`.
     """
     folder, events = job.place if folder is None else folder, happened.lasting(events)
-    model = archive({"x" if path == "." else path: leaf for path, leaf in paths(x)})
-    write(folder / MODEL, model, sealed=True)
-    save_model(folder / FOR_OTHERS, x)
+    if x is not None:
+        model = archive({"x" if path == "." else path: leaf for path, leaf in paths(x)})
+        write(folder / MODEL, model, sealed=True)
+        save_model(folder / FOR_OTHERS, x)
     end, pairs = events[-1], participants(job, events)
     counts = np.bincount(pairs[0], minlength=end["round"])
     row, curves = _run(job, events, counts, state)
+    row["model"] = None if x is None else FOR_OTHERS
     shares = _shares(pairs, counts, len(job.sites))
     manifest = _manifest(job, events, {SCENARIO: shares})
     store.save(folder, manifest, [store.Run(row, curves)], {SCENARIO: pairs})
@@ -140,7 +144,7 @@ def _run(
     )  # fmt: skip
     curves = {**run.curves, "seconds": np.cumsum(seconds)[rounds]}
     row = {
-        **run.row, "model": FOR_OTHERS, "rounds": end["round"],
+        **run.row, "rounds": end["round"],
         "grad_norm_of": end.get("of", "nobody"), "counted": end["counted"],
     }  # fmt: skip
     if not known:
@@ -157,7 +161,7 @@ def _spent(
     """Compute what each round has cost, the warm start first, and how many seconds it took."""
     clients = len(job.sites)
     spent = costs(job.algorithm, clients, counts, job.local_steps, job.params)
-    if job.secure:  # masked numbers take 64 bits each, whatever the compressor
+    if job.secure:  # masked numbers take 64 bits each; the sealed states are not counted
         plain = costs(job.algorithm, clients, counts, job.local_steps)
         spent["bytes_up"] = 8.0 * tree.size(job.params) * plain["up"]
         spent["up"] = spent["bytes_up"] / tree.nbytes(job.params)

@@ -1,7 +1,5 @@
 """The server app: a job on Flower, from its first round to its end."""
 
-import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from flwr.app import Context
@@ -11,11 +9,7 @@ from focusfl.flower import events
 from focusfl.flower.ending import Unhealthy, budgets_spent
 from focusfl.flower.job import Job
 from focusfl.flower.link import Link
-from focusfl.flower.secure import Failed, SecureServer
 from focusfl.flower.server import Server
-
-STAGE_TRIES = 6  # times that a site is asked in one stage of a secure sum
-STAGE_POLL = 1.0  # seconds at most between two looks at what has come
 
 
 class JobApp(ServerApp):
@@ -83,51 +77,6 @@ def rounds(server: Server) -> Iterator[Collection[str]]:
     job, protocol = server.job, server.protocol
     while protocol.round < job.rounds and not server.diverged and not budgets_spent(job, protocol):
         before = protocol.round
-        if isinstance(protocol, SecureServer):
-            counted = _play_securely(server, protocol)
-        else:
-            counted = server.play()
+        counted = server.play()
         if protocol.round > before:  # it was no warm-up, and budgets were not spent in it
             yield counted
-
-
-def _play_securely(server: Server, protocol: SecureServer) -> Collection[str]:
-    """Hold sessions of secure sums until one comes to a sum, and close the round."""
-    opened = time.monotonic()
-    server.say("open", generation=protocol.generation)
-    while not protocol.counted:
-        if budgets_spent(server.job, protocol):
-            return ()
-        server.look()
-        try:
-            protocol.begin([site for site in protocol.free if site in server.online])
-            while protocol.session:
-                _play_stage(server, protocol)
-                protocol.advance()
-        except Failed as error:
-            server.say("session", why=f"it came to no sum: {error}")
-            if protocol.restarts:
-                protocol.new_generation(protocol.restarts)
-                return ()
-            time.sleep(server.job.poll)
-    return server.close_round(set(), opened)
-
-
-def _play_stage(server: Server, protocol: SecureServer) -> None:
-    """Ask all members of a session until those who can have answered, or the deadline."""
-    session, job, began = protocol.session, server.job, time.monotonic()
-    asked: Counter[str] = Counter()
-    while session is not None:
-        server.look()
-        left = [site for site in protocol.free if asked[site] < STAGE_TRIES]
-        here = [site for site in left if site in server.online]
-        now = [site for site in here if site not in protocol.awaited]
-        server.ask([(site, protocol.turn, protocol.request(site)) for site in now], "train")
-        asked.update(now)
-        server.receive()
-        waits = here or [site for site in protocol.awaited if site in protocol.free]
-        few = left and len(session.answered) < session.least
-        seconds = time.monotonic() - began
-        if not (waits or few) or seconds >= job.deadline:
-            return
-        time.sleep(max(job.poll, min(seconds / 20, STAGE_POLL)))

@@ -18,7 +18,7 @@ from focusfl.flower import evaluation
 from focusfl.flower.identity import Identity, identify
 from focusfl.flower.protocol import Site
 from focusfl.flower.records import from_records, to_records
-from focusfl.flower.secure import Secure, SecureSite
+from focusfl.flower.secure import Keys, Secure, SecureSite
 
 if TYPE_CHECKING:
     from focusfl.privacy.account import Terms
@@ -50,8 +50,8 @@ def client_app(
         algorithm: the one of the server.
         job: name of the training; None: `job` in the app's configuration.
         seed: of the batches, where `work` is a problem that draws some.
-        secure: the server's, where pushes are summed in secret. Then the site
-            gives no gradient when it evaluates, either: metrics alone.
+        secure: the server's, where pushes are summed in secret. Then the site does not
+            evaluate, and its SuperNode needs `sums-key`, the file of the sites' key.
         mods: Flower's, around all that the site does.
 
     Returns:
@@ -78,10 +78,12 @@ def client_app(
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
+        if secure:
+            raise ValueError("a site of secure sums does not evaluate.")
         site_work = _work_of(work, context, seed)
         results = evaluation.answer(
             from_records(message.content), _job(job, context), site_work.evaluate,
-            None if secure else site_work.whole,
+            site_work.whole,
         )  # fmt: skip
         return Message(results, reply_to=message)
 
@@ -94,10 +96,16 @@ def _site(
 ) -> Site:  # fmt: skip
     who = identify(context)
     options: dict[str, Any] = {"private": private, "folder": who.folder}
-    if secure is not None:
-        return SecureSite(algorithm, job, who.site, secure=secure, **options)
     # Flower keeps this record between messages, as long as the SuperNode runs.
     cache: Any = context.state.setdefault(CACHE, ConfigRecord())
+    if secure is not None:
+        if who.key is None:
+            raise ValueError(
+                f"{who.site} needs the key of secure sums: --node-config 'sums-key=\"FILE\"', "
+                "a file that focusfl deploy key writes and all sites share."
+            )
+        options |= {"secure": secure, "keys": Keys.read(who.key)}
+        return SecureSite(algorithm, job, who.site, cache, **options)
     return Site(algorithm, job, who.site, cache, **options)
 
 

@@ -35,12 +35,11 @@ def budgets_spent(job: Job, protocol: ProtocolServer) -> str:
     budgets; empty as long as one can."""
     away = {*protocol.gone, *protocol.spent}
     left = len(job.sites) - len(away)
-    least = job.secure.needed(left) if job.secure else job.minimum
-    if not protocol.spent or left >= least or protocol.round >= job.rounds:
+    if not protocol.spent or left >= job.least or protocol.round >= job.rounds:
         return ""
     return (
         f"{len(protocol.spent)} of {len(job.sites)} sites have spent their privacy "
-        f"budgets: round {protocol.round} of {job.rounds} needs {least} and has {left}."
+        f"budgets: round {protocol.round} of {job.rounds} needs {job.least} and has {left}."
     )
 
 
@@ -113,7 +112,7 @@ def _false_rest(
     )
 
 
-def keep(job: Job, x: Tree, past: Sequence[Mapping[str, Any]]) -> None:
+def keep(job: Job, x: Tree | None, past: Sequence[Mapping[str, Any]]) -> None:
     """Write model and curves to the folder of the job."""
     # Imports upwards: results have one format, and it is that of studies.
     from focusfl.deploy import record

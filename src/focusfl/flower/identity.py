@@ -19,13 +19,15 @@ class Identity(NamedTuple):
     site: str
     number: int | None  # its place among the sites, where they share a data set
     folder: Path  # where it keeps what must last
+    key: Path | None = None  # file of the key of secure sums
 
 
 def identify(context: "Context") -> Identity:
     """Read which site this is from the SuperNode's configuration.
 
     `site` is its name, else that in the file `site-file`, else site-N of
-    `partition-id=N`; `state` is a folder that lasts, ~/.focusfl/SITE if not given.
+    `partition-id=N`; `state` is a folder that lasts, ~/.focusfl/SITE if not given; `sums-key`
+    is the file of the key that all sites with secure sums share.
 
     Raises:
         ValueError: If none of the three is given.
@@ -44,7 +46,8 @@ def identify(context: "Context") -> Identity:
             "'site=\"NAME\"', 'site-file=\"FILE\"' or 'partition-id=NUMBER'."
         )
     folder = Path(str(config.get("state") or Path(FOLDER) / site)).expanduser()
-    return Identity(site, None if number is None else int(number), folder)
+    key = Path(str(config["sums-key"])).expanduser() if "sums-key" in config else None
+    return Identity(site, None if number is None else int(number), folder, key)
 
 
 def read_keys(keys: Keys, sites: Sequence[str]) -> dict[bytes, str]:

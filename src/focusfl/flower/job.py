@@ -59,7 +59,8 @@ class Job:
             without such a key is no site. None: nodes are believed by name, or by their word.
         changed: "accept" to go on with another lr, local_steps, on_empty or params than the
             job was begun with.
-        secure: learn the sums of pushes and no single one; None: every push.
+        secure: add up pushes without reading them, nor the model; None: read both. Then
+            `evaluate` is not called, and sites do not evaluate.
     """
 
     algorithm: Algorithm
@@ -99,26 +100,25 @@ class Job:
         check_flag("per_client", self.per_client)
         check_one_of("changed", self.changed, ("refuse", "accept"))
         if self.secure is not None:
-            self._check_secure()
+            options = {
+                "max_norm": self.max_norm, "weights": self.weights, "eval_every": self.eval_every,
+            }  # fmt: skip
+            check_job(self.secure, self.algorithm, self.params, len(self.sites), options)
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         if isinstance(self.keys, Mapping):
             self.sites_by_key()  # raises where a site has none
         most = len(self.sites)
-        if not self.minimum <= (most if self.target is None else self.target) <= most:
+        if not self.least <= (most if self.target is None else self.target) <= most:
             raise ValueError(
                 f"minimum and target must satisfy minimum <= target <= {most} sites; "
-                f"got {self.minimum} and {self.target}."
+                f"got {self.least} and {self.target}."
             )
 
-    def _check_secure(self) -> None:
-        options = {"max_norm": self.max_norm, "weights": self.weights}
-        check_job(self.secure, self.algorithm, self.params, len(self.sites), options)
-        if (self.minimum, self.target) != (1, None):
-            raise ValueError(
-                "how many sites a secure sum has is said by Secure(minimum=...), not "
-                f"by minimum and target; got {self.minimum} and {self.target}."
-            )
+    @property
+    def least(self) -> int:
+        """Sites without which no round closes: `minimum`, or that of secure sums."""
+        return max(self.minimum, self.secure.minimum if self.secure else 1)
 
     @property
     def place(self) -> Path:

@@ -26,7 +26,6 @@ from focusfl.flower.link import Answer, Link
 from focusfl.flower.protocol import ProtocolServer, Wired
 from focusfl.flower.protocol.limits import norm
 from focusfl.flower.records import from_records, privacy_of, size
-from focusfl.flower.secure import SecureServer
 from focusfl.simulation.divergence import BLOWN_UP
 
 LOOK = 5  # polls between two looks at who is online
@@ -95,11 +94,15 @@ class Server:
     @property
     def diverged(self) -> bool:
         """Whether the model is so large, beside the first, that sites cannot go on."""
+        if self.protocol.x is None:  # of secure sums
+            return False
         limit = BLOWN_UP * max(1.0, norm(self.job.params))
         return not norm(self.protocol.x) <= limit
 
     def measured(self) -> dict[str, float]:
-        """Give the metrics of the model that need no site."""
+        """Give the metrics of the model that need no site; none of one that is sealed."""
+        if self.protocol.x is None:
+            return {}
         return evaluation.measured(self.job, self.protocol.server)
 
     # A round
@@ -124,7 +127,7 @@ class Server:
             awaited = asked & self.link.owing
             seconds, counted = time.monotonic() - began, len(protocol.counted)
             # Of a warm-up every part is committed: each site is heard but once.
-            least = 1 if protocol.warming else job.minimum
+            least = 1 if protocol.warming else job.least
             closes_empty = self._closes_empty and not protocol.warming and len(asked) >= least
             if (
                 (counted >= least or closes_empty)
@@ -231,28 +234,28 @@ class Server:
         Returns:
             What became of it: the status of its `Receipt`; "nothing" if there is none.
         """
-        site, protocol = answer.site, self.protocol
-        secure = protocol if isinstance(protocol, SecureServer) else None
+        site = answer.site
         if answer.content is None:
             self.say("nothing", site=site, why=answer.why[:MAX_REASON])
-            if secure:
-                secure.give_up(site)
             return "nothing"
         message = from_records(answer.content)
         self._bytes["up"] += size(message)
         self._epsilons |= privacy_of(site, answer.content)
-        # To a stage of a secure sum that is over, an answer is late, which is no fault.
-        late = secure is not None and not secure.awaits(site, answer.pending.number)
-        receipt = protocol.receive(site, message)
+        receipt = self.protocol.receive(site, message)
         if not receipt.applied:
-            self.say(receipt.status, site=site, why=receipt.why, **({"late": True} if late else {}))
+            self.say(receipt.status, site=site, why=receipt.why)
         return receipt.status
 
     # Evaluation on the sites, beside the rounds
 
     @property
     def _asks_sites(self) -> bool:
-        """Whether sites are to evaluate, or nobody else gives a grad_norm."""
+        """Whether sites are to evaluate, or nobody else gives a grad_norm.
+
+        Sites of secure sums do not: a server could learn from the metrics of a model it chose.
+        """
+        if self.protocol.x is None:
+            return False
         knows = "grad_norm" in self.measured() and not self.protocol.gone
         return bool(self.job.eval_every) or not knows
 

@@ -44,8 +44,14 @@ class AlgorithmStrategy:
         not read, as a request says all that a site needs.
 
         Raises:
+            ValueError: If the job has secure sums: their server has no model to give.
             Unhealthy: if no site was counted in any round; results are written before.
         """
+        if self._job.secure:
+            raise ValueError(
+                "a strategy gives the model, and a server of secure sums does not have it; "
+                "server_app(job) runs such a job."
+            )
         result, total = Result(arrays=initial_arrays), 0
 
         def evaluate(number: int) -> None:

@@ -23,7 +23,7 @@ from focusfl.simulation.spec import ClientState
 from focusfl.studies.toml import Keys
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Several = Annotated[int, Field(ge=2, le=2**31 - 1)]
+
 Few = Annotated[int, Field(ge=1, le=100_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -67,10 +67,9 @@ class Stop(Strict):
 
 
 class SecureSums(Strict):
-    """How many sites a sum has that the server of a deployment may learn."""
+    """How many pushes a sum has in a deployment whose server reads none."""
 
-    minimum: Several = option(3, "sites in a sum, at least")
-    threshold: Several | None = option(None, "sites that open one; None: two thirds")
+    minimum: Count = option(3, "pushes in a sum, at least")
 
 
 class Settings(Strict):

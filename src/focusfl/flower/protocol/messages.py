@@ -137,44 +137,46 @@ def fields_of(message: Wired) -> dict[str, Any]:
         return {}
 
 
-def pack(a: Tree) -> bytes:
+def pack(a: Tree, finite: bool = True) -> bytes:
     """Turn a tree into a safetensors file.
 
     Raises:
-        ValueError: If a number is not finite, or an array has no dtype that travels.
+        ValueError: If a number is not finite, unless `finite` is False, or an array has no
+            dtype that travels.
     """
     arrays = {}
     for path, leaf in paths(a):
         array = np.asarray(leaf, order="C")
         if array.dtype.kind not in "fiub":
             raise ValueError(f"{path} has dtype {array.dtype}, which does not travel.")
-        if not np.isfinite(array).all():
+        if finite and not np.isfinite(array).all():
             raise ValueError(f"{path} must be finite; it holds NaN or infinity.")
         arrays[path] = array
     return save(arrays)
 
 
-def unpack(blob: bytes, like: Tree) -> Tree:
+def unpack(blob: bytes, like: Tree, finite: bool = True) -> Tree:
     """Read a tree of this structure, these shapes and dtypes; Refused if it is not."""
-    arrays = load_flat(blob)
+    arrays = load_flat(blob, finite)
     leaves_by_path = dict(paths(like))
     for path in [*leaves_by_path, *arrays]:
         expected, got = _spec(leaves_by_path.get(path)), _spec(arrays.get(path))
         if expected != got:
-            raise Refused(f"{short(path)} must be {expected}; got {got}.")
+            raise Refused(f"{short(path)} must be {_words(expected)}; got {_words(got)}.")
     leaves = iter([arrays[path] for path in leaves_by_path])
     # Numbers that are no arrays travel as arrays without axes.
     return tree.map(lambda a: next(leaves) if hasattr(a, "shape") else next(leaves).item(), like)
 
 
-def load_flat(blob: bytes) -> dict[str, np.ndarray]:
-    """Read the arrays of a safetensors file by path; Refused if one is not finite."""
+def load_flat(blob: bytes, finite: bool = True) -> dict[str, np.ndarray]:
+    """Read the arrays of a safetensors file by path; Refused if one is not finite, unless
+    `finite` is False."""
     try:
         arrays = load(blob)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Refused(f"it cannot be read: {short(error)}.") from None
     for path, array in arrays.items():
-        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+        if array.dtype.kind not in "fiub" or (finite and not np.isfinite(array).all()):
             raise Refused(f"{short(path)} holds NaN, infinity or no numbers.")
     return arrays
 
@@ -227,11 +229,16 @@ def _plain(name: str) -> str:
     return name.replace("%2F", "/").replace("%25", "%")
 
 
-def _spec(leaf: Any) -> str:
+def _spec(leaf: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
+    """Give dtype and shape of a leaf; None if there is none."""
     if leaf is None:
-        return "absent"
+        return None
     array = np.asarray(leaf)
-    return f"{array.dtype.newbyteorder('=')} of shape {array.shape}"
+    return array.dtype.newbyteorder("="), array.shape
+
+
+def _words(spec: tuple[np.dtype, tuple[int, ...]] | None) -> str:
+    return "absent" if spec is None else f"{spec[0]} of shape {spec[1]}"
 
 
 def _check_fields(fields: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:

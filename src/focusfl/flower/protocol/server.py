@@ -85,6 +85,7 @@ class ProtocolServer:
     """
 
     store_type: ClassVar[type[Store]] = Store
+    carries: ClassVar[set[str]] = {"up", "state"}  # parts of a push
 
     server: ServerState  # the algorithm's state
     generation: int  # 1, and one more each time that all states were emptied
@@ -210,7 +211,7 @@ class ProtocolServer:
             local_steps=rd.local_steps, num_clients=rd.num_clients,
             grads_done=row.grads_done,
         )  # fmt: skip
-        parts = {"down": down}
+        parts = self._parts(row, down)
         if leaves(self._like_state) and row.version not in self._cached.get(site, ()):
             self._add_state(parts, row)
         return encode(request, parts)
@@ -226,7 +227,7 @@ class ProtocolServer:
             What became of it, and why.
         """
         try:
-            reply, name = decode(message, Reply, {"up", "state"})
+            reply, name = decode(message, Reply, self.carries)
             row = self._check_reply(sender, reply)
             if reply.kind != "push":
                 return self._report(reply, row, message.keys() - {"header"})
@@ -256,12 +257,9 @@ class ProtocolServer:
         # commit below forgets pushes and update together: sites are asked again.
         self._store.begin()
         if counted or (self._on_empty == "step" and not self.warming):
-            total = tree.zeros(self._uplink.up) if self._total is None else self._total
             rd = self._rd()._replace(num_active=_sum(self._counted.values()))
-            with np.errstate(all="ignore"):  # what is not finite is found below
-                server = self.algorithm.update(self.server, total, rd)
             try:
-                self._set_server(server)
+                self._update(rd)
             except ValueError as error:
                 self.drop_round()
                 words = f"round {self.round} cannot be closed: {error} Lower lr."
@@ -318,7 +316,7 @@ class ProtocolServer:
         """Create the job, or continue it."""
         store, job = self._store, self._store.job()
         if job is None:
-            server, state = map(pack, self.algorithm.init(params))
+            server, state = self._first_states(params)
             weight_by_site = weights or dict.fromkeys(self.sites, 1.0)
             store.create(
                 JobRow(identity, json.dumps(settings), server, state, self.algorithm.starts_warm),
@@ -346,7 +344,7 @@ class ProtocolServer:
         assert job is not None
         self.generation, self.round = job.generation, job.round
         self.warming, self._largest = bool(job.warming), job.largest
-        self.server = unpack(job.server, self._like_server)
+        self._read_server(job.server)
         self._initial = job.initial
         self.num_clients = self._weight_here()
         self._open_round()
@@ -369,7 +367,7 @@ class ProtocolServer:
         """Put everything on disk, and open a round."""
         self._store.set_job(
             generation=self.generation, round=self.round, warming=self.warming,
-            largest=self._largest, server=pack(self.server), initial=self._initial,
+            largest=self._largest, server=self._packed_server(), initial=self._initial,
         )  # fmt: skip
         self._store.commit()
         self._open_round()
@@ -452,7 +450,8 @@ class ProtocolServer:
             total = weighed if self._total is None else tree.add(self._total, weighed)
         if not all(np.isfinite(leaf).all() for leaf in leaves(total)):
             raise Refused("it is so large that the sum of all pushes is infinite.")
-        self._add(row, reply, name, state)
+        blob = None if state is None else pack(state)
+        self._add(row, reply, name, blob, limits.norm(state or {}))
         self._total, self._largest = total, max(self._largest, size)
 
     def _read(self, row: SiteRow, reply: Reply, message: Wired) -> tuple[Any, Any]:
@@ -467,12 +466,12 @@ class ProtocolServer:
         down, rd = self.algorithm.broadcast(self.server), self._rd(reply.round)
         return up, self.algorithm.state_after(self._state(row), up, down, rd)
 
-    def _add(self, row: SiteRow, reply: Reply, name: str, state: Client | None) -> None:
+    def _add(self, row: SiteRow, reply: Reply, name: str, state: bytes | None, norm: float) -> None:
         """Swap a site's version for the next one: from here on the reply counts."""
         self._store.begin()
         swapped = self._store.set_site(
             row.name, reply.version, version=name,
-            state=None if state is None else pack(state), norm=limits.norm(state or {}),
+            state=state, norm=norm,
             grads_done=row.grads_done + self._rd(reply.round).local_steps,
             pushes=row.pushes + 1,
         )  # fmt: skip
@@ -528,7 +527,7 @@ class ProtocolServer:
         self._strikes.pop(site, None)
         weight = -row.weight if returns else row.weight
         try:
-            self._set_server(self.algorithm.forget(self.server, self._state(row), weight, before))
+            self._forget(row, weight, before)
         except CannotForget as error:
             self._begin_generation(str(error))
         version = digest(self._initial)
@@ -537,12 +536,47 @@ class ProtocolServer:
     def _begin_generation(self, why: str) -> None:
         """Empty all states and keep the model."""
         log.warning("generation %s: %s", self.generation + 1, why)
-        server, state = self.algorithm.init(self.x)
-        self._set_server(server)
         self.generation += 1
-        self.warming, self._initial = self.algorithm.starts_warm, pack(state)
+        self.warming, self._initial = self.algorithm.starts_warm, self._empty()
         self._largest, version = 0.0, digest(self._initial)
         self._store.set_sites(version=version, state=None, norm=0, pushes=0)
+
+    # What follows is all that knows the server's state: secure sums have another.
+
+    def _first_states(self, params: Tree) -> tuple[bytes, bytes]:
+        """Give the server's state and a newcomer's as a job begins."""
+        server, state = map(pack, self.algorithm.init(params))
+        return server, state
+
+    def _read_server(self, blob: bytes) -> None:
+        """Take the server's state from the database."""
+        self.server = unpack(blob, self._like_server)
+
+    def _packed_server(self) -> bytes:
+        """Give the server's state for the database."""
+        return pack(self.server)
+
+    def _parts(self, row: SiteRow, down: bytes) -> dict[str, bytes]:
+        """Give what a request carries beside the site's state."""
+        del row
+        return {"down": down}
+
+    def _update(self, rd: Round) -> None:
+        """Change the server's state by the sum of the open round."""
+        total = tree.zeros(self._uplink.up) if self._total is None else self._total
+        with np.errstate(all="ignore"):  # `_set_server` refuses what is not finite
+            server = self.algorithm.update(self.server, total, rd)
+        self._set_server(server)
+
+    def _forget(self, row: SiteRow, weight: float, before: float) -> None:
+        """Take a site's contribution out of the server's state; CannotForget if it cannot be."""
+        self._set_server(self.algorithm.forget(self.server, self._state(row), weight, before))
+
+    def _empty(self) -> bytes:
+        """Begin the server's state anew at the same model; give the state of a newcomer."""
+        server, state = self.algorithm.init(self.x)
+        self._set_server(server)
+        return pack(state)
 
     def _set_server(self, server: ServerState) -> None:
         """Change the server's state; ValueError if it is not finite."""

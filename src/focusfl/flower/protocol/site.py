@@ -59,6 +59,7 @@ class Site:
     private: "Terms | None" = field(default=None, kw_only=True)
     folder: str | Path | None = field(default=None, kw_only=True)
     compresses: ClassVar[bool] = True  # pushes of a compressor travel as its bytes
+    carries: ClassVar[tuple[str, ...]] = ("down", "state")  # parts of a request, the first always
 
     def __post_init__(self):
         check_name("job", self.job)
@@ -96,8 +97,7 @@ class Site:
             # the mean of two answers would have less of it.
             replies = {k: v for k, v in self.cache.items() if k.startswith(REPLY)}
             return {k.removeprefix(REPLY): v for k, v in replies.items()}
-        down, like = self._broadcast(message["down"])
-        state = self._state(request, message, like)
+        down, state = self._open(request, message)
         if state is None:
             return self._reply(request, "missing")
         # The server counts gradients for the site: batches go on where they stopped, even
@@ -122,10 +122,9 @@ class Site:
         if self.compresses:
             algorithm, recorder = with_recorder(algorithm)
         new, up = client_round(algorithm, state, down, gradient, batches, request.rd)
-        after = pack(new)
-        parts = {"up": pack(recorder.compressed(up) if recorder else up)}
-        if self.algorithm.sends_state:
-            parts["state"] = after
+        if recorder:
+            up = recorder.compressed(up)
+        parts, after = self._parts(request, message, down, state, up, new)
         reply = self._reply(request, "push", parts)
         new_version = reply["header"].partition(b"\n")[0].decode()
         self._keep(request.version, pack(state), new_version, after)
@@ -143,8 +142,8 @@ class Site:
         return self._reply(self._read(message)[0], "leave")
 
     def _read(self, message: Wired) -> tuple[Request, str]:
-        request, name = decode(message, Request, {"down", "state"})
-        if "down" not in message:
+        request, name = decode(message, Request, {*self.carries})
+        if self.carries[0] not in message:
             raise Refused("it carries no model.")
         if request.local_steps < 1 or request.num_clients <= 0:
             raise Refused("a round must have clients and local steps.")
@@ -155,12 +154,21 @@ class Site:
                 raise Refused(f"it is for {what} {other[:80]!a}; this is {mine}.")
         return request, name
 
-    def _broadcast(self, blob: bytes) -> tuple[Any, Client]:
-        """Read the broadcast; make a newcomer's state, whose shapes follow from the model."""
+    def _open(self, request: Request, message: Wired) -> tuple[Any, Client | None]:
+        """Read the broadcast, and the state that the server names; None if it is not here."""
         # The site has no model of its own: this one says what everything looks like.
-        x = nest(load_flat(blob), "x")
-        server, client = self.algorithm.init(tree.zeros(x))
-        return unpack(blob, self.algorithm.broadcast(server)), client
+        x = nest(load_flat(message["down"]), "x")
+        server, like = self.algorithm.init(tree.zeros(x))
+        down = unpack(message["down"], self.algorithm.broadcast(server))
+        return down, self._state(request, message, like)
+
+    def _parts(
+        self, request: Request, message: Wired, down: Any, state: Client, up: Any, new: Client
+    ) -> tuple[dict[str, bytes], bytes]:
+        """Give what a push carries, and the state from which the site goes on."""
+        del request, message, down, state
+        after = pack(new)
+        return {"up": pack(up), **({"state": after} if self.algorithm.sends_state else {})}, after
 
     def _state(self, request: Request, message: Wired, like: Client) -> Client | None:
         """Find the state that the server names; None if it is not here."""

@@ -1,12 +1,12 @@
-"""Secure sums: the server of a deployment learns the sum of a round's pushes alone.
+"""Secure sums: a server that adds up pushes and reads none, nor the tracker, nor the model.
 
-Bonawitz et al. 2017, https://doi.org/10.1145/3133956.3133982, over the plain protocol
-and fixed point numbers. A push counts if and only if it is in a sum that was opened.
+The sites of a job share a key. What they push is masked by one-time key streams, which the sum
+modulo 2^64 still holds and the sites take off; all else that the server keeps is sealed.
 """
 
+from focusfl.flower.secure.keys import Keys
 from focusfl.flower.secure.policy import Secure
-from focusfl.flower.secure.server import SecureServer
-from focusfl.flower.secure.session import Failed
+from focusfl.flower.secure.server import SecureServer, open_model
 from focusfl.flower.secure.site import SecureSite
 
-__all__ = ["Failed", "Secure", "SecureServer", "SecureSite"]
+__all__ = ["Keys", "Secure", "SecureServer", "SecureSite", "open_model"]

@@ -1,4 +1,4 @@
-"""How many sites must take part in a sum, and how many can open it."""
+"""Which jobs can have secure sums, and how many pushes a sum must have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,52 +14,34 @@ from focusfl.core.validation import check_count, check_is, shown
 from focusfl.flower.protocol.messages import paths
 from focusfl.flower.protocol.uplink import trial_push
 
-LEAST = 2  # sites in a sum: that of one is its push
 ROOM = 63  # bits of a sum, beside its sign
+# Settings that a job with secure sums cannot have, and what they need.
+UNSEEN = {"max_norm": "single pushes", "weights": "single pushes", "eval_every": "the model"}
 
 
 @dataclass(frozen=True)
 class Secure:
-    """Sums of pushes are opened, single pushes never. The same value on every side.
+    """The server adds up pushes, and reads no push, no tracker and no model.
 
-    No sum of fewer than `minimum` sites is made. It takes `threshold` sites of a round
-    to open its sum, and as many that collude with the server to open one push.
+    All sites of a job share a key, of which the server knows nothing. See docs/secure.md for what
+    it hides from whom: a site that colludes with the server opens everything.
+
+    Attributes:
+        minimum: pushes that a sum has at least. Sites open no smaller one, so that no site
+            reads another's push.
     """
 
     minimum: int = 3
-    threshold: int | None = None  # None: more than two thirds of those in the round
 
     def __post_init__(self):
-        for name in ("minimum", "threshold"):
-            number = getattr(self, name)
-            if number is None and name == "threshold":
-                continue
-            check_count(name, number)
-            if number < LEAST:
-                raise ValueError(
-                    f"{name} must be at least {LEAST}: a sum of one site is its push; got {number}."
-                )
-
-    def needed(self, sites: int) -> int:
-        """How many of so many in a round must stay to its end."""
-        return max(self.minimum, self.opening(sites))
-
-    def opening(self, sites: int) -> int:
-        """How many shares open a secret that was shared among so many."""
-        return max(LEAST, self.threshold or 2 * sites // 3 + 1)
+        check_count("minimum", self.minimum)
 
     def check(self, algorithm: Algorithm, up: Message, sites: int) -> None:
         """Raise ValueError unless pushes of so many sites can be summed in secret."""
-        for name, number in (("minimum", self.minimum), ("threshold", self.threshold)):
-            if number is not None and number > sites:
-                raise ValueError(
-                    f"{name} of secure sums must be at most the number of sites, "
-                    f"{sites}; got {number}."
-                )
-        if self.threshold is not None and 2 * self.threshold <= sites:
+        if self.minimum > sites:
             raise ValueError(
-                f"threshold of secure sums must be more than half of {sites} sites, or "
-                f"two halves could open two sums; got {self.threshold}."
+                "minimum of secure sums must be at most the number of sites, "
+                f"{sites}; got {self.minimum}."
             )
         compressor = fixed_point(algorithm)
         if algorithm.starts_warm:
@@ -89,17 +71,17 @@ def check_job(
 ) -> None:
     """Raise ValueError unless a job with these options can have secure sums."""
     check_is("secure", secure, Secure)
-    for name in ("max_norm", "weights"):
+    for name, what in UNSEEN.items():
         if options.get(name):
             raise ValueError(
-                f"{name} needs single pushes, which a secure server never sees; "
-                f"got {shown(options[name])}."
+                f"{name} needs {what}, which a secure server never sees; got "
+                f"{shown(options[name])}. Leave it out."
             )
     fixed_point(algorithm)
     if algorithm.has_after_update:
         raise ValueError(
             f"{algorithm!r} cannot be summed in secret: the server's answer changes "
-            "its clients' states, which a secure server does not have."
+            "its clients' states, which a secure server cannot read."
         )
     up = trial_push(algorithm, tree.map(np.asarray, params))
     secure.check(algorithm, up, sites)

@@ -1,54 +1,85 @@
-"""The server of secure sums: the plain one, that counts a whole sum or nothing."""
+"""The server of secure sums: the plain protocol over states that it cannot read."""
 
-import logging
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from secrets import token_hex
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from focusfl.core import Algorithm, CannotForget, Client
+from focusfl.core import Algorithm, Client, Round
+from focusfl.core import Server as ServerState
 from focusfl.core.tree import Tree
 from focusfl.flower.protocol.messages import (
-    Receipt,
     Refused,
     Reply,
     Wired,
-    decode,
     digest,
     leaves,
+    nest,
+    pack,
 )
 from focusfl.flower.protocol.server import ProtocolServer
-from focusfl.flower.protocol.store import HERE, SiteRow
-from focusfl.flower.secure.messages import (
-    STAGES,
-    Said,
-    Stage,
-    blob,
-    only,
-    read,
-    write,
+from focusfl.flower.protocol.store import HERE, SiteRow, Store
+from focusfl.flower.secure.journal import (
+    OPEN,
+    Journal,
+    State,
+    about_site,
+    open_base,
+    pack_state,
+    replay,
+    server_fields,
+    unpack_client,
 )
-from focusfl.flower.secure.numbers import to_push
-from focusfl.flower.secure.policy import Secure, check_job, fixed_point
-from focusfl.flower.secure.session import Failed, Session
+from focusfl.flower.secure.keys import OVERHEAD, PREFIX, Keys
+from focusfl.flower.secure.policy import Secure, check_job
 
-log = logging.getLogger(__name__)
+RENEWERS = 2  # sites of a round that send the base anew: one may fail
+LONG = 8  # entries of a journal from which on all send it
+
+
+def open_model(database: Path, keys: Keys) -> tuple[Tree, int]:
+    """Read the last model that a site has sealed, from a job's database or a copy of it.
+
+    Args:
+        database: server.db of the job; nobody may have it open.
+        keys: those of the sites.
+
+    Returns:
+        The model, and the number of rounds after which it was so. The sums of later rounds,
+        of which there is one as a rule, are not applied: that takes the algorithm, as
+        `SecureServer.open_job` has it.
+
+    Raises:
+        ValueError: If it is no database of secure sums, or these are not the keys.
+    """
+    store = Store(database)
+    try:
+        job = store.job()
+        if job is None:
+            raise ValueError(f"{database} has no job.")
+        journal = Journal.from_bytes(job.server)
+        name = json.loads(job.identity)["job"]
+        model = server_fields(open_base(journal, keys, name))
+        pending = sum(op["op"] == "update" for op in journal.ops)
+        return nest(model, "x"), job.round - pending
+    except Refused as error:
+        raise ValueError(f"{database}: {error}") from None
+    finally:
+        store.close()
 
 
 class SecureServer(ProtocolServer):
-    """A server that learns the sum of a round's pushes and no single one.
+    """A server that reads no push, no state of a site, no tracker and no model.
 
-    Unless it lies: docs/secure.md says how a server that does opens a push.
-
-    A round has sessions of four stages: `request` and `receive` as often as need be,
-    then `advance`. The last stage counts the pushes of all who stayed. A session is in
-    memory alone: with the server it is over, and nothing of it was counted.
-
-    Of a site's state the server has the version alone. Where a site has lost its state,
-    or leaves, a new generation begins.
+    It is the plain server, whose rule decides which pushes count. In place of the algorithm's
+    state it keeps a `Journal`: where the plain server would compute, it notes what has
+    happened, and sites compute it.
     """
+
+    carries: ClassVar[set[str]] = {"up", "state", "base"}
+    server = None  # `open_job` reads it, with the key
 
     def __init__(
         self,
@@ -61,187 +92,122 @@ class SecureServer(ProtocolServer):
         **options: Any,
     ):
         check_job(secure, algorithm, params, len(sites), options)  # writes nothing
-        self.secure, self._codec = secure, fixed_point(algorithm)
-        self.awaited: set[str] = set()  # who was asked in this stage, and may answer
-        self.restarts = ""  # why a new generation must begin
-        self._incarnation = token_hex(8)  # no session of an earlier process goes on
-        self._session: Session | None = None
-        self._number = 0  # of the last session
+        self.secure = secure
         ProtocolServer.__init__(self, algorithm, params, sites, folder, **options)
-        self._size = sum(np.size(a) for a in leaves(self._uplink.up))
+        self._size = sum(np.size(leaf) for leaf in leaves(self._uplink.up))
+        # What a site sends at most, beside the numbers of its push.
+        state = len(pack(self._like_state))
+        self._most = {"state": state, "base": len(pack(self._like_server)) + state}
 
     @property
-    def session(self) -> Session | None:
-        """The one that is under way."""
-        return self._session
+    def x(self) -> None:
+        """The model: this server does not know it."""
 
-    @property
-    def turn(self) -> int:
-        """The number of this stage, among all of this server; 0 between sessions."""
-        session = self._session
-        return len(STAGES) * session.number + session.at if session else 0
+    def state(self, site: str) -> Client:
+        """Raise ValueError: a secure server cannot read a site's state."""
+        raise ValueError(f"the state of {site} is sealed: open_job reads it, with the key.")
 
-    def awaits(self, site: str, number: int | None) -> bool:
-        """Whether this stage still waits for a reply; what comes later is void."""
-        return site in self.free and number == self.turn
+    def open_job(self, keys: Keys) -> tuple[ServerState, list[tuple[float, Client]]]:
+        """Read the server's state, and weight and state of every site that is here.
 
-    @property
-    def free(self) -> tuple[str, ...]:
-        """Who has not answered in this stage; without a session, who may be in one."""
-        if self.counted:
-            return ()
-        if self._session is None:
-            away = {*self.spent, *self._leaving}
-            names = self._store.column("name", HERE)
-            return tuple(site for site in names if site not in away)
-        here = self._session.answered
-        return tuple(site for site in self._session.members if site not in here)
-
-    def begin(self, sites: Sequence[str]) -> None:
-        """Begin a session of these; one that is under way is over, uncounted."""
-        for site in sites:
-            self._row(site)  # raises if it is none
-        if self.counted:
-            raise ValueError(f"round {self.round} has its sum: close it first.")
-        self._number += 1
-        self.awaited.clear()
-        self._session = Session(self.secure, self._number, sorted(sites))
-
-    def request(self, site: str) -> Wired:
-        """This stage's message to a site: the same, however often it is asked for."""
-        session = self._session
-        if session is None or site not in session.members:
-            raise ValueError(f"{site} is in no session that is under way.")
-        if site not in session.sent:
-            parts: dict[str, Any] = {}
-            if session.stage == "shares":
-                parts = {"public": session.public}
-            elif session.stage == "push":
-                sealed = {s: session.sealed[s][site] for s in session.members}
-                inner = ProtocolServer.request(self, site)
-                parts = {"sealed": sealed, "request": inner}
-            elif session.stage == "unmask":
-                parts = {"pushed": {s: b"" for s in session.masked}}
-            session.sent[site] = write(self._stage(session, site), parts)
-        self.awaited.add(site)
-        return session.sent[site]
-
-    def receive(self, sender: str, message: Wired) -> Receipt:
-        """Take what a site says in this stage, or say why not; then nothing changes."""
-        try:
-            said = read(message)
-            session = self._session
-            if session is None or sender not in session.members:
-                raise Refused(f"{ascii(sender)} is in no session that is under way.")
-            if said.stage != self._stage(session, sender):
-                raise Refused("it belongs to another session, stage or site.")
-            if sender in session.answered:
-                raise Refused(f"{sender} has answered already.")
-            if session.stage == "keys":
-                session.take_keys(sender, said)
-            elif session.stage == "shares":
-                session.take_shares(sender, said)
-            elif session.stage == "push":
-                return self._take_push(session, sender, said)
-            else:
-                session.take_unmasking(sender, said)
-        except Refused as error:
-            log.warning("refused a message from %s: %s", ascii(sender), error)
-            return Receipt("refused", str(error))
-        self.awaited.discard(sender)
-        return Receipt("applied")
-
-    def _take_push(self, session: Session, sender: str, said: Said) -> Receipt:
-        """A masked push; or what a site says that has none to give."""
-        only(said, "reply", "masked", "digest")
-        inner = {"header": blob(said, "reply")}
-        reply, _ = decode(inner, Reply, set())
-        if reply.kind != "push":
-            only(said, "reply")
-            receipt = ProtocolServer.receive(self, sender, inner)
-            if receipt.status == "refused":
-                raise Refused(receipt.why)
-            session.pushes[sender] = reply, ""
-            return receipt
-        self._check_reply(sender, reply)
-        masked = blob(said, "masked", 8 * self._size)
-        name = blob(said, "digest", 32)
-        if name.strip(b"0123456789abcdef"):
-            raise Refused("digest must be a checksum.")
-        session.pushes[sender] = reply, name.decode()
-        session.masked[sender] = np.frombuffer(masked, "<u8")
-        return Receipt("applied")
-
-    def advance(self) -> bool:
-        """Go on to the next stage; after the last one, count the sum. Whether it was.
+        Args:
+            keys: those of the sites.
 
         Raises:
-            Failed: If too few are left; the session is over, and nothing was counted.
+            Refused: If these are not the keys, or the database is damaged.
         """
-        session = self._session
-        if session is None:
-            raise ValueError("no session is under way.")
-        self.awaited.clear()
-        try:
-            if session.stage != "unmask":
-                session.advance()
-                if session.stage == "unmask" and len(session.members) < session.least:
-                    raise Failed(f"{len(session.members)} pushes: too few for a sum.")
-                return False
-            if len(session.answered) < session.least:
-                session.advance()  # says how many there are
-            self._count_sum(session)
-        except Failed as error:
-            self._session = None
-            if error.site:
-                self._strikes[error.site] += 1
-            log.warning("session %s is over: %s", session.number, error)
-            raise
-        self._session = None
-        return True
-
-    def _count_sum(self, session: Session) -> None:
-        """Take the sum into the open round, as everybody's whose pushes are in it."""
-        total = to_push(session.total(), self._uplink.up, self._codec)
-        for site in session.masked:
-            reply, name = session.pushes[site]
-            self._add(self._row(site), reply, name, None)
-            if reply.version != digest(self._initial):  # it had kept its state
-                self._strikes.pop(site, None)
-        self._total = total
+        state = replay(self.algorithm, self._journal, keys, self.job, self.secure)
+        clients = []
+        for row in self._store.sites(HERE):
+            client = state.initial
+            if row.state:
+                blob = keys.open(row.state, about_site(self.job, row.name))
+                client = unpack_client(self.algorithm, blob, state.initial)
+            clients.append((row.weight, client))
+        return state.server, clients
 
     def close_round(self) -> tuple[str, ...] | None:
-        why = self.restarts
-        counted = ProtocolServer.close_round(self)
-        if why:
-            self.new_generation(why)
-        return counted
+        if 0 < len(self.counted) < self.secure.minimum:
+            raise ValueError(
+                f"a sum must be of {self.secure.minimum} pushes at least; the open round has "
+                f"{len(self.counted)}."
+            )
+        return ProtocolServer.close_round(self)
 
-    def give_up(self, site: str) -> None:
-        """Await no reply of a site; it may be asked again, and answer all the same."""
-        self.awaited.discard(site)
+    # Where the plain server computes
 
-    def _missing(self, row: SiteRow) -> Receipt:
-        """Nobody has that state any more; who loses it time and again is left out."""
-        self._strikes[row.name] += 1
-        self.restarts = f"{row.name} has lost its state"
-        return Receipt("missing", f"{self.restarts}.")
+    def _count(self, row: SiteRow, reply: Reply, name: str, message: Wired) -> None:
+        extra = {"base"} & message.keys()
+        if message.keys() - extra != {"header", "up", "state"}:
+            raise Refused("a push must carry up and state.")
+        up = message["up"]
+        if len(up) != PREFIX + 8 * self._size:
+            raise Refused(f"up must have {PREFIX + 8 * self._size} bytes; got {len(up)}.")
+        for part in ("state", *extra):
+            if not OVERHEAD < len(message[part]) <= self._most[part] + 4096:
+                raise Refused(f"{part} is too short or too long: {len(message[part])} bytes.")
+        if extra and message["base"].startswith(OPEN):
+            raise Refused("its base is not sealed.")
+        prefix, numbers = up[:PREFIX], np.frombuffer(up[PREFIX:], "<u8")
+        if prefix.hex() in self._masks:
+            raise Refused("its mask is that of another push.")
+        self._add(row, reply, name, message["state"], 0.0)
+        self._masks.append(prefix.hex())
+        self._total = numbers if self._total is None else self._total + numbers
+        if extra and reply.model == self._model()[1]:
+            self._renewal = message["base"]
+
+    def _update(self, rd: Round) -> None:
+        if self._renewal:  # it is the journal so far
+            self._journal = Journal(self._renewal)
+        total = b"" if self._total is None else self._total.tobytes()
+        self._journal = self._journal.add("update", total, masks=self._masks, **rd._asdict())
+
+    def _forget(self, row: SiteRow, weight: float, before: float) -> None:
+        # Of states of this structure it can be told whether one can be forgotten.
+        self.algorithm.forget(self._like_server, self._like_state, weight, before)
+        self._journal = self._journal.add(
+            "forget", row.state or b"", site=row.name, weight=weight, num_clients=before
+        )
+
+    def _empty(self) -> bytes:
+        self._journal = self._journal.add("generation")
+        return State(None, None, self.generation).newcomer
+
+    def _recompute_sums(self) -> None:
+        """Do nothing: sums of whole numbers lose no digits."""
+
+    # What is kept and sent
+
+    def _first_states(self, params: Tree) -> tuple[bytes, bytes]:
+        state = State(*self.algorithm.init(params), 1)
+        return Journal(OPEN + pack_state(self.algorithm, state)).to_bytes(), state.newcomer
+
+    def _read_server(self, blob: bytes) -> None:
+        self._journal = Journal.from_bytes(blob)
+
+    def _packed_server(self) -> bytes:
+        return self._journal.to_bytes()
+
+    def _open_round(self) -> None:
+        ProtocolServer._open_round(self)
+        self._masks: list[str] = []  # prefixes of the pushes that are counted
+        self._renewal = b""
+        self._renewers: set[str] = set()
+
+    def _model(self) -> tuple[bytes, str]:
+        if self._broadcast is None:
+            journal = self._journal.to_bytes()
+            self._broadcast = journal, digest(journal, repr(self._rd()).encode())
+        return self._broadcast
+
+    def _parts(self, row: SiteRow, down: bytes) -> dict[str, bytes]:
+        long = len(self._journal.ops) > LONG
+        if long or len(self._renewers | {row.name}) <= RENEWERS:
+            self._renewers.add(row.name)
+        renew = {"renew": b""} if row.name in self._renewers else {}
+        return {"journal": down, **renew}
 
     def _add_state(self, parts: dict[str, bytes], row: SiteRow) -> None:
-        if row.version == digest(self._initial):
-            parts["state"] = self._initial
-
-    def _state(self, row: SiteRow) -> Client:
-        if row.version != digest(self._initial):
-            raise CannotForget(f"the state of {row.name} is its own secret.")
-        return ProtocolServer._state(self, row)
-
-    def _commit(self) -> None:
-        ProtocolServer._commit(self)
-        self._session, self.restarts = None, ""
-
-    def _stage(self, session: Session, site: str) -> Stage:
-        return Stage(
-            session.stage, repr(self.secure), self.job, site, self._incarnation,
-            self.generation, self.round, session.number,
-        )  # fmt: skip
+        if row.state:
+            parts["state"] = row.state
