@@ -113,6 +113,7 @@ def test_a_strategy_learns_secure_sums(folder):
         ({"secure": Secure(threshold=5)}, "at most the number of sites, 4; got 5"),
         ({"minimum": 2}, r"said by Secure\(minimum"),
         ({"max_norm": 3.0}, "max_norm needs single pushes"),
+        ({"max_memory": 3.0}, "max_memory needs single pushes"),
         ({"weights": dict.fromkeys(SITES, 2.0)}, "weights needs single pushes"),
     ],
 )

@@ -323,3 +323,46 @@ def test_a_backup_of_a_running_server(begun, folder):
     copy_database(backup, path)
     job.server = job.open()
     assert job.server.round == 3 and job.gap() < 1e-14 and job.arrives()
+
+
+@pytest.mark.parametrize("bound", [None, 3.0])
+def test_small_pushes_of_one_site_do_not_add_up_past_max_memory(begun, bound):
+    """Each is as large as max_norm allows. The others go on without that site, exactly."""
+    job = begun(ff.Focus(), max_norm=2.0, max_memory=bound, local_steps=1)
+    honest, pushes, largest = job.grad, [], 0.0
+    for _ in range(30):
+        stored = job.server.state(NAMES[0]).grad
+
+        def creep(x, batch, stored=stored):
+            return stored + [1.9, 0, 0, 0]
+
+        job.grad = lambda i, creep=creep: creep if i == 0 else honest(i)
+        pushes += job.play(1)
+        largest = max(largest, np.linalg.norm(job.server.state(NAMES[0]).grad))
+    if bound is None:
+        assert {push.status for push in pushes} == {"applied"}
+        assert largest > 50 and job.error([1, 2]) > 1
+    else:
+        assert largest <= bound
+        assert any("at most 3 may stay" in push.why for push in pushes)
+        assert job.server.barred == (NAMES[0],) and job.arrives(ids=[1, 2])
+
+
+def test_max_memory_refuses_no_site_that_stays_below_it(begun):
+    for k, algorithm in enumerate((ff.Focus(), ff.Scaffold(), ff.MIFA())):
+        plain, bounded = begun(algorithm, job=f"plain{k}"), begun(algorithm, job=f"bounded{k}")
+        bounded.restart(max_memory=1e3)
+        for job in (plain, bounded):
+            assert {push.status for push in job.play(30)} == {"applied"}
+        assert np.array_equal(plain.server.x, bounded.server.x)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [ff.FedAvg(), ff.FedADMM(), ff.Scaffnew(), ff.Compressed(ff.Focus(), ff.Quantize())],
+)
+def test_max_memory_is_refused_where_it_could_not_be_kept(begun, algorithm):
+    with pytest.raises(ValueError, match="max_memory needs an algorithm"):
+        begun(algorithm, max_memory=1.0)
+    with pytest.raises(ValueError, match="max_memory must be positive"):
+        begun(ff.Focus(), max_memory=0)

@@ -89,7 +89,7 @@ def check_job(
 ) -> None:
     """Raise ValueError unless a job with these options can have secure sums."""
     check_is("secure", secure, Secure)
-    for name in ("max_norm", "weights"):
+    for name in ("max_norm", "max_memory", "weights"):
         if options.get(name):
             raise ValueError(
                 f"{name} needs single pushes, which a secure server never sees; "
