@@ -497,11 +497,16 @@ class Study:
                 defence=defence, name=name, bad=bad, **self.shared, **options,
             )  # fmt: skip
             far = distances(end.x, [data.optimum(~row) for row in bad])
-            found["distance"].append([None if value == np.inf else value for value in far])
+            found["distance"].append([None if value == np.inf else short(value) for value in far])
             if data.score:
-                found["score"].append([data.score(x)[0] for x in end.x])
-            found["refused"] = max(found["refused"], float(end.refused))
+                found["score"].append([short(data.score(x)[0]) for x in end.x])
+            found["refused"] = max(found["refused"], short(end.refused))
         return found
+
+
+def short(value: float) -> float:
+    """Round a number to what a table or a test of it needs."""
+    return float(f"{value:.6g}")
 
 
 def distances(x: np.ndarray, optima: Sequence[np.ndarray]) -> list[float]:
@@ -691,7 +696,7 @@ def main() -> None:
         found = measure(name)
         if name == "ridge":
             found["costs"] = costs()
-        write(HERE / f"{name}.json", json.dumps(found, indent=1) + "\n")
+        write(HERE / f"{name}.json", json.dumps(found) + "\n")
     files = {name: HERE / f"{name}.json" for name in SETTINGS}
     if all(file.exists() for file in files.values()):
         results = {name: json.loads(file.read_text()) for name, file in files.items()}

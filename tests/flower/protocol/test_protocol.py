@@ -326,19 +326,24 @@ def test_a_backup_of_a_running_server(begun, folder):
 
 
 @pytest.mark.parametrize("bound", [None, 3.0])
-def test_small_pushes_of_one_site_do_not_add_up_past_max_memory(begun, bound):
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ff.Focus(), ff.Focus(memory="last"), ff.Scaffold(), ff.Scaffold(option=1), ff.MIFA(),
+        ff.FedDyn(),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_small_pushes_of_one_site_do_not_add_up_past_max_memory(begun, algorithm, bound):
     """Each is as large as max_norm allows. The others go on without that site, exactly."""
-    job = begun(ff.Focus(), max_norm=2.0, max_memory=bound, local_steps=1)
+    job = begun(algorithm, max_norm=2.5, max_memory=bound, local_steps=1)
     honest, pushes, largest = job.grad, [], 0.0
-    for _ in range(30):
-        stored = job.server.state(NAMES[0]).grad
-
-        def creep(x, batch, stored=stored):
-            return stored + [1.9, 0, 0, 0]
-
-        job.grad = lambda i, creep=creep: creep if i == 0 else honest(i)
+    for k in range(1, 31):
+        creep = np.array([1.9 * k, 0, 0, 0])
+        job.grad = lambda i, creep=creep: (lambda x, batch: creep) if i == 0 else honest(i)
         pushes += job.play(1)
-        largest = max(largest, np.linalg.norm(job.server.state(NAMES[0]).grad))
+        (memory,) = algorithm.tracked(None, job.server.state(NAMES[0])).values()
+        largest = max(largest, np.linalg.norm(memory))
     if bound is None:
         assert {push.status for push in pushes} == {"applied"}
         assert largest > 50 and job.error([1, 2]) > 1
