@@ -132,6 +132,7 @@ def test_a_strategy_cannot_give_a_model_that_its_server_does_not_have(folder):
     [
         ({"secure": Secure(5)}, "at most the number of sites, 4; got 5"),
         ({"max_norm": 3.0}, "max_norm needs single pushes"),
+        ({"max_memory": 3.0}, "max_memory needs single pushes"),
         ({"weights": dict.fromkeys(SITES, 2.0)}, "weights needs single pushes"),
         ({"eval_every": 2}, "eval_every needs the model"),
     ],

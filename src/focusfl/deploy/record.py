@@ -235,7 +235,7 @@ def _name(job: Job) -> str:
 def _settings(job: Job) -> dict[str, Any]:
     """Collect the settings of a job as JSON values."""
     names = (
-        "rounds", "lr", "local_steps", "on_empty", "max_norm", "deadline",
+        "rounds", "lr", "local_steps", "on_empty", "max_norm", "max_memory", "deadline",
         "minimum", "target", "patience", "eval_every",
     )  # fmt: skip
     settings = {name: getattr(job, name) for name in names}

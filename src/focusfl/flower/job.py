@@ -13,9 +13,9 @@ from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_flag, check_one_of, check_positive, unknown
 from focusfl.flower.identity import expiries, read_keys
 from focusfl.flower.protocol import ProtocolServer
-from focusfl.flower.protocol.settings import check_settings
+from focusfl.flower.protocol.settings import check_max_memory, check_settings
 from focusfl.flower.secure import Secure, SecureServer
-from focusfl.flower.secure.policy import check_job
+from focusfl.flower.secure.policy import UNSEEN, check_job
 from focusfl.simulation.step_sizes import tabled
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -43,6 +43,8 @@ class Job:
         on_empty: "step" if a round without answers moves the model, as momentum would.
         max_norm: the largest Euclidean norm of a push that counts; None: as the pushes before
             it suggest.
+        max_memory: the largest Euclidean norm of what all pushes of a site add up to at the
+            server, such as its last gradient; None: any. A push beyond it is refused.
         deadline: seconds after which a round closes without who is missing.
         minimum: sites without which no round closes.
         target: sites with which a round closes at once; None: everybody who was asked.
@@ -73,6 +75,7 @@ class Job:
     local_steps: int = 1
     on_empty: Literal["skip", "step"] = "skip"
     max_norm: float | None = None
+    max_memory: float | None = None
     deadline: float = 60.0
     minimum: int = 1
     target: int | None = None
@@ -100,10 +103,9 @@ class Job:
         check_flag("per_client", self.per_client)
         check_one_of("changed", self.changed, ("refuse", "accept"))
         if self.secure is not None:
-            options = {
-                "max_norm": self.max_norm, "weights": self.weights, "eval_every": self.eval_every,
-            }  # fmt: skip
+            options = {name: getattr(self, name) for name in UNSEEN}
             check_job(self.secure, self.algorithm, self.params, len(self.sites), options)
+        check_max_memory(self.max_memory, self.algorithm, self.params)
         for name in ("deadline", "patience", "poll"):
             check_positive(name, getattr(self, name))
         if isinstance(self.keys, Mapping):
@@ -152,7 +154,8 @@ class Job:
         return kind(
             self.algorithm, self.params, list(self.sites), self.folder, job=self.job,
             lr=self.lr, local_steps=self.local_steps, on_empty=self.on_empty,
-            max_norm=self.max_norm, weights=self.weights, changed=self.changed,
+            max_norm=self.max_norm, max_memory=self.max_memory, weights=self.weights,
+            changed=self.changed,
         )  # fmt: skip
 
     def configured(self, config: Mapping[str, Any], own: Collection[str] = ()) -> "Job":

@@ -323,3 +323,51 @@ def test_a_backup_of_a_running_server(begun, folder):
     copy_database(backup, path)
     job.server = job.open()
     assert job.server.round == 3 and job.gap() < 1e-14 and job.arrives()
+
+
+@pytest.mark.parametrize("bound", [None, 3.0])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ff.Focus(), ff.Focus(memory="last"), ff.Scaffold(), ff.Scaffold(option=1), ff.MIFA(),
+        ff.FedDyn(),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_small_pushes_of_one_site_do_not_add_up_past_max_memory(begun, algorithm, bound):
+    """Each is as large as max_norm allows. The others go on without that site, exactly."""
+    job = begun(algorithm, max_norm=2.5, max_memory=bound, local_steps=1)
+    honest, pushes, largest = job.grad, [], 0.0
+    for k in range(1, 31):
+        creep = np.array([1.9 * k, 0, 0, 0])
+        job.grad = lambda i, creep=creep: (lambda x, batch: creep) if i == 0 else honest(i)
+        pushes += job.play(1)
+        (memory,) = algorithm.tracked(None, job.server.state(NAMES[0])).values()
+        largest = max(largest, np.linalg.norm(memory))
+    if bound is None:
+        assert {push.status for push in pushes} == {"applied"}
+        assert largest > 50 and job.error([1, 2]) > 1
+    else:
+        assert largest <= bound
+        assert any("at most 3 may stay" in push.why for push in pushes)
+        assert job.server.barred == (NAMES[0],) and job.arrives(ids=[1, 2])
+
+
+def test_max_memory_refuses_no_site_that_stays_below_it(begun):
+    for k, algorithm in enumerate((ff.Focus(), ff.Scaffold(), ff.MIFA())):
+        plain, bounded = begun(algorithm, job=f"plain{k}"), begun(algorithm, job=f"bounded{k}")
+        bounded.restart(max_memory=1e3)
+        for job in (plain, bounded):
+            assert {push.status for push in job.play(30)} == {"applied"}
+        assert np.array_equal(plain.server.x, bounded.server.x)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [ff.FedAvg(), ff.FedADMM(), ff.Scaffnew(), ff.Compressed(ff.Focus(), ff.Quantize())],
+)
+def test_max_memory_is_refused_where_it_could_not_be_kept(begun, algorithm):
+    with pytest.raises(ValueError, match="max_memory needs an algorithm"):
+        begun(algorithm, max_memory=1.0)
+    with pytest.raises(ValueError, match="max_memory must be positive"):
+        begun(ff.Focus(), max_memory=0)

@@ -62,6 +62,22 @@ def check_size(
         )
 
 
+def check_memory(size: float, max_memory: float | None) -> None:
+    """Raise TooLarge if what a push would leave of its site at the server is too large.
+
+    Pushes that are each small enough may add up: this bounds their sum.
+
+    Args:
+        size: norm of what the server's sums would hold of the site.
+        max_memory: the most it may be; None: any.
+    """
+    if max_memory is not None and not size <= max_memory:
+        raise TooLarge(
+            f"with it the server would hold {size:.3g} of this site; at most "
+            f"{max_memory:.3g} may stay."
+        )
+
+
 def lost_digits(largest: float, now: float, x: Tree) -> bool:
     """Say whether sums that once held `largest` are too coarse for numbers of size `now`.
 

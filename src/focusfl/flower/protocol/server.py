@@ -44,6 +44,7 @@ from focusfl.flower.protocol.messages import (
     unpack,
 )
 from focusfl.flower.protocol.settings import (
+    check_max_memory,
     check_settings,
     check_unchanged,
     identity_of,
@@ -76,6 +77,8 @@ class ProtocolServer:
         on_empty: "step" if a round without replies moves the model, as momentum would.
         max_norm: the largest Euclidean norm of a push that counts; None: as the pushes before
             it suggest.
+        max_memory: the largest Euclidean norm of what all pushes of a site add up to at the
+            server, such as its last gradient; None: any. A push beyond it is refused.
         weights: how much each site counts, by site; None: all alike.
         changed: "accept" if a job may continue with other settings than it was begun with.
 
@@ -105,6 +108,7 @@ class ProtocolServer:
         local_steps: int = 1,
         on_empty: Literal["skip", "step"] = "skip",
         max_norm: float | int | None = None,
+        max_memory: float | int | None = None,
         weights: Mapping[str, float | int] | None = None,
         changed: Literal["refuse", "accept"] = "refuse",
     ):
@@ -117,7 +121,8 @@ class ProtocolServer:
             raise ValueError(f"{algorithm!r} must broadcast x to be deployed.")
         self.algorithm, self.job, self.sites = algorithm, job, tuple(sites)
         self._lr, self._local_steps = cache(partial(step_at, lr)), int(local_steps)
-        self._on_empty, self._max_norm = on_empty, max_norm
+        check_max_memory(max_memory, algorithm, params)
+        self._on_empty, self._max_norm, self._max_memory = on_empty, max_norm, max_memory
         # What comes off the wire or the disk must have the structure of these.
         self._like_server, self._like_state = algorithm.init(params)
         self._uplink = Uplink(algorithm, params)
@@ -443,6 +448,9 @@ class ProtocolServer:
         if self._max_norm is not None or self._comparable:
             others = self._store.has_pushed(row.name)
             limits.check_size(size, self._max_norm, self._largest, row.pushes, others)
+        if self._max_memory is not None:
+            memory = limits.norm(self.algorithm.tracked(self.server, state))
+            limits.check_memory(memory, self._max_memory)
         # Here a push is multiplied by its site's weight, and nowhere else: a site cannot
         # choose its own, and its state is the same whatever it weighs.
         weighed = up if row.weight == 1 else tree.scale(row.weight, up)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from focusfl.core import Algorithm
+from focusfl.core import Algorithm, CannotForget
 from focusfl.core.fingerprint import fingerprint
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_one_of, check_positive, shown
@@ -56,6 +56,25 @@ def check_settings(
         )
     for site, weight in weights.items():
         check_positive(f"the weight of {site}", weight)
+
+
+def check_max_memory(max_memory: Any, algorithm: Algorithm, params: Tree) -> None:
+    """Raise ValueError unless what the server holds of a site can be bounded so.
+
+    A site that sends its state may send another one than its pushes add up to.
+    """
+    if max_memory is None:
+        return
+    check_positive("max_memory", max_memory)
+    try:
+        holds = bool(algorithm.tracked(*algorithm.init(params)))
+    except CannotForget:
+        holds = False
+    if algorithm.sends_state or not holds:
+        raise ValueError(
+            "max_memory needs an algorithm whose server knows from a site's pushes what it "
+            f"holds of the site, as FOCUS, SCAFFOLD and MIFA do; got {algorithm!r}."
+        )
 
 
 def identity_of(

@@ -16,7 +16,10 @@ from focusfl.flower.protocol.uplink import trial_push
 
 ROOM = 63  # bits of a sum, beside its sign
 # Settings that a job with secure sums cannot have, and what they need.
-UNSEEN = {"max_norm": "single pushes", "weights": "single pushes", "eval_every": "the model"}
+UNSEEN = {
+    "max_norm": "single pushes", "max_memory": "single pushes", "weights": "single pushes",
+    "eval_every": "the model",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
