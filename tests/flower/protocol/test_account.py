@@ -213,6 +213,15 @@ def test_all_jobs_of_a_site_spend_from_one_account(folder):
     assert account(folder).summary["gradients"] == 8
 
 
+def test_another_name_of_the_job_opens_no_other_account(begun):
+    job = begun(private())
+    job.play()
+    other = Site(FOCUS, "another", "site-0", private=Terms.of(private()), folder=job.folder)
+    assert other.account.summary == job.told(0) != {}
+    someone = Site(FOCUS, "job", "site-9", private=Terms.of(private()), folder=job.folder)
+    assert someone.account.summary == {}
+
+
 def test_no_job_raises_the_budget_of_a_site_but_the_site_does(folder):
     cost = [1.001 * ff.privacy.epsilon(20.0, k, accountant="rdp") for k in range(5)]
     account(folder, "a", budget=cost[2]).spend(1, 0)
