@@ -8,7 +8,7 @@ from focusfl.core import Batch, tree
 from focusfl.flower.protocol import ProtocolServer, Site
 from focusfl.flower.protocol.messages import load_flat
 from focusfl.privacy import Private, accounting
-from focusfl.privacy.account import Account, BudgetExceeded, Limit, Terms, at_most
+from focusfl.privacy.account import Account, BudgetExceeded, Limit, Terms
 from focusfl.privacy.mechanism import private_gradient
 
 FOCUS = ff.Focus()
@@ -250,8 +250,15 @@ def test_a_lost_account_is_lost_to_all_jobs(folder):
             account(folder, name).spend(1, seen)
 
 
-def test_more_gradients_than_are_counted_are_refused():
-    grad_fn = at_most(2, lambda x, batch: x)
-    assert [grad_fn(x, None) for x in (1.0, 2.0)] == [1.0, 2.0]
+class Twice(ff.Focus):
+    """An algorithm that asks for two gradients in a local step."""
+
+    def step(self, local, grad_fn, batch, rd):
+        grad_fn(local.x, batch)
+        return super().step(local, grad_fn, batch, rd)
+
+
+def test_more_gradients_than_are_counted_are_refused(begun):
+    job = begun(private(), algorithm=Twice())
     with pytest.raises(ValueError, match="one gradient in a local step"):
-        grad_fn(3.0, None)
+        job.answer(0, job.protocol.request("site-0"))
