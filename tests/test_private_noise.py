@@ -92,8 +92,11 @@ class Sum:
     def __init__(self, problem, level="record", noise=20.0):
         self.objective, self.level = problem.objective, level
         self.data = tree.map(lambda a: np.array(a[0]), problem.data)
-        scale = lambda a: (a + RNG.normal(size=np.shape(a))).astype(np.asarray(a).dtype)  # noqa: E731
-        self.x = tree.map(scale, problem.x0)
+
+        def near(a):  # 0, where no record is fitted yet
+            return (a + 1e-6 * RNG.normal(size=np.shape(a))).astype(np.asarray(a).dtype)
+
+        self.x = tree.map(near, problem.x0)
         most = sensitivity(self.objective, level, CLIP, self.data)
         self.steps = grid(noise, float(most), tree.size(self.x))
 
