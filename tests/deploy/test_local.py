@@ -333,7 +333,7 @@ def test_coded_private_and_secure_at_once_until_budgets_are_spent(tmp_path):
     visits = this.problem.visits(1)
     said, kinds, outcome = run(tmp_path, this)
     assert kinds.count("round") == visits == len(outcome.masks) < this.study.rounds
-    assert outcome.masks.all() and outcome.gap < 1e-8
+    assert outcome.masks.all()  # the gap is not known: sites keep their states to themselves
     assert "3 of 3 sites have spent their privacy budgets" in outcome.why[0]
     spent = ff.privacy.epsilon(20.0, visits, accountant="rdp")
     told = [event for event in said if event["event"] == "round"][-1]["epsilon"]

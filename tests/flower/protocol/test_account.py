@@ -1,5 +1,7 @@
 """Private sites: their noise is nobody's, and what they give away is written down."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -235,6 +237,13 @@ def test_no_job_raises_the_budget_of_a_site_but_the_site_does(folder):
     # Without noise any budget is exceeded, and without a budget of anybody none is.
     with pytest.raises(BudgetExceeded):
         account(folder, "c", mine, noise=0.0).spend(1, 0)
+
+
+def test_jobs_at_the_same_time_lose_no_gradient(folder):
+    jobs = [account(folder, f"job-{k % 4}") for k in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda one: one.spend(1, 0), jobs))
+    assert account(folder).summary["gradients"] == 40
 
 
 def test_an_account_of_records_is_not_one_of_clients(folder):
