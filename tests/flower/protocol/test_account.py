@@ -1,5 +1,6 @@
 """Private sites: their noise is nobody's, and what they give away is written down."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -240,10 +241,14 @@ def test_no_job_raises_the_budget_of_a_site_but_the_site_does(folder):
 
 
 def test_jobs_at_the_same_time_lose_no_gradient(folder):
-    jobs = [account(folder, f"job-{k % 4}") for k in range(40)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda one: one.spend(1, 0), jobs))
-    assert account(folder).summary["gradients"] == 40
+    jobs, interval = [account(folder, f"job-{k % 4}") for k in range(200)], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # without the lock some are lost then
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda one: one.spend(1, 0), jobs))
+    finally:
+        sys.setswitchinterval(interval)
+    assert account(folder).summary["gradients"] == 200
 
 
 def test_an_account_of_records_is_not_one_of_clients(folder):
