@@ -3,13 +3,19 @@
     python benchmarks/privacy.py walks       # stored, fresh and correlated noise
     python benchmarks/privacy.py accuracy    # FOCUS, SCAFFOLD and DP-FedAvg, by epsilon
     python benchmarks/privacy.py members     # who can tell that a patient was there
+    python benchmarks/privacy.py pushes      # attacks on single pushes of a deployed site
+    python benchmarks/privacy.py seconds     # of a gradient of a private site
 
-Delta is 1e-5, one local step, records are the unit; epsilons of `walks` are by RDP.
+Delta is 1e-5, one local step, records are the unit; epsilons of `walks` and `pushes` are by RDP.
 Hospitals are those of heart disease, all patients, the third hospital online in one
 round of 20: FOCUSFL_DATA names the folder of the data.
 """
 
 import argparse
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +23,13 @@ import numpy as np
 
 import focusfl as ff
 from focusfl import privacy
+from focusfl.core import Batch, tree
+from focusfl.flower.protocol import ProtocolServer, Site
+from focusfl.flower.protocol.messages import load_flat
 from focusfl.privacy import Private
-from focusfl.privacy.clipping import clipped_gradient
+from focusfl.privacy.account import Terms
+from focusfl.privacy.clipping import clipped_gradient, contributions, sensitivity
+from focusfl.privacy.mechanism import grid, private_gradient, sum_in_steps
 from focusfl.problems import Logistic, heart_disease
 
 SEEDS = [0, 1, 2]
@@ -263,18 +274,194 @@ def advantage(one, other):
     return abs(shares[0] - shares[1]).max()
 
 
+class Canary:
+    """A site, of which an attacker knows all but whether one record is there.
+
+    That record is as unusual as clipping allows. In float64 the gradients are those of NumPy,
+    in float32 those of jax.
+    """
+
+    def __init__(self, dtype, noise, rows=20, dim=40):
+        rng = np.random.default_rng(7)
+        A, b = rng.normal(size=(1, rows, dim)), np.sign(rng.normal(size=(1, rows)))
+        A[0, 0] *= 20
+        if dtype == "float64":
+            plain = Logistic(A, b, penalty=0.1)
+            without = plain.data | {"wb": plain.data["wb"] * (np.arange(rows) > 0)}
+        else:
+            samples = [{"a": A[0], "b": b[0]}]
+            plain = ff.problems.from_loss(
+                margin_loss, np.zeros(dim), samples, eval_data=samples[0], batch_size=None,
+                dtype=dtype,
+            )  # fmt: skip
+            without = tree.map(np.array, plain.data)
+            without["samples"]["a"][0, 0] = 0
+        self.problem = Private(plain, clip=0.5, noise=noise, accountant="rdp")
+        self.data = [tree.map(lambda a: a[0], data) for data in (without, plain.data)]
+        exact, x = plain.objective, np.asarray(plain.x0)
+        # A batch of all records is the same whatever the key.
+        batch = Batch(jax.random.key(0), 0) if exact.stochastic else None
+        self.deviation = noise * sensitivity(exact, "record", 0.5, self.data[1])
+        given = [(exact, "record", 0.5, x, data, batch) for data in self.data]
+        self.gradients = [np.asarray(clipped_gradient(*one)[0]) for one in given]
+        steps = grid(noise, self.deviation / noise, x.size)
+        self.sums = [steps.spacing * sum_in_steps(contributions(*one), steps) for one in given]
+
+    def pushes(self, there, count):
+        """What a server sees of a site's first pushes, (count, dim)."""
+        algorithm, x, pushes = ff.Focus(memory="last"), np.asarray(self.problem.x0), []
+        stochastic = self.problem.exact.objective.stochastic
+        batch_of = partial(Batch, jax.random.key(0)) if stochastic else None
+        with tempfile.TemporaryDirectory() as folder:
+            options = {"private": Terms.of(self.problem), "folder": folder}
+            site = Site(algorithm, "job", "site", **options)
+            server = ProtocolServer(
+                algorithm, x, ["site"], Path(folder) / "server", job="job", lr=0.1, local_steps=1
+            )
+            request = server.request("site")
+            gradient = private_gradient(self.problem.objective, self.data[there])
+            for _ in range(count):
+                reply = site.answer(request, gradient, batch_of)
+                pushes.append(load_flat(reply["up"])["y"])
+                site.cache.clear()  # or it gives the same answer again
+            server.close()
+        return np.array(pushes)
+
+    def floating(self, there, count, seed=0):
+        """What a server would see with the noise of a simulation, (count, dim)."""
+        key, x = jax.random.key(seed), np.asarray(self.problem.x0)
+        grad = self.problem.objective.grad
+        return np.array([grad(x, self.data[there], Batch(key, k)) for k in range(count)])
+
+
+def margin_loss(x, samples):
+    return jnp.logaddexp(0.0, -samples["b"] * (samples["a"] @ x))
+
+
+def possible(push, gradient, deviation, near=24):
+    """Count the entries of a push that are a gradient and noise of `jax.random.normal`.
+
+    It gives sqrt(2) erfinv(u) at 2^23 or 2^52 points u: the nearest ones are tried.
+    """
+    bits, dtype = (23 if push.dtype == "float32" else 52), push.dtype
+    with jax.enable_x64(True):
+        z = (push.astype(float) - gradient) / deviation
+        near_u = jax.scipy.special.erf(z / np.sqrt(2))
+        first = np.floor((np.asarray(near_u) + 1) * 2.0 ** (bits - 1)).astype(np.int64)
+        points = first[:, None] + np.arange(-near, near + 1)
+        points = np.clip(points, 0, 2**bits - 1)
+        values = np.asarray(normals((points / 2.0**bits).astype(dtype)))
+    pushed = (gradient[:, None] + deviation * values).astype(dtype)
+    return (pushed == push[:, None]).any(1).sum()
+
+
+@jax.jit
+def normals(shares):
+    """What `jax.random.normal` makes of random numbers from 0 to 1."""
+    low = np.nextafter(np.array(-1, shares.dtype), np.array(0, shares.dtype))
+    u = jnp.maximum(low, shares * (1 - low) + low)
+    return np.array(np.sqrt(2), shares.dtype) * jax.lax.erf_inv(u)
+
+
+def low_bits(canary, pushes, rng):
+    """Guess by the low bits of each push whether the record is there; a tie is a coin."""
+    counts = np.array([
+        [possible(push, gradient, canary.deviation) for gradient in canary.gradients]
+        for push in pushes
+    ])  # fmt: skip
+    odds = np.sign(counts[:, 1] - counts[:, 0])
+    return np.where(odds == 0, rng.random(len(odds)) < 0.5, odds > 0)
+
+
+def likelihoods(canary, pushes):
+    """The log of the likelihood of each push with the record over that without, for its law."""
+    out, there = canary.sums
+    return (pushes - (out + there) / 2) @ (there - out) / canary.deviation**2
+
+
+def least_epsilon(out, there, delta=1e-5, confidence=0.95):
+    """A lower bound on the epsilon of scores of pushes without and with the record.
+
+    A threshold is chosen by the first half; on the other, rates have bounds of Clopper and
+    Pearson.
+    """
+    from scipy.stats import beta
+
+    def bound(out, there, cut):
+        k, n = (np.sum(there > cut), len(there)), (np.sum(out > cut), len(out))
+        share = (1 - confidence) / 2
+        low = beta.ppf(share, k[0], k[1] - k[0] + 1) if k[0] else 0.0
+        high = beta.ppf(1 - share, n[0] + 1, n[1] - n[0]) if n[0] < n[1] else 1.0
+        return np.log(max(low - delta, 1e-300) / high)
+
+    half = len(out) // 2
+    cuts = np.quantile(np.concatenate([out[:half], there[:half]]), np.linspace(0.01, 0.99, 99))
+    cut = max(cuts, key=lambda cut: bound(out[:half], there[:half], cut))
+    return max(0.0, bound(out[half:], there[half:], cut))
+
+
+def pushes(trials=1000, epsilons=(0.16, 0.0125, 4.0)):
+    """Attacks on pushes of a deployed site, and on the noise of a simulation beside it."""
+    rng = np.random.default_rng(0)
+    for dtype in ("float64", "float32"):
+        for epsilon in epsilons:
+            canary = Canary(dtype, privacy.noise_for(epsilon, 1, accountant="rdp"))
+            sent = [canary.pushes(there, trials) for there in (0, 1)]
+            other = [canary.floating(there, trials // 5, seed=there) for there in (0, 1)]
+            by_bits = [
+                np.mean([low_bits(canary, kind[there], rng) == there for there in (0, 1)])
+                for kind in (sent, other)
+            ]
+            scores = [likelihoods(canary, pushes) for pushes in sent]
+            by_law = np.mean([scores[0] < 0, scores[1] > 0])
+            print(
+                f"{dtype} epsilon {epsilon:6g}: {trials} pushes each; guesses right by low bits "
+                f"{by_bits[0]:.3f} (with the noise of a simulation {by_bits[1]:.3f}), by "
+                f"likelihood {by_law:.3f}, allowed {1 / (1 + np.exp(-epsilon)):.3f}; audit: "
+                f"epsilon at least {least_epsilon(*scores):.3f}", flush=True,
+            )  # fmt: skip
+
+
+def seconds(dims=(100, 550_000), rows=20):
+    """Seconds of a gradient, as a site makes it and with the noise of a simulation."""
+    for dim in dims:
+        rng = np.random.default_rng(0)
+        plain = Logistic(rng.normal(size=(1, rows, dim)), np.sign(rng.normal(size=(1, rows))))
+        problem, x = Private(plain, clip=1.0, noise=20.0), np.zeros(dim)
+        data, key = tree.map(lambda a: a[0], plain.data), jax.random.key(0)
+        ways = {
+            "deployed": partial(private_gradient(problem.objective, data), x),
+            "simulated": lambda k: problem.objective.grad(x, data, Batch(key, k)),  # noqa: B023
+        }
+        for name, gradient in ways.items():
+            gradient(0)
+            times = []
+            for k in range(1, 6):
+                start = time.perf_counter()
+                gradient(k)
+                times.append(time.perf_counter() - start)
+            print(f"d {dim:7}, {rows} rows, {name}: {np.median(times):.4f} s", flush=True)
+
+
 def main():
-    parts = {"walks": walks, "accuracy": accuracy, "members": members}
+    parts = {
+        "walks": walks, "accuracy": accuracy, "members": members, "pushes": pushes,
+        "seconds": seconds,
+    }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("part", nargs="*", help=f"of {', '.join(parts)}; default: all")
     parser.add_argument("--quick", action="store_true", help="small: does it run?")
     options = parser.parse_args()
     if unknown := set(options.part) - set(parts):
         parser.error(f"part must be of {', '.join(parts)}; got {', '.join(unknown)}")
-    try:
-        heart_disease(missing="mean")
-    except ValueError as error:
-        parser.exit(2, f"{error}\n")
+    if options.quick:
+        pushes(trials=20, epsilons=(0.16,))
+        seconds(dims=(100,))
+    if not options.part or {*options.part} - {"pushes", "seconds"}:
+        try:
+            heart_disease(missing="mean")
+        except ValueError as error:
+            parser.exit(2, f"{error}\n")
     if options.quick:
         return members(rounds=10, trials=20)
     for what in options.part or parts:

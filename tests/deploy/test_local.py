@@ -327,6 +327,7 @@ def test_coded_private_and_secure_at_once_until_budgets_are_spent(tmp_path):
     three = QUADRATIC + (
         '[compression]\nkind = "fixed_point"\nbits = 40\nfraction = 30\n[secure]\n'
         '[privacy]\nclip = 1\nnoise = 20\nlevel = "client"\nbudget = 0.3\n'
+        'accountant = "rdp"\n'
     )
     this = deployed(tmp_path, three, 3, "lr=0.01")
     visits = this.problem.visits(1)
@@ -334,7 +335,7 @@ def test_coded_private_and_secure_at_once_until_budgets_are_spent(tmp_path):
     assert kinds.count("round") == visits == len(outcome.masks) < this.study.rounds
     assert outcome.masks.all() and outcome.gap < 1e-8
     assert "3 of 3 sites have spent their privacy budgets" in outcome.why[0]
-    spent = ff.privacy.epsilon(20.0, visits)
+    spent = ff.privacy.epsilon(20.0, visits, accountant="rdp")
     told = [event for event in said if event["event"] == "round"][-1]["epsilon"]
     assert told == {site: pytest.approx(spent) for site in this.sites}
     (row,) = store.Study.load(tmp_path / "run").runs

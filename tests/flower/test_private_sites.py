@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flwr.app import Message, RecordDict
 from loopback import KEYS, PROBLEM, SITES, Loopback, Node, events, gap_of, job, open_job
 from world.world import memory
 
 import focusfl as ff
-from focusfl.core import Batch, Drawn
-from focusfl.core import random as keys
 from focusfl.deploy import study as deploy
 from focusfl.flower import client_app
 from focusfl.flower.app import run
@@ -116,10 +115,21 @@ def test_sites_of_a_private_study_keep_account_and_show_no_plain_gradient(tmp_pa
     file.write_text(json.dumps(STUDY))
     mine = deploy.read(file)
     work = _of_problem(mine.problem, Identity("site-1", 1, tmp_path), mine.seed)
-    assert work.private == Terms(1.0, 20.0, "client", 1e-5, 0.4, "pld")
+    assert work.private == Terms(1.0, 20.0, "client", 1e-5, 0.4)
     assert work.whole is None
-    key, x = keys.stream(7, "noise"), np.ones(3)
-    found = [work.grad_fn(x, Drawn(work.batch_of(n), Batch(key, 0))) for n in (0, 5)]
-    assert np.array_equal(*found)  # the seed that everybody knows draws no noise
-    other = work.grad_fn(x, Drawn(None, Batch(key, 1)))
-    assert not np.array_equal(found[0], other)
+    found = [work.grad_fn(np.ones(3), work.batch_of(0)) for _ in range(2)]
+    assert not np.array_equal(*found)  # the seed that everybody knows draws no noise
+
+
+def test_a_site_with_a_budget_of_its_own_keeps_to_it_in_every_job(folder):
+    """And gives no gradient without noise, whatever the server sends for work."""
+    most = 1.001 * ff.privacy.epsilon(50.0, 2, accountant="rdp")
+    nodes = private_nodes(folder, ff.Focus())
+    nodes[100].config["epsilon"] = most
+    assert run(Loopback(nodes), job(folder, rounds=ROUNDS, lr=0.01)) == []
+    counted = [event["counted"] for event in events(folder, "round")]
+    assert counted == 2 * [[*SITES]] + 2 * [[*SITES[1:]]]
+    nodes[100].app = client_app(PROBLEM, ff.Focus())
+    for call in ("train", "evaluate"):
+        request = Message(RecordDict(), 100, call)
+        assert "is not private" in nodes[100](request).error.reason

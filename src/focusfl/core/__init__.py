@@ -7,7 +7,6 @@ from focusfl.core.algorithm import (
     C,
     CannotForget,
     Client,
-    Drawn,
     GradFn,
     L,
     Local,
@@ -22,6 +21,6 @@ from focusfl.core.tree import Tree
 
 __all__ = [
     "ALGORITHMS", "COMPRESSORS", "PARTICIPATION", "PROBLEMS", "SCHEDULES", "Algorithm", "Batch",
-    "C", "CannotForget", "Client", "Drawn", "GradFn", "L", "Local", "Message", "Round", "S",
+    "C", "CannotForget", "Client", "GradFn", "L", "Local", "Message", "Round", "S",
     "Server", "Tree", "gradient_sum", "tree",
 ]  # fmt: skip

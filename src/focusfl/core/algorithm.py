@@ -28,17 +28,6 @@ class Batch(NamedTuple):
     number: Any
 
 
-class Drawn(NamedTuple):
-    """A batch, and what the noise on its gradient is drawn from, where that is secret.
-
-    A private problem takes both for one in a simulation. At a site nobody may know the
-    noise.
-    """
-
-    batch: Any
-    noise: Batch
-
-
 class Round(NamedTuple):
     """What server and clients both know about one round. Scalars only."""
 

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from focusfl.algorithms.compressed import Compressed, coded_in
 from focusfl.compression import FixedPoint
 from focusfl.core import Algorithm
@@ -145,9 +143,8 @@ def load(
     except ValueError as error:
         raise ValueError(f"{error} Choose one with --set name=NAME.") from None
     deployed = _deployed(study)
-    if isinstance(study.problem, Private):  # sites account for the epsilon that they spend
+    if isinstance(study.problem, Private):
         check_one_gradient(deployed.algorithm, study.problem.x0)
-        study.problem.epsilons(np.ones(1, int))  # raises if there is no accountant
     return deployed
 
 

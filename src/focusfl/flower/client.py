@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -44,9 +43,9 @@ def client_app(
     Args:
         work: what the site computes. A function (model, batch) -> gradient; a `Work`, as
             `from_torch(..., client=...)` gives; a Problem, of which the site takes the part
-            that its partition-id names, and of a `Private` one keeps an account, with noise
-            that it alone knows; or a function of Flower's context that gives one of these,
-            and is called when there is work to do.
+            that its partition-id names, and of a `Private` one keeps an account, with
+            discrete noise that it alone knows; or a function of Flower's context that gives
+            one of these, and is called when there is work to do.
         algorithm: the one of the server.
         job: name of the training; None: `job` in the app's configuration.
         seed: of the batches, where `work` is a problem that draws some.
@@ -95,7 +94,7 @@ def _site(
     private: "Terms | None" = None,
 ) -> Site:  # fmt: skip
     who = identify(context)
-    options: dict[str, Any] = {"private": private, "folder": who.folder}
+    options: dict[str, Any] = {"private": private, "folder": who.folder, "limit": who.limit}
     # Flower keeps this record between messages, as long as the SuperNode runs.
     cache: Any = context.state.setdefault(CACHE, ConfigRecord())
     if secure is not None:
@@ -121,24 +120,27 @@ def _job(job: str | None, context: Context) -> str:
 
 def _work_of(work: Any, context: Context, seed: int) -> Work:
     """Make a site's `Work` of whatever `client_app` takes."""
+    who = identify(context)
     if callable(work) and len(inspect.signature(work).parameters) == 1:
         work = work(context)
-    if isinstance(work, Work):
-        return work
-    if callable(work):
-        return Work(work)
-    return _of_problem(work, identify(context), seed)
+    if not isinstance(work, Work):
+        work = Work(work) if callable(work) else _of_problem(work, who, seed)
+    if who.limit and not work.private:
+        raise ValueError(
+            f"{who.site} may reveal no more than epsilon {who.limit.epsilon:g}, and the work of "
+            "this job is not private."
+        )
+    return work
 
 
 def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
     """Take one client's part of a problem, with the batches that `ff.simulate` draws."""
     from focusfl.core import tree
     from focusfl.privacy.account import Terms
+    from focusfl.privacy.mechanism import private_gradient
     from focusfl.privacy.noise import Private
     from focusfl.simulation.client_round import batch_stream, batches_of, grad_fn
 
-    if isinstance(problem, Private) and not find_spec("jax"):
-        raise ValueError("a private site draws its noise by jax, which is missing.")
     i = who.number
     if i is None or not 0 <= i < problem.num_clients:
         raise ValueError(
@@ -146,14 +148,16 @@ def _of_problem(problem: "Problem", who: Identity, seed: int) -> Work:
             f"--node-config 'partition-id=NUMBER'; got {i}."
         )
     objective, data = problem.objective, tree.map(lambda leaf: leaf[i], problem.data)
-    private = Terms.of(problem) if isinstance(problem, Private) else None
-    # The seed draws batches; it draws no noise of a private site.
-    drawn = problem.exact.objective if isinstance(problem, Private) else objective
+    if isinstance(problem, Private):
+        # The seed draws batches; it draws no noise of a private site.
+        exact = problem.exact.objective
+        batch_of = batches_of(exact, batch_stream(exact, seed), i)
+        noisy = private_gradient(problem.objective, data)
+        return Work(noisy, batch_of=batch_of, private=Terms.of(problem))
     return Work(
         grad_fn(objective, data),
-        batch_of=batches_of(drawn, batch_stream(drawn, seed), i),
-        gradient=None if private else _whole(objective, data),
-        private=private,
+        batch_of=batches_of(objective, batch_stream(objective, seed), i),
+        gradient=_whole(objective, data),
     )
 
 

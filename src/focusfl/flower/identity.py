@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from focusfl.core.validation import check_positive
 
 if TYPE_CHECKING:
     from flwr.app import Context
+
+    from focusfl.privacy.account import Limit
 
 FOLDER = "~/.focusfl"
 RENEWAL = timedelta(days=42)  # before its end a certificate is to be renewed
@@ -20,6 +24,7 @@ class Identity(NamedTuple):
     number: int | None  # its place among the sites, where they share a data set
     folder: Path  # where it keeps what must last
     key: Path | None = None  # file of the key of secure sums
+    limit: "Limit | None" = None  # the most that it may reveal
 
 
 def identify(context: "Context") -> Identity:
@@ -27,10 +32,11 @@ def identify(context: "Context") -> Identity:
 
     `site` is its name, else that in the file `site-file`, else site-N of
     `partition-id=N`; `state` is a folder that lasts, ~/.focusfl/SITE if not given; `sums-key`
-    is the file of the key that all sites with secure sums share.
+    is the file of the key that all sites with secure sums share; `epsilon` is the most that the
+    site may reveal, in all jobs together, at `delta`, 1e-5 if not given.
 
     Raises:
-        ValueError: If none of the three is given.
+        ValueError: If none of the three is given, or a number is out of its range.
     """
     config = context.node_config
     number = config.get("partition-id")
@@ -47,7 +53,18 @@ def identify(context: "Context") -> Identity:
         )
     folder = Path(str(config.get("state") or Path(FOLDER) / site)).expanduser()
     key = Path(str(config["sums-key"])).expanduser() if "sums-key" in config else None
-    return Identity(site, None if number is None else int(number), folder, key)
+    limit = _limit(config) if "epsilon" in config else None
+    return Identity(site, None if number is None else int(number), folder, key, limit)
+
+
+def _limit(config: Mapping[str, Any]) -> "Limit":
+    from focusfl.privacy.account import Limit
+    from focusfl.privacy.accounting import check_delta
+
+    epsilon, delta = config["epsilon"], config.get("delta", 1e-5)
+    check_positive("epsilon in the SuperNode's configuration", epsilon)
+    check_delta(delta)
+    return Limit(float(epsilon), float(delta))
 
 
 def read_keys(keys: Keys, sites: Sequence[str]) -> dict[bytes, str]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from focusfl.core import Drawn
 from focusfl.core.validation import check_not_negative, check_one_of, check_positive
 from focusfl.privacy import accounting
 from focusfl.privacy.clipping import LEVELS, check_level, clipped_gradient
@@ -28,13 +27,12 @@ class PrivateObjective(ObjectiveWithNoise):
     noise: float
 
     def grad(self, x, data, batch):
-        # In a deployment the site draws its noise from a key that nobody else knows.
-        batch, noise_batch = batch if isinstance(batch, Drawn) else (batch, batch)
+        # Of a simulation: fast, from a seed. A site's gradient is made by `mechanism`.
         exact_batch = batch if self.exact.stochastic else None
         grad, sensitivity = clipped_gradient(
             self.exact, self.level, self.clip, x, data, exact_batch
         )
-        return add_noise(grad, self.noise * sensitivity, noise_batch, NOISE_STREAM)
+        return add_noise(grad, self.noise * sensitivity, batch, NOISE_STREAM)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +47,9 @@ class Private(ProblemWithNoise):
     `clients_metrics["visits_left"]` is how many more rounds it could take part in. Without
     noise nothing is protected, and there is no epsilon.
 
-    The noise of a simulation follows from its seed: it shows what privacy costs, but protects
-    nobody from a reader who knows the seed. Metrics are those of the exact problem.
+    In a simulation the noise is floating-point normal noise from the seed: it shows what privacy
+    costs, but hides nothing from a reader who knows the seed or sees a push. A deployed site makes
+    its gradients by `focusfl.privacy.mechanism`. Metrics are those of the exact problem.
 
     Raises:
         ValueError: If clip is missing, a number is out of its range, or gradients of the

@@ -1,14 +1,18 @@
 """Private sites: their noise is nobody's, and what they give away is written down."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import focusfl as ff
-from focusfl.core import Batch, Drawn, tree
+from focusfl.core import Batch, tree
 from focusfl.flower.protocol import ProtocolServer, Site
 from focusfl.flower.protocol.messages import load_flat
-from focusfl.privacy import Private
-from focusfl.privacy.account import Account, Terms, once_per_batch
+from focusfl.privacy import Private, accounting
+from focusfl.privacy.account import Account, BudgetExceeded, Limit, Terms
+from focusfl.privacy.mechanism import private_gradient
 
 FOCUS = ff.Focus()
 N, DIM, STEPS = 3, 4, 2
@@ -20,7 +24,7 @@ LOGISTIC = ff.problems.Logistic(
 
 
 def private(noise=20.0, budget=None, **more):
-    own = {"clip": 0.5, "noise": noise, "budget": budget, "accountant": "rdp"}
+    own = {"clip": 0.5, "noise": noise, "budget": budget}
     return Private(LOGISTIC, **own | more)
 
 
@@ -40,8 +44,7 @@ class Job:
 
     def answer(self, i, request):
         data = tree.map(lambda leaf: leaf[i], self.problem.data)
-        grad = self.problem.objective.grad
-        return self.sites[i].answer(request, lambda x, batch: grad(x, data, batch))
+        return self.sites[i].answer(request, private_gradient(self.problem.objective, data))
 
     def play(self, ids=range(N)):
         found = []
@@ -139,14 +142,15 @@ def test_a_budget_that_is_spent_stops_a_site_and_its_memory_stays(begun):
 
 
 def test_the_simulator_lets_a_client_come_as_often_as_a_site_does(begun):
-    problem = private(budget=ff.privacy.epsilon(20.0, 3 * STEPS, accountant="rdp"))
+    budget = 1.001 * ff.privacy.epsilon(20.0, 3 * STEPS, accountant="rdp")
+    problem = private(budget=budget, accountant="rdp")
     job = begun(problem)
     times = sum(job.play([0]) == ["applied"] for _ in range(6))
     assert times == problem.visits(STEPS) == 3
 
 
 def test_before_a_warm_start_who_has_spent_its_budget_is_waited_for_by_nobody(begun):
-    problem = private(budget=ff.privacy.epsilon(20.0, 1 + STEPS, accountant="rdp"))
+    problem = private(budget=1.001 * ff.privacy.epsilon(20.0, 1 + STEPS, accountant="rdp"))
     job = begun(problem, algorithm=ff.Focus(warm_start=True))
     assert job.play() == job.play() == 3 * ["applied"]
     job.protocol.new_generation()
@@ -193,17 +197,82 @@ def test_a_site_that_has_lost_its_account_gives_nothing_away(begun, how):
     assert job.play() == 2 * ["applied"] and job.told(0) == {}
 
 
-def test_other_terms_than_those_of_the_account_are_refused(begun):
+def account(folder, job="job", limit=None, **terms):
+    return Account(folder / "site.privacy", job, Terms.of(private(**terms)), limit)
+
+
+def test_all_jobs_of_a_site_spend_from_one_account(folder):
+    """Another name, another noise, another clip: what each reveals adds up."""
+    spent = (3 / 20.0**2 + 5 / 10.0**2) / 2
+    budget = 1.001 * accounting.rdp_epsilon(spent, 1e-5)
+    account(folder, "a", budget=budget).spend(3, 0)
+    account(folder, "b", noise=10.0, clip=9.0, budget=budget).spend(5, 0)
+    assert account(folder, "c").summary == {
+        "gradients": 8, "epsilon": pytest.approx(accounting.rdp_epsilon(spent, 1e-5))
+    }  # fmt: skip
+    for name in ("a", "b", "a third name"):
+        with pytest.raises(BudgetExceeded, match=r"by RDP, at delta 1e-05, for all its jobs"):
+            account(folder, name, budget=budget).spend(1, 0)
+    assert account(folder).summary["gradients"] == 8
+
+
+def test_another_name_of_the_job_opens_no_other_account(begun):
     job = begun(private())
     job.play()
-    path = job.sites[0].account.path
-    with pytest.raises(ValueError, match="was opened with .* this site has .*another name"):
-        Account(path, Terms.of(private(noise=5.0))).spend(1, 0)
+    other = Site(FOCUS, "another", "site-0", private=Terms.of(private()), folder=job.folder)
+    assert other.account.summary == job.told(0) != {}
+    someone = Site(FOCUS, "job", "site-9", private=Terms.of(private()), folder=job.folder)
+    assert someone.account.summary == {}
 
 
-def test_two_gradients_with_one_noise_are_refused():
-    grad_fn = once_per_batch(lambda x, batch: x)
-    batch = Drawn(None, Batch(None, 0))
-    grad_fn(1.0, batch)
+def test_no_job_raises_the_budget_of_a_site_but_the_site_does(folder):
+    cost = [1.001 * ff.privacy.epsilon(20.0, k, accountant="rdp") for k in range(5)]
+    account(folder, "a", budget=cost[2]).spend(1, 0)
+    for later in ({}, {"budget": cost[4]}):
+        with pytest.raises(BudgetExceeded):
+            account(folder, "b", **later).spend(2, 0)
+    mine = Limit(cost[3], 1e-5)
+    account(folder, "b", mine, budget=cost[4]).spend(2, 0)
+    with pytest.raises(BudgetExceeded):
+        account(folder, "b", mine, budget=cost[4]).spend(1, 0)
+    # Without noise any budget is exceeded, and without a budget of anybody none is.
+    with pytest.raises(BudgetExceeded):
+        account(folder, "c", mine, noise=0.0).spend(1, 0)
+
+
+def test_jobs_at_the_same_time_lose_no_gradient(folder):
+    jobs, interval = [account(folder, f"job-{k % 4}") for k in range(200)], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # without the lock some are lost then
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda one: one.spend(1, 0), jobs))
+    finally:
+        sys.setswitchinterval(interval)
+    assert account(folder).summary["gradients"] == 200
+
+
+def test_an_account_of_records_is_not_one_of_clients(folder):
+    account(folder).spend(1, 0)
+    with pytest.raises(ValueError, match="what gradients reveal of a record; this job protects"):
+        account(folder, "b", level="client").spend(1, 0)
+
+
+def test_a_lost_account_is_lost_to_all_jobs(folder):
+    account(folder, "a").spend(1, 0)
+    for name, seen in (("a", 2), ("b", 0)):
+        with pytest.raises(BudgetExceeded, match="its account is lost"):
+            account(folder, name).spend(1, seen)
+
+
+class Twice(ff.Focus):
+    """An algorithm that asks for two gradients in a local step."""
+
+    def step(self, local, grad_fn, batch, rd):
+        grad_fn(local.x, batch)
+        return super().step(local, grad_fn, batch, rd)
+
+
+def test_more_gradients_than_are_counted_are_refused(begun):
+    job = begun(private(), algorithm=Twice())
     with pytest.raises(ValueError, match="one gradient in a local step"):
-        grad_fn(2.0, batch)
+        job.answer(0, job.protocol.request("site-0"))

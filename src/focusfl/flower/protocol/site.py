@@ -29,7 +29,7 @@ from focusfl.flower.protocol.uplink import with_recorder
 from focusfl.simulation.client_round import client_round
 
 if TYPE_CHECKING:
-    from focusfl.privacy.account import Account, Terms
+    from focusfl.privacy.account import Account, Limit, Terms
 
 REPLY = "reply "  # before the names of a reply's parts in the cache
 
@@ -47,9 +47,9 @@ class Site:
         cache: packed states by version. It may vanish at any time: the version names
             the content, so a cache is never wrong, only empty, and then the server
             sends the state along.
-        private: by which rule its gradients are private; `grad_fn` gets `Drawn` batches
-            then.
+        private: by which rule `grad_fn` clips and adds noise, if it does.
         folder: where a private site keeps its account; it must last.
+        limit: the most that a private site may reveal, in all jobs together.
     """
 
     algorithm: Algorithm
@@ -58,6 +58,7 @@ class Site:
     cache: MutableMapping[str, bytes] = field(default_factory=dict)
     private: "Terms | None" = field(default=None, kw_only=True)
     folder: str | Path | None = field(default=None, kw_only=True)
+    limit: "Limit | None" = field(default=None, kw_only=True)
     compresses: ClassVar[bool] = True  # pushes of a compressor travel as its bytes
     carries: ClassVar[tuple[str, ...]] = ("down", "state")  # parts of a request, the first always
 
@@ -75,8 +76,9 @@ class Site:
         # Needs more packages than numpy, which is all that other sites have.
         from focusfl.privacy.account import Account
 
-        place = Path(self.folder).expanduser() / self.job
-        return Account(place / f"{self.site}.privacy", self.private)
+        # Of the site: another name for the job, which its server chooses, opens no other.
+        place = Path(self.folder).expanduser() / f"{self.site}.privacy"
+        return Account(place, self.job, self.private, self.limit)
 
     def answer(
         self, message: Wired, grad_fn: GradFn, batch_of: Callable[[int], Any] | None = None
@@ -106,14 +108,14 @@ class Site:
         numbers = range(done, done + request.local_steps)
         batches: Any = map(batch_of or partial(Batch, None), numbers)
         if self.account:
-            from focusfl.privacy.account import BudgetExceeded, once_per_batch, with_secret_keys
+            from focusfl.privacy.account import BudgetExceeded, at_most
 
             try:
                 self.account.spend(request.local_steps, done)
             except BudgetExceeded as why:
                 log.warning("%s takes part no more: %s", self.site, why)
                 return self._reply(request, "spent")
-            grad_fn, batches = once_per_batch(grad_fn), with_secret_keys(batches)
+            grad_fn = at_most(request.local_steps, grad_fn)
 
         def gradient(x: Tree, batch: Any) -> Tree:
             return like_model(x, grad_fn(x, batch))
