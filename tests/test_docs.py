@@ -136,6 +136,22 @@ def test_the_readme_names_algorithms_that_exist_and_the_api_has_them_all():
     assert names <= shown
 
 
+def test_the_page_on_departures_says_how_every_algorithm_lets_a_site_go():
+    """The table is made of what `forget` does; test_leaving holds that it does it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        filled = importlib.import_module("reference").filled
+    page = filled((ROOT / "docs" / "deploy.md").read_text())
+    how = dict(re.findall(r"^\| `([^|]*)` \| ([^|]*) \|", page, re.M))
+    lines = {name: words for names, words in how.items() for name in names.split("`, `")}
+    assert lines["Focus"] == "its state is taken out of `y`"
+    assert lines["Scaffnew"] == "a new generation begins"
+    assert lines["FedAvg"] == "nothing is to be taken back"
+    wrappers = {"ClientOpt", "ServerOpt", "Compressed", "Stale"}
+    kinds = {type(kind()).__name__ for kind in ff.ALGORITHMS.values()} - wrappers
+    assert kinds <= lines.keys()
+
+
 def test_every_make_target_in_the_readme_exists():
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
     named = re.findall(r"`?make (\w+)", (ROOT / "README.md").read_text())
