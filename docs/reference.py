@@ -17,7 +17,7 @@ import numpy as np
 
 from focusfl import algorithms
 from focusfl.algorithms import ALGORITHMS
-from focusfl.algorithms.wrapped import Wrapped
+from focusfl.algorithms.wrapped import innermost
 from focusfl.cli import parser
 from focusfl.cli.data import size
 from focusfl.compression import COMPRESSORS, Quantize
@@ -74,8 +74,8 @@ def filled(markdown: str) -> str:
 
 def departures() -> Iterator[str]:
     """How every algorithm that can be deployed lets a site go."""
-    everything = [kind() for kind in ALGORITHMS.values()]
-    plain = [each for each in everything if not isinstance(each, Wrapped | algorithms.Compressed)]
+    wrappers = {"client_opt", "server_opt", "compressed", "stale"}
+    plain = [kind() for name, kind in ALGORITHMS.items() if name not in wrappers]
     coded = [algorithms.Compressed(each, Quantize()) for each in plain]
     rows: dict[tuple[str, str], list[str]] = {}
     for each, among_coded in zip(plain, coded, strict=True):
@@ -87,13 +87,12 @@ def departures() -> Iterator[str]:
 
 
 def _departure(algorithm: Any) -> str:
-    server, client = algorithm.init(np.zeros(1))
     try:
-        algorithm.forget(server, client, 1.0, 2.0)
-        inner = getattr(algorithm, "inner", algorithm)
-        fields = inner.tracked(server, getattr(client, "inner", client))
+        algorithm.forget(*algorithm.init(np.zeros(1)), 1.0, 2.0)
     except CannotForget:
         return "a new generation begins"
+    inner = innermost(algorithm)
+    fields = inner.tracked(*inner.init(np.zeros(1)))
     if not fields:
         return "nothing is to be taken back"
     return f"its state is taken out of {', '.join(f'`{name}`' for name in fields)}"
