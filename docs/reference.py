@@ -13,10 +13,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
+import numpy as np
+
+from focusfl import algorithms
 from focusfl.algorithms import ALGORITHMS
+from focusfl.algorithms.wrapped import innermost
 from focusfl.cli import parser
 from focusfl.cli.data import size
-from focusfl.compression import COMPRESSORS
+from focusfl.compression import COMPRESSORS, Quantize
+from focusfl.core import CannotForget
 from focusfl.core.schedules import SCHEDULES
 from focusfl.data import DATA_SETS
 from focusfl.participation import PARTICIPATION, by_rarity
@@ -61,9 +66,36 @@ def filled(markdown: str) -> str:
         "compressor_classes": lambda: classes(COMPRESSORS),
         "participation_classes": lambda: classes(PARTICIPATION),
         "commands": commands,
+        "departures": departures,
         "data": data_sets,
     }
     return MARK.sub(lambda mark: "\n\n".join(pages[mark[1]]()), markdown)
+
+
+def departures() -> Iterator[str]:
+    """How every algorithm that can be deployed lets a site go."""
+    wrappers = {"client_opt", "server_opt", "compressed", "stale"}
+    plain = [kind() for name, kind in ALGORITHMS.items() if name not in wrappers]
+    coded = [algorithms.Compressed(each, Quantize()) for each in plain]
+    rows: dict[tuple[str, str], list[str]] = {}
+    for each, among_coded in zip(plain, coded, strict=True):
+        name = type(each).__name__
+        rows.setdefault((_departure(each), _departure(among_coded)), []).append(f"`{name}`")
+    lines = [(", ".join(names), *how) for how, names in rows.items()]
+    yield _table(("algorithm", "when a site leaves", "within `Compressed`"), lines)
+    yield "`ClientOpt` and `ServerOpt` let a site go as the algorithm inside does."
+
+
+def _departure(algorithm: Any) -> str:
+    try:
+        algorithm.forget(*algorithm.init(np.zeros(1)), 1.0, 2.0)
+    except CannotForget:
+        return "a new generation begins"
+    inner = innermost(algorithm)
+    fields = inner.tracked(*inner.init(np.zeros(1)))
+    if not fields:
+        return "nothing is to be taken back"
+    return f"its state is taken out of {', '.join(f'`{name}`' for name in fields)}"
 
 
 def study() -> Iterator[str]:

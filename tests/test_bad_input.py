@@ -513,6 +513,23 @@ def test_no_participation_model_takes_a_number_of_clients_that_is_none(kind):
                 ask(value)
 
 
+ROWS = np.tile([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], (3, 3, 1))
+LABELS = np.tile([1.0, -1.0], (3, 3))
+
+
+@pytest.mark.parametrize("make, named", [
+    (lambda: problems.Logistic(ROWS * 2.0**62, LABELS).optimum, "A must be so small"),
+    (lambda: problems.LeastSquares(ROWS * 1e150, LABELS, 1.0), "A must hold numbers of at most"),
+    (lambda: problems.LeastSquares(ROWS, LABELS * 1e308, 1.0), "b must hold numbers of at most"),
+    (lambda: problems.ridge(3, weights=[1e308, 1e308, 1]).total_weight, "weights must be positive"),
+    (lambda: problems.Logistic(ROWS, LABELS, weights=[1e308, 1, 1]), "weights must be positive"),
+])  # fmt: skip
+def test_numbers_whose_squares_or_sums_overflow_are_refused_in_a_sentence(make, named):
+    with pytest.raises(ValueError, match=named) as refused:
+        make()
+    assert not isinstance(refused.value, np.linalg.LinAlgError)
+
+
 def clear(message: str, named: str) -> bool:
     """One line of reasonable length, in our words, that names what was wrong."""
     return "\n" not in message and len(message) < 400 and named in message

@@ -335,6 +335,25 @@ def test_a_process_ends_with_the_code_and_the_line(process, arguments, message):
     assert done.stderr.startswith(message) and "Traceback" not in done.stderr
 
 
+FOREIGN = "manifest.json index.html results.parquet participation.parquet figure.png".split()
+REFUSED = "files that focusfl did not write (['{}'])"
+
+
+@pytest.mark.parametrize("command", [
+    ("demo",), ("tune", "study.toml"), ("suite", "run", "--quick"), ("run", "study.toml"),
+], ids=" ".join)  # fmt: skip
+def test_a_folder_of_others_is_refused_and_left_as_it_is(focusfl, study, tmp_path, command):
+    place = tmp_path / "theirs"
+    place.mkdir()
+    for name in FOREIGN:
+        (place / name).write_text("{}")
+        told = focusfl(*command, "--out", place)
+        assert told.returncode == 2 and REFUSED.format(name) in told.stderr
+        assert [file.name for file in place.iterdir()] == [name]
+        assert (place / name).read_text() == "{}"
+        (place / name).unlink()
+
+
 def test_what_is_run_afresh_is_not_called_nothing(focusfl, study):
     nothing = "nothing was left to run"
     assert nothing not in focusfl("run", study, "-o", "here").stdout

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_declarations import forgets
 
 import focusfl as ff
 from focusfl.core.registry import ALGORITHMS, COMPRESSORS, PARTICIPATION, PROBLEMS, SCHEDULES
@@ -134,6 +135,23 @@ def test_the_readme_names_algorithms_that_exist_and_the_api_has_them_all():
     assert names >= set(re.findall(r"`(\w+)[`(]", row)) > {"Focus", "Scaffold", "FedAvg"}
     shown = set(re.findall(r"^::: focusfl\.algorithms\.(?:\w+\.)?(\w+)$", api_pages(), re.M))
     assert names <= shown
+
+
+def test_the_page_on_departures_says_how_every_algorithm_lets_a_site_go():
+    """The table is made of what `forget` does; test_leaving holds that it does it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        filled = importlib.import_module("reference").filled
+    page = filled((ROOT / "docs" / "deploy.md").read_text())
+    how = dict(re.findall(r"^\| `([^|]*)` \| ([^|]*) \|", page, re.M))
+    lines = {name: words for names, words in how.items() for name in names.split("`, `")}
+    assert lines["Focus"] == "its state is taken out of `y`"
+    assert lines["Scaffnew"] == "a new generation begins"
+    assert lines["FedAvg"] == "nothing is to be taken back"
+    for name, kind in ff.ALGORITHMS.items():
+        if name not in ("client_opt", "server_opt", "compressed", "stale"):
+            words = lines[type(kind()).__name__]
+            assert (words == "a new generation begins") == (not forgets(kind())), name
 
 
 def test_every_make_target_in_the_readme_exists():

@@ -67,6 +67,16 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
         read_model(file)
 
 
+def test_no_damaged_byte_of_the_head_gives_a_raw_error(tmp_path):
+    file = save_model(tmp_path / "m.safetensors", MODELS["nested"])
+    whole = file.read_bytes()
+    for place in range(8 + int.from_bytes(whole[:8], "little")):
+        for bits in (0x01, 0x80, 0xFF):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ bits]) + whole[place + 1 :])
+            with pytest.raises(ValueError, match="m.safetensors is (damaged|not a safe)"):
+                read_model(file)
+
+
 @pytest.mark.parametrize("model", [{1: np.ones(2)}, {"w": np.array(["a"])}, "model"])
 def test_what_is_no_model_is_not_written(tmp_path, model):
     with pytest.raises(ValueError):

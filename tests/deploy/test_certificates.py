@@ -43,6 +43,14 @@ def test_a_site_cannot_be_called_like_another_file(site, tmp_path):
     assert not (tmp_path / "keys").exists()
 
 
+@pytest.mark.parametrize("name", ["ca.key", "ca.crt", "server.key", "nginx.conf"])
+def test_files_of_others_are_not_replaced(name, tmp_path):
+    (tmp_path / name).write_text("theirs")
+    with pytest.raises(ValueError, match=f"has {name} and no server.crt"):
+        certificates.make(tmp_path, ["localhost"], ["paris"])
+    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [(name, "theirs")]
+
+
 def test_a_certificate_is_renewed_and_sites_need_nothing_new(tmp_path):
     folder = tmp_path / "keys"
     certificates.make(folder, ["127.0.0.1", "localhost"], [])

@@ -1,6 +1,8 @@
 """The proxies of docs/deploy.md, real ones: who gets through to what."""
 
+import contextlib
 import os
+import socket
 import ssl
 import subprocess
 import threading
@@ -133,6 +135,26 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_sent_on(fleet):
     paris = shown(keys, keys / "paris/client.crt", keys / "paris/client.key")
     assert call(f"{url}/v1/fleet/push-object", paris, bytes(6 * MIB)) == 200
     assert call(f"{url}/v1/fleet/push-object", paris, bytes(65 * MIB)) in (413, None)
+
+
+def test_half_open_connections_are_dropped_and_sites_are_served_meanwhile(fleet):
+    """More of them than the connections that nginx has by default."""
+    keys, url, local = fleet
+    paris = shown(keys, keys / "paris/client.crt", keys / "paris/client.key")
+    for address, context in ((url, paris), (local, shown(keys))):
+        begin = time.monotonic()
+        place = LOOPBACK, int(address.rpartition(":")[2])
+        mute = [socket.create_connection(place) for _ in range(600)]
+        for each in mute:
+            each.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # half a hello
+        assert call(f"{address}/v1/fleet/pull-messages", context) == 200
+        assert time.monotonic() - begin < 4
+        for each in mute:
+            each.settimeout(15)
+            with contextlib.suppress(ConnectionError):
+                assert each.recv(1000) == b""
+            each.close()
+        assert time.monotonic() - begin < 9
 
 
 def test_a_supernode_goes_by_the_proxy_of_its_site(fleet):

@@ -1,8 +1,11 @@
 """What operators see: `deploy status`, the page of `deploy watch`, and /metrics."""
 
+import contextlib
 import json
 import shutil
+import socket
 import threading
+import time
 import urllib.request
 from http.client import HTTPConnection
 
@@ -182,6 +185,35 @@ def test_a_line_that_no_server_wrote_is_said_and_kills_nothing(served, place):
         file.write('{"event": "round"}\n')
     found = health(served)
     assert found["state"] == "unreadable" and "no server wrote" in found["why"][0]
+
+
+@pytest.mark.parametrize("line", [
+    "[" * 10**5, '{"event":' * 10**5, '{"event": "begin", "time": "x", "round": 1, "rounds": 2}',
+    '{"event": "evaluation", "after": 1, "metrics": {"loss": 1@}}'.replace("@", "0" * 400),
+    '{"event": "evaluation", "after": 1, "metrics": {"x": @}}'.replace("@", "[" * 900 + "]" * 900),
+    '{"event": "stranger", "why": "\\ud800"}', '{"event": "waiting", "missing": [[]]}',
+    '{"event": "round", "round": 1, "rounds": 2, "seconds": null, "eta": 1, "counted": [7],'
+    ' "missing": [], "late": []}',
+], ids=lambda line: line[:40])  # fmt: skip
+def test_no_forged_line_ends_a_request(served, place, line):
+    with open(place / events.FILE, "a") as file:
+        file.write(f"{line}\n")
+    assert get(served, "metrics") and health(served)["job"] == "test"
+
+
+def test_whoever_says_nothing_is_dropped_and_others_are_served_meanwhile(served):
+    begin = time.monotonic()
+    mute = [socket.create_connection(served.server_address) for _ in range(200)]
+    for each in mute:
+        each.sendall(b"GET / HTTP/1.1\r\nHost:")
+    assert health(served)["job"] == "test" and time.monotonic() - begin < 4
+    for each in mute:
+        each.settimeout(15)
+        with contextlib.suppress(ConnectionError):
+            while each.recv(1000):
+                pass
+        each.close()
+    assert time.monotonic() - begin < 15
 
 
 def test_the_page_is_for_this_machine_and_changes_nothing(served):

@@ -334,6 +334,8 @@ def test_the_apps_in_the_docs_learn(tmp_path, monkeypatch):
         {"loss": [1.0, 2.0]},
         {"loss": float("nan")},
         {"loss": 1.0, "num-examples": 0},
+        {"loss": 1.0, "num-examples": 1e308},
+        {"loss": 1e308, "num-examples": 2},
         {"round": 1.0},  # a column of its own
         {"l\x1b[31moss": 1.0},
         {"l" * 101: 1.0},

@@ -195,7 +195,7 @@ def test_runs_stop_when_they_have_done_enough(study, tmp_path):
 
 
 def test_any_metric_may_end_a_run(study, tmp_path):
-    found, _ = complete(study, tmp_path, "stop.below={grad_norm=0.5}", "eval_every=3")
+    found, _ = complete(study, tmp_path / "out", "stop.below={grad_norm=0.5}", "eval_every=3")
     ended = [run for run in found.runs if run.row["rounds"] < 400]
     assert ended
     for run in ended:
@@ -238,12 +238,12 @@ def test_seconds_begin_anew_for_runs_that_did_not_fit_side_by_side(study, tmp_pa
     clock = SimpleNamespace(monotonic=lambda: now[0])
     for engine in (simulation, stop):
         monkeypatch.setattr(engine, "time", clock)
-    found, _ = complete(study, tmp_path, "stop.seconds=50", "algorithms={focus={}}")
+    found, _ = complete(study, tmp_path / "out", "stop.seconds=50", "algorithms={focus={}}")
     assert [run.row["rounds"] for run in found.runs] == [400] * 4
 
 
 def test_divergence_is_a_verdict_and_no_warning(study, tmp_path):
-    found, _ = complete(study, tmp_path, "lr=1.0", "algorithms={fedavg={}}", "eval_every=7")
+    found, _ = complete(study, tmp_path / "out", "lr=1.0", "algorithms={fedavg={}}", "eval_every=7")
     for run in found.runs:
         assert run.row["verdict"] == "diverged"
         assert run.curves["round"][-1] == run.row["diverged_at"] == run.row["rounds"]

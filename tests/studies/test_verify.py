@@ -9,6 +9,7 @@ from command_line import in_process
 from corrupt import corrupt, kinds, outcomes
 
 from focusfl.core import files
+from focusfl.flower import events
 from focusfl.studies.verify import verify
 
 
@@ -84,6 +85,21 @@ def test_rows_that_a_checkpoint_needs_are_missed(made, tmp_path):
     (folder / "clients-1.rows").unlink()
     states = Counter(one.state for one in verify(folder))
     assert states == {"ok": 2, "damaged": 1}
+
+
+def test_files_of_a_deployment_are_known_by_their_form(tmp_path):
+    place = tmp_path / "server" / "job"
+    place.mkdir(parents=True)
+    events.write(place, {"event": "begin", "round": 0})
+    (tmp_path / "processes.json").write_text("{}")
+    assert Counter(one.state for one in verify(tmp_path)) == {"ok": 2}
+    with open(place / events.FILE, "a") as file:
+        file.write('{"event": "round", "rou\n')
+    events.write(place, {"event": "end", "round": 1})
+    (tmp_path / "processes.json").write_text("[" * 10**5)
+    states = {one.file: one.why for one in verify(tmp_path) if one.state == "damaged"}
+    assert "line 2 is not whole" in states["server/job/events.jsonl"]
+    assert "line 1 is not whole" in states["processes.json"]
 
 
 def test_a_folder_that_is_not_ours_is_one_line(tmp_path):

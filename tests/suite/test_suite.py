@@ -170,8 +170,8 @@ def test_one_that_breaks_is_named_and_the_others_are_run_all_the_same(tmp_path):
     who = entrants.entered(["mine:Broken", "FOCUS"])
     words = "mine:Broken in small/full: RuntimeError: no idea what to do$"
     with pytest.raises(ValueError, match=words):
-        run.run(TINY[:1], who, tmp_path, home=tmp_path)
-    assert [row.entrant for row in store.Store(tmp_path).rows()] == ["FOCUS"]
+        run.run(TINY[:1], who, tmp_path / "out", home=tmp_path)
+    assert [row.entrant for row in store.Store(tmp_path / "out").rows()] == ["FOCUS"]
 
 
 def test_show_prints_tables_and_writes_a_page(folder):

@@ -38,6 +38,7 @@ from world.job import (
 
 ROUNDING = 1e-9
 SPIKE = 1e16  # what a broken site adds to its gradient
+FIRST = 1e300  # the same in the very first push, which a server without a limit counts
 STEPS = 60  # of a sequence; then it is quiet
 PATIENCE = 6  # quiet rounds after which everybody is counted in every round
 
@@ -143,12 +144,14 @@ class World:
         self.tally["rounds"] += 1
         self.committed()
 
-    def spike(self, i: int) -> None:
+    def spike(self, i: int, first: bool) -> None:
         """A site that is broken for a moment gives a far too large gradient."""
         if NAMES[i] in self.server.free:
             self.spiked = True
-            reply = self.reply(i, self.server.request(NAMES[i]), SPIKE)
-            self.tally[f"spike {self.server.receive(NAMES[i], reply).status}"] += 1
+            size = FIRST if first and self.max_norm is None else SPIKE
+            reply = self.reply(i, self.server.request(NAMES[i]), size)
+            words = "first spike" if first else "spike"
+            self.tally[f"{words} {self.server.receive(NAMES[i], reply).status}"] += 1
             self.close_round()
 
     def kill(self) -> None:
@@ -321,6 +324,7 @@ def live(
     rng, outcome = world.rng, Outcome()
     leaves = rng.random() < 0.4
     spikes = rng.random() < 0.15
+    first = random.Random(f"spike {seed}").random() < 0.5
     acts = [
         (20, lambda: world.ask(rng.randrange(N))), (20, world.answer),
         (24, world.deliver), (8, world.close_round), (4, world.play), (2, world.kill),
@@ -330,8 +334,8 @@ def live(
     weights, calls = zip(*acts, strict=True)
     try:
         for step in range(STEPS):
-            if spikes and step == STEPS // 2:
-                world.spike(rng.randrange(N))
+            if spikes and step == (0 if first else STEPS // 2):
+                world.spike(rng.randrange(N), first)
             rng.choices(calls, weights)[0]()
         outcome.error = world.finish()
     except Violation as error:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SHOWN = 60  # letters of a value that a message repeats
+LARGE = 1e100  # squares of numbers up to it are finite, and products of three of them
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
@@ -40,6 +41,15 @@ def check_positive(name: str, value: Any) -> None:
     """Raise unless a constant is a positive number."""
     if not is_number(value) or not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive and finite; got {shown(value)}.")
+
+
+def check_weight(name: str, value: Any) -> None:
+    """Raise unless a weight is a positive number of which sums and squares are finite."""
+    if not is_number(value) or not 1 / LARGE <= value <= LARGE:
+        raise ValueError(
+            f"{name} must be positive and finite, from {1 / LARGE:g} to {LARGE:g}; got "
+            f"{shown(value)}."
+        )
 
 
 def check_not_negative(name: str, value: Any) -> None:

@@ -48,7 +48,8 @@ def make(folder: Path, hosts: Sequence[str], sites: Sequence[str]) -> list[Path]
         The files that were written.
 
     Raises:
-        ValueError: If a site's name is none for a file, or there are no hosts.
+        ValueError: If a site's name is none for a file, there are no hosts, or the folder has
+            other files of these names.
     """
     for site in sites:
         check_name("a site", site)
@@ -93,6 +94,12 @@ def renew(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
 def _server(folder: Path, hosts: Sequence[str]) -> list[Path]:
     if not hosts:
         raise ValueError("a server certificate needs at least one host name.")
+    names = ("ca.key", "ca.crt", "server.key", "nginx.conf")
+    if there := [name for name in names if (folder / name).exists()]:
+        raise ValueError(
+            f"{folder} has {', '.join(there)} and no server.crt, and they would be replaced; "
+            "name another folder, or move them away."
+        )
     authority, key = _new_key(), _new_key()
     usage = x509.KeyUsage(
         digital_signature=True, key_cert_sign=True, crl_sign=True,

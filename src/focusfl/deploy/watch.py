@@ -58,6 +58,7 @@ class Watch(ThreadingHTTPServer):
     """Serves the page at /, what it shows at /health.json, and /metrics."""
 
     daemon_threads = True
+    request_queue_size = 1024  # connections of whoever says nothing shut nobody out
 
     def __init__(self, folder: Path, port: int):
         self.folder, self.jobs = folder, Jobs(folder)
@@ -96,7 +97,7 @@ class Watch(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Watch
     server_version, sys_version = "focusfl", ""
-    timeout = 30  # seconds for somebody to say what they want
+    timeout = 5  # seconds for somebody to say what they want
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "").rsplit(":", 1)[0]

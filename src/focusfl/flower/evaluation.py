@@ -1,6 +1,5 @@
 """Evaluation on the sites: their metrics of a model, and the gradient of all their data."""
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from flwr.app import MetricRecord, RecordDict
 from focusfl.core import Server, gradient_sum, tree
 from focusfl.core.metrics import check_names, has_direction, summarize_clients
 from focusfl.core.tree import Tree
-from focusfl.core.validation import shown
+from focusfl.core.validation import LARGE, check_weight, shown
 from focusfl.core.work import EXAMPLES
 from focusfl.flower.job import Job
 from focusfl.flower.protocol import Refused, Wired
@@ -147,11 +146,13 @@ def metrics_of(content: RecordDict) -> dict[str, float]:
     metrics = dict(content.metric_records.get(METRICS) or {})
     check_names(metrics)
     for name, value in metrics.items():
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"{name} must be a finite number; got {shown(value)}.")
+        # Of larger ones neither a sum nor a square is finite.
+        if not isinstance(value, int | float) or not abs(value) <= LARGE:
+            raise ValueError(
+                f"{name} must be a finite number of at most {LARGE:g}; got {shown(value)}."
+            )
     numbers = {name: float(value) for name, value in metrics.items()}  # type: ignore
-    if not numbers.get(EXAMPLES, 1.0) > 0:
-        raise ValueError(f"{EXAMPLES} must be positive; got {numbers[EXAMPLES]}.")
+    check_weight(EXAMPLES, numbers.get(EXAMPLES, 1.0))
     return numbers
 
 

@@ -68,7 +68,14 @@ class PenalizedRows(RowProblem, KnownOptimum):
     @cached_property
     def optimum(self) -> Vector:
         """x*, the minimiser of F, by Newton's method until rounding stops it."""
-        return newton(self.mean_grad, self.mean_hessian, self.x0)
+        try:
+            return newton(self.mean_grad, self.mean_hessian, self.x0)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                f"A must be so small that the penalty of {self.penalty:g} counts beside its "
+                f"squares; its largest number is {np.abs(self.A).max():.3g}. Scale A, or raise "
+                "penalty."
+            ) from None
 
     @property
     def mu(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from focusfl.core.tree import Tree
-from focusfl.core.validation import check_one_of, numeric, reals
+from focusfl.core.validation import LARGE, check_one_of, numeric, reals
 
 Weights = str | list | Float[np.ndarray, " clients"] | None  # as a user gives them
 PAD = "focusfl.data.stack pads clients to one length; give its mask"
@@ -179,11 +179,12 @@ def check_weights(value: Any, num_clients: int) -> Float[np.ndarray, " clients"]
             f"{weights.dtype} of shape {weights.shape}."
         )
     weights = np.asarray(weights, float)
-    wrong = np.flatnonzero(~((weights > 0) & np.isfinite(weights)))
+    wrong = np.flatnonzero(~((weights >= 1 / LARGE) & (weights <= LARGE)))
     if wrong.size:
         raise ValueError(
-            f"weights must be positive and finite; got {weights[wrong[0]]:g} for "
-            f"client {wrong[0]}. Leave out a client that is not to count."
+            f"weights must be positive and finite, from {1 / LARGE:g} to {LARGE:g}; got "
+            f"{weights[wrong[0]]:g} for client {wrong[0]}. Leave out a client that is not to "
+            "count."
         )
     return weights
 
@@ -225,6 +226,12 @@ def rows_of(
             f"A must have shape (clients, rows, columns) and {name} (clients, rows); "
             f"got {A.shape} and {b.shape}."
         )
+    for what, array in (("A", A), (name, b)):
+        if (largest := float(np.abs(array).max())) > LARGE:
+            raise ValueError(
+                f"{what} must hold numbers of at most {LARGE:g}, or squares are infinite; got "
+                f"{largest:.3g}. Scale it."
+            )
     return A, b
 
 

@@ -36,7 +36,7 @@ from focusfl.core.extras import pandas
 from focusfl.core.files import Damaged
 from focusfl.core.models import read_model
 from focusfl.core.tree import Tree
-from focusfl.core.validation import unknown
+from focusfl.core.validation import shown, unknown
 from focusfl.studies.tables import (
     IDENTITY,
     Columns,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 FORMAT = 5
 MANIFEST, PARTICIPATION = "manifest.json", "participation.parquet"
 RUNS, MODELS, UNFINISHED = "runs", "models", "unfinished"
+LOCK = ".lock"  # in RUNS
 TABLE, CLIENTS = ".parquet", ".clients.parquet"
 WHOLE = "results"  # the name of runs that are written at once, as of a deployment
 CURVES = f"{WHOLE}{TABLE}"
@@ -359,12 +360,36 @@ def name_of(keys: Iterable[str]) -> str:
     return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
 
 
+def check_ours(folder: Path) -> None:
+    """Raise ValueError if a folder has files, and nothing shows that they are ours.
+
+    What shows it is the lock of `alone`, or a file of a study or of the suite with its
+    checksum. Hidden files may be anybody's: nothing of ours has such a name.
+    """
+    if not folder.is_dir() or (folder / RUNS / LOCK).is_file():
+        return
+    names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
+    if names and not any(_sealed(folder / name) for name in (MANIFEST, f"{WHOLE}.json")):
+        raise ValueError(
+            f"{folder} holds files that focusfl did not write ({shown(names)}), and some could "
+            "be replaced. Name a new or empty folder with --out, or that of a study."
+        )
+
+
+def _sealed(file: Path) -> bool:
+    try:
+        return files.read(file)[1] is not None
+    except (OSError, Damaged):
+        return False
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Be the only one who computes in a folder."""
+    """Be the only one who computes in a folder; ValueError if it is somebody else's."""
+    check_ours(folder)
     runs = folder / RUNS
     runs.mkdir(parents=True, exist_ok=True)
-    with open(runs / ".lock", "w") as lock:
+    with open(runs / LOCK, "w") as lock:
         try:
             free = files.take_lock(lock.fileno())
         except OSError:

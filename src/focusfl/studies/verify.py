@@ -5,6 +5,7 @@ compared with the checksums in its manifest, others with what they say of themse
 nobody reads back, pages and figures, is unknown.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,7 +17,8 @@ from focusfl.studies.store import MANIFEST, Folder, manifest_so_far
 State = Literal["ok", "damaged", "unknown"]
 RANK: tuple[State, ...] = ("unknown", "ok", "damaged")  # what is found last counts
 CHECKPOINT = "checkpoint.npz"
-DATABASE = "server.db"  # of a deployment's server
+DATABASE, EVENTS = "server.db", "events.jsonl"  # of a deployment's server
+DEPLOYMENT = (EVENTS, "processes.json", "study.json")  # without a checksum
 
 
 class Finding(NamedTuple):
@@ -86,11 +88,29 @@ def _read(path: Path) -> tuple[State, str]:
         read_arrays(path)
     elif path.suffix == ".safetensors":
         read_model(path)
-    elif path.suffix == ".json" and not sealed:
-        if b'"seal"' in path.read_bytes():
+    elif path.suffix in (".json", ".jsonl") and not sealed:
+        return _unsealed(path)
+    return ("ok", "") if sealed else ("unknown", "")
+
+
+def _unsealed(path: Path) -> tuple[State, str]:
+    """A file of JSON without a checksum: of a deployment's, whether its form is right."""
+    content = path.read_bytes()
+    if path.name not in DEPLOYMENT:
+        if b'"seal"' in content:
             raise files.Damaged(f"{path} is damaged: its checksum is gone")
         return "unknown", "it has no checksum"
-    return ("ok", "") if sealed else ("unknown", "")
+    lines = content.splitlines() if path.suffix == ".jsonl" else [content]
+    for number, line in enumerate(lines, 1):
+        try:
+            known = json.loads(line)
+        except (ValueError, RecursionError):
+            known = None
+        if not isinstance(known, dict) or (path.name == EVENTS and "event" not in known):
+            raise files.Damaged(
+                f"line {number} is not whole: a writer was killed, or it is damaged"
+            )
+    return "ok", "in form; it has no checksum"
 
 
 def _named(folder: Folder, name: str) -> tuple[State, str]:

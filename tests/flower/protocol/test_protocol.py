@@ -247,11 +247,26 @@ def test_a_gradient_of_1e16_is_refused_and_changes_nothing(algorithm, begun):
     assert job.arrives() and job.server.generation == 1
 
 
+@pytest.mark.parametrize("size", [1e16, 1e300])
+@pytest.mark.parametrize("algorithm", [
+    ff.Focus(), ff.Focus(memory="last"), ff.Focus(warm_start=True), ff.Scaffold(), ff.MIFA(),
+    ff.Scaffold(option=1), ff.Compressed(ff.Focus(), ff.TopK(0.5)),
+], ids=repr)  # fmt: skip
+def test_a_first_push_that_would_carry_the_model_away_is_refused(algorithm, size, begun):
+    """There is no other push to compare it with."""
+    job = begun(algorithm, local_steps=1)  # MIFA is not exact with more
+    job.more[1] = size
+    receipt = job.play(1, [1])[0]
+    assert receipt.status == "refused" and "carry the model away" in receipt.why
+    job.more[1] = 0
+    assert job.arrives(1e-8) and job.server.generation == 1
+
+
 @pytest.mark.parametrize("first", [False, True], ids=["later", "first"])
 @pytest.mark.parametrize("algorithm", EXACT, ids=repr)
 def test_a_gradient_of_1e16_that_was_counted_is_repaired(algorithm, first, begun):
-    """Without a limit, or before there is anything to compare with."""
-    job = begun(algorithm, max_norm=None if first else float("inf"), lr=0.1)
+    """The operator has set no limit."""
+    job = begun(algorithm, max_norm=float("inf"), lr=0.1)
     job.play(0 if first else 4)
     job.more[0] = 1e16
     assert job.play(1, [0])[0].applied

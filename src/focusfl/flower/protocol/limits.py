@@ -2,8 +2,10 @@
 
 A number far larger than all others takes their last digits with it when it is added,
 and does not give them back when it is subtracted. So a push far larger than any before
-is refused. If one was counted all the same, the sums are recomputed from the sites'
-states once these have their usual size again.
+is refused, and where there is none to compare it with, one that would carry the model
+away, from where it would take thousands of rounds to come back. If one was counted all
+the same, the sums are recomputed from the sites' states once these have their usual size
+again.
 """
 
 import math
@@ -35,17 +37,29 @@ def norm(a: Any) -> float:
     return min(largest * math.sqrt(squares), LARGEST)
 
 
+def limit_of_model(x: Tree, lr: float) -> float:
+    """Bound the norm of a push that can be compared with nothing but the model.
+
+    Whether a push is a gradient, by which the model moves `lr` times, or a difference of
+    models, it may move the model by SPIKE ** 2 times its norm, or its size.
+    """
+    size = norm(x) + math.sqrt(sum(np.size(leaf) for leaf in leaves(x)))
+    return SPIKE**2 * size / min(lr, 1.0)
+
+
 def check_size(
-    size: float, max_norm: float | None, largest: float, pushes: int, others: bool
-) -> None:
+    size: float, max_norm: float | None, largest: float, pushes: int, others: bool,
+    of_model: float,
+) -> None:  # fmt: skip
     """Raise TooLarge if a push is larger than it may be.
 
     Args:
         size: norm of the push.
         max_norm: the most it may be; None: what the pushes before it suggest.
-        largest: norm of the largest push so far; 0 if there is none.
+        largest: norm of the largest push to compare with; 0 if there is none.
         pushes: how many pushes of this site were counted.
         others: whether any other site has pushed.
+        of_model: the most it may be where no push can be compared with it.
     """
     if max_norm is not None:
         if not size <= max_norm:
@@ -54,8 +68,16 @@ def check_size(
     times = SPIKE
     if pushes < NEW:
         # A newcomer is compared with others: alone they may have been at rest.
-        times = SPIKE**2 if others else math.inf
-    if size > times * largest > 0:
+        times = SPIKE**2 if others else 0.0
+    if not times * largest:
+        if size > of_model:
+            raise TooLarge(
+                f"its norm is {size:.3g}, which would carry the model away; without other "
+                f"pushes to compare it with at most {of_model:.3g} may pass. Lower lr, or "
+                "give max_norm if it may be so large."
+            )
+        return
+    if size > times * largest:
         raise TooLarge(
             f"its norm is {size:.3g}; the largest so far was {largest:.3g}. Give "
             "max_norm if it may be so large."

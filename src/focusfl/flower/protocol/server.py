@@ -445,9 +445,9 @@ class ProtocolServer:
         """Take a push into the open round."""
         up, state = self._read(row, reply, message)
         size = limits.norm(up)
-        if self._max_norm is not None or self._comparable:
-            others = self._store.has_pushed(row.name)
-            limits.check_size(size, self._max_norm, self._largest, row.pushes, others)
+        others, largest = self._store.has_pushed(row.name), self._largest * self._comparable
+        of_model = limits.limit_of_model(self.x, self._lr(self.round))
+        limits.check_size(size, self._max_norm, largest, row.pushes, others, of_model)
         if self._max_memory is not None:
             memory = limits.norm(self.algorithm.tracked(self.server, state))
             limits.check_memory(memory, self._max_memory)

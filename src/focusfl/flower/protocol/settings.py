@@ -9,7 +9,7 @@ from typing import Any
 from focusfl.core import Algorithm, CannotForget
 from focusfl.core.fingerprint import fingerprint
 from focusfl.core.tree import Tree
-from focusfl.core.validation import check_count, check_one_of, check_positive, shown
+from focusfl.core.validation import check_count, check_one_of, check_positive, check_weight, shown
 from focusfl.flower.protocol.limits import norm
 from focusfl.flower.protocol.messages import digest
 from focusfl.simulation.step_sizes import step_at, tabled
@@ -55,7 +55,7 @@ def check_settings(
             f"got {shown(got)}."
         )
     for site, weight in weights.items():
-        check_positive(f"the weight of {site}", weight)
+        check_weight(f"the weight of {site}", weight)
 
 
 def check_max_memory(max_memory: Any, algorithm: Algorithm, params: Tree) -> None:
