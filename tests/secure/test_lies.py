@@ -27,10 +27,11 @@ class Liar:
     def request(self, site, journal=None, state=None, **header):
         """Make a request of any journal and state."""
         wired = self.server.request(site)
-        fields, _ = decode(wired, Request, {"journal", "state", "renew"})
+        fields, _ = decode(wired, Request, {"journal", "state", "new", "renew"})
         parts = {"journal": (journal or self.journal).to_bytes(), "renew": b""}
         state = self.replies[-1][site]["state"] if state is None else state
-        return encode(fields._replace(**header), parts | ({"state": state} if state else {}))
+        parts |= {"state": state} if state else {"new": b""}
+        return encode(fields._replace(**header), parts)
 
     def ask(self, site, *args, gradient_of=None, **how):
         work = gradient(gradient_of or site)
@@ -39,7 +40,7 @@ class Liar:
     def base_of(self, x):
         """Write a base of its own, around a model that it has chosen."""
         server, client = ALGORITHM.init(np.asarray(x, float))
-        return Journal(OPEN + pack_state(ALGORITHM, State(server, client, 1)))
+        return Journal(OPEN + pack_state(ALGORITHM, State(server, client)))
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ BUGS = [
     Bug("lost digits are not repaired", 23, ff.Focus(), NoRepair),
     Bug("states outlive generations", 0, ff.Focus(), StatesOutliveGenerations),
     Bug("a site computes from its newest state", 0, ff.Focus(), site=NewestState),
-    Bug("SCAFFOLD accepts a stale model", 0, StaleScaffold()),
+    Bug("SCAFFOLD accepts a stale model", 4, StaleScaffold()),
     Bug("the server does not follow a client's state", 0, ForgetfulFocus()),
     Bug("a leaver's gradient stays", 13, StickyFocus()),
     Bug("a mean is taken for a sum", 0, SloppyMIFA()),

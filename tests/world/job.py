@@ -36,6 +36,7 @@ class Setting(NamedTuple):
     lr: float
     local_steps: int
     weights: tuple[float, ...] | None
+    kind: str = "plain"  # or "sealed", with secure sums; or "private", with noise of the sites
 
     def weight(self, i: int) -> float:
         return self.weights[i] if self.weights else 1.0

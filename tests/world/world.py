@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from world.job import (
     rounds_without_faults,
     setting,
 )
+from world.sealed import TERMS, ReadableServer, in_whole_numbers, noisy_gradient, secure_site
 
 ROUNDING = 1e-9
 SPIKE = 1e16  # what a broken site adds to its gradient
@@ -69,8 +71,12 @@ class World:
     """A server, three sites, and all messages that were ever sent."""
 
     def __init__(self, job: Setting, seed: int, server_type, site_type):
-        self.job, self.rng, self.tally = job, random.Random(seed), Counter()
+        self.job, self.rng, self.tally = job, random.Random(seed), Counter([job.kind])
         self.folder = Path(tempfile.mkdtemp(dir=memory()))
+        if job.kind == "sealed":
+            server_type, site_type = ReadableServer, secure_site
+        elif job.kind == "private":
+            site_type = partial(Site, private=TERMS, folder=self.folder)
         self.kind = type("Mortal", (server_type,), {})
         if server_type.store_type is Store:
             self.kind.store_type = MortalStore
@@ -115,7 +121,12 @@ class World:
         self.reply(i, request, more)
 
     def reply(self, i: int, request: dict, more: float = 0.0) -> dict:
-        reply = self.sites[i].answer(request, gradient(i, more))
+        work, site = gradient(i, more), self.sites[i]
+        if self.job.kind == "private":
+            work = noisy_gradient(i, more)
+        reply = site.answer(request, work)
+        if self.job.kind == "private" and site.answer(request, work) != reply:
+            raise Violation(f"{site.site} gave two noises for one request")
         self.computed.update(self.sites[i].cache)
         self.replies.append((i, reply))
         return reply
@@ -149,7 +160,11 @@ class World:
         if NAMES[i] in self.server.free:
             self.spiked = True
             size = FIRST if first and self.max_norm is None else SPIKE
-            reply = self.reply(i, self.server.request(NAMES[i]), size)
+            try:
+                reply = self.reply(i, self.server.request(NAMES[i]), size)
+            except ValueError:  # no number comes out of it: the site has no reply
+                self.tally["spike fails at its site"] += 1
+                return
             words = "first spike" if first else "spike"
             self.tally[f"{words} {self.server.receive(NAMES[i], reply).status}"] += 1
             self.close_round()
@@ -230,6 +245,11 @@ class World:
             pass
         if self.gap > ROUNDING:
             raise Violation(f"the server tracks {self.gap:.2g} beside the states")
+        if self.job.kind == "private":
+            for site in self.sites:
+                done, row = site.account.summary, server._store.site(site.site)
+                if done.get("gradients", 0) < row.grads_done:
+                    raise Violation(f"{site.site} has not accounted for what was counted")
         coded = "Compressed" in repr(algorithm) and not algorithm.sends_state
         if coded or algorithm.has_after_update:
             return
@@ -255,7 +275,8 @@ class World:
         ids = tuple(i for i in range(N) if i not in gone)
         self._check_round(ids)
         rounds = rounds_without_faults(job, ids)
-        if rounds is None or (self.spiked and "Adam" in repr(job.algorithm)):
+        inexact = job.kind == "private" or (self.spiked and "Adam" in repr(job.algorithm))
+        if rounds is None or inexact:
             return 0.0
         if self.spiked:  # the sums are repaired on the way, by the protocol alone
             for _ in range(6 * rounds + 60):
@@ -272,7 +293,9 @@ class World:
     def _check_round(self, ids: tuple[int, ...]) -> None:
         """Raise unless a round through the protocol is a round without it."""
         server, coded = self.server, "Compressed" in repr(self.job.algorithm)
-        if self.spiked or coded:  # coded sites know what they have not sent
+        if (
+            self.spiked or coded or self.job.kind == "private"
+        ):  # coded sites know what they have not sent
             return
         states = {i: server.state(NAMES[i]) for i in ids}
         expected = play_round(self.job, server.server, states, server.round)
@@ -310,7 +333,12 @@ def draw(seed: int) -> Setting:
     rng = random.Random(f"job {seed}")
     algorithm = DEPLOYED[seed % len(DEPLOYED)]
     weights = tuple(rng.choice([0.5, 1.0, 2.0]) for _ in NAMES)
-    return setting(algorithm, rng.choice([1, 2]), weights if rng.random() < 0.3 else None)
+    job = setting(algorithm, rng.choice([1, 2]), weights if rng.random() < 0.3 else None)
+    kind = random.Random(f"kind {seed}").random()
+    coded = in_whole_numbers(algorithm)
+    if kind < 0.15 and coded:
+        return job._replace(algorithm=coded, weights=None, kind="sealed")
+    return job._replace(kind="private") if 0.15 <= kind < 0.25 else job
 
 
 def live(

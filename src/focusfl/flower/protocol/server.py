@@ -538,7 +538,8 @@ class ProtocolServer:
             self._forget(row, weight, before)
         except CannotForget as error:
             self._begin_generation(str(error))
-        version = digest(self._initial)
+        # A reply from its first days, which may have counted then, must not count again.
+        version = digest(self._initial, f"{self.generation} {row.grads_done}".encode())
         self._store.set_site(site, None, version=version, state=None, norm=0.0, pushes=0)
 
     def _begin_generation(self, why: str) -> None:
@@ -546,7 +547,7 @@ class ProtocolServer:
         log.warning("generation %s: %s", self.generation + 1, why)
         self.generation += 1
         self.warming, self._initial = self.algorithm.starts_warm, self._empty()
-        self._largest, version = 0.0, digest(self._initial)
+        self._largest, version = 0.0, digest(self._initial, str(self.generation).encode())
         self._store.set_sites(version=version, state=None, norm=0, pushes=0)
 
     # What follows is all that knows the server's state: secure sums have another.

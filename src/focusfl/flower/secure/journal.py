@@ -65,12 +65,6 @@ class State(NamedTuple):
 
     server: ServerState
     initial: Client
-    generation: int
-
-    @property
-    def newcomer(self) -> bytes:
-        """The label by which the state of a newcomer has its version."""
-        return f"generation {self.generation}".encode()
 
 
 def about_server(job: str) -> str:
@@ -130,8 +124,8 @@ def _unpack(algorithm: Algorithm, packed: bytes) -> State:
     x = tree.map(np.zeros_like, nest(server_fields(packed), "x"))
     server, initial = algorithm.init(x)
     if _newcomers_are_zero(algorithm, x):
-        return unpack(packed, State(server, {}, 1), finite=False)._replace(initial=initial)
-    return unpack(packed, State(server, initial, 1), finite=False)
+        return unpack(packed, State(server, {}), finite=False)._replace(initial=initial)
+    return unpack(packed, State(server, initial), finite=False)
 
 
 def replay(algorithm: Algorithm, journal: Journal, keys: Keys, job: str, secure: Secure) -> State:
@@ -168,7 +162,7 @@ def _apply(
     job: str, secure: Secure,
 ) -> State:  # fmt: skip
     """Apply one entry of a journal to a state."""
-    server, initial, generation = state
+    server, initial = state
     if op["op"] == "update":
         rd = Round(*(op[field] for field in Round._fields))
         server = algorithm.update(server, _total(algorithm, server, op, blob, keys, secure), rd)
@@ -180,10 +174,9 @@ def _apply(
         server = algorithm.forget(server, client, op["weight"], op["num_clients"])
     elif op["op"] == "generation":
         server, initial = algorithm.init(server.x)
-        generation += 1
     else:
         raise ValueError(f"no entry is called {op['op']!r}.")
-    return State(server, initial, generation)
+    return State(server, initial)
 
 
 def _total(

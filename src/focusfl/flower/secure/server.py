@@ -172,7 +172,7 @@ class SecureServer(ProtocolServer):
 
     def _empty(self) -> bytes:
         self._journal = self._journal.add("generation")
-        return State(None, None, self.generation).newcomer
+        return b""  # a newcomer's state is what the journal comes to
 
     def _recompute_sums(self) -> None:
         """Do nothing: sums of whole numbers lose no digits."""
@@ -180,8 +180,8 @@ class SecureServer(ProtocolServer):
     # What is kept and sent
 
     def _first_states(self, params: Tree) -> tuple[bytes, bytes]:
-        state = State(*self.algorithm.init(params), 1)
-        return Journal(OPEN + pack_state(self.algorithm, state)).to_bytes(), state.newcomer
+        state = State(*self.algorithm.init(params))
+        return Journal(OPEN + pack_state(self.algorithm, state)).to_bytes(), b""
 
     def _read_server(self, blob: bytes) -> None:
         self._journal = Journal.from_bytes(blob)
@@ -205,8 +205,8 @@ class SecureServer(ProtocolServer):
         long = len(self._journal.ops) > LONG
         if long or len(self._renewers | {row.name}) <= RENEWERS:
             self._renewers.add(row.name)
-        renew = {"renew": b""} if row.name in self._renewers else {}
-        return {"journal": down, **renew}
+        flags = {"renew": row.name in self._renewers, "new": row.state is None}
+        return {"journal": down} | {flag: b"" for flag, is_set in flags.items() if is_set}
 
     def _add_state(self, parts: dict[str, bytes], row: SiteRow) -> None:
         if row.state:

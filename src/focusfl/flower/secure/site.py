@@ -12,7 +12,6 @@ from focusfl.flower.protocol.messages import (
     Refused,
     Request,
     Wired,
-    digest,
     leaves,
     pack,
     paths,
@@ -49,7 +48,7 @@ class SecureSite(Site):
     secure: Secure = Secure()
     keys: Keys = field(default=Keys(()), kw_only=True)
     compresses: ClassVar[bool] = False  # what is masked are numbers
-    carries: ClassVar[tuple[str, ...]] = ("journal", "state", "renew")
+    carries: ClassVar[tuple[str, ...]] = ("journal", "state", "new", "renew")
 
     def __post_init__(self):
         Site.__post_init__(self)
@@ -74,7 +73,7 @@ class SecureSite(Site):
     def _open(self, request: Request, message: Wired) -> tuple[Any, Client | None]:
         state = self._replay(message)
         down = self.algorithm.broadcast(state.server)
-        if request.version == digest(state.newcomer):
+        if "new" in message:
             return down, state.initial
         if "state" in message:
             blob = self.keys.open(message["state"], about_site(self.job, self.site))
