@@ -1,13 +1,15 @@
 """Health of the jobs in a folder, read from the events that their servers write."""
 
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from focusfl.deploy import ownership
 from focusfl.flower import events
-from focusfl.flower.health import Health
+from focusfl.flower.events import short
+from focusfl.flower.health import Health, SiteHealth
 from focusfl.flower.identity import expiries
 
 # Where a job's events are: in its folder, under a server's, under that of fleets.
@@ -21,11 +23,29 @@ def health(place: Path) -> Health:
         ValueError: If the file has a line that no server wrote.
     """
     try:
-        return Health(events.read(place))
-    except (KeyError, TypeError, AttributeError) as error:
-        what = f"{type(error).__name__}: {error}"
+        job = Health(events.read(place))
+        facts = job.as_dict()
+        _check(facts, Health().as_dict())
+        for site in facts["sites"].values():
+            _check(site, vars(SiteHealth()))
+        for number in (*facts["bytes"].values(), *facts["metrics"].values()):
+            float(number)
+        return job
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        what = f"{type(error).__name__}: {short(error)}"
         file = place / events.FILE
         raise ValueError(f"{file} has a line that no server wrote ({what}).") from None
+
+
+def _check(facts: Mapping[str, Any], like: Mapping[str, Any]) -> None:
+    """Raise TypeError unless numbers are numbers, and all else is what it is in `like`."""
+    for name, expected in like.items():
+        value = facts[name]
+        if isinstance(value, int | float):
+            float(value)  # OverflowError if it has too many digits
+        kind = int | float if isinstance(expected, int | float) else type(expected)
+        if not isinstance(value, int | float | None if expected is None else kind):
+            raise TypeError(f"{name} is {short(value)}")
 
 
 class Jobs:

@@ -35,7 +35,8 @@ def read(folder: Path) -> list[dict[str, Any]]:
     """Read all events of a job; lines that are no events, as of a crash, are passed over."""
     file, events = folder / FILE, []
     for line in file.read_bytes().splitlines() if file.exists() else ():
-        with contextlib.suppress(ValueError):
+        # RecursionError: of a line of 10^5 brackets.
+        with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
             if isinstance(event, dict) and isinstance(event.get("event"), str):
                 events.append(event)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.core.files import BLANK, Damaged, read, write
+from focusfl.core.files import BLANK, Damaged, parse_json, read, write
 from focusfl.core.fingerprint import fingerprint, source
 from focusfl.studies.store import RUNS, Folder, environment, manifest_so_far
 from focusfl.suite import measure
@@ -150,7 +150,7 @@ def _read(file: Path) -> dict[str, Any]:
     why = "holds no results of the suite"
     try:
         content, seal = read(file)
-        about = json.loads(content)
+        about = parse_json(content)
         if "seal" in about and seal is None:
             why = "is damaged: its checksum is gone"
         elif about.keys() & {"row", "rows"}:

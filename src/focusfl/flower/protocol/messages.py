@@ -23,6 +23,7 @@ Wired = dict[str, bytes]  # a message: "header", and safetensors by the name of 
 VERSION = 3
 MAX_HEADER = 1 << 16  # bytes
 MAX_INT = 1 << 62
+MAX_DEPTH = 100  # names of a leaf, one inside the other
 UNKNOWN = float("nan")  # num_active while a round is open
 
 
@@ -188,12 +189,15 @@ def nest(flat: Mapping[str, np.ndarray], root: str) -> Tree:
         first, *folders = path.split("/")
         if first != root:
             continue
+        if len(folders) > MAX_DEPTH:
+            raise Refused(f"{short(path)} lies more than {MAX_DEPTH} names deep.")
         place = nested
         for folder in folders[:-1]:
             place = place.setdefault(_plain(folder), {})
             if not isinstance(place, dict):
                 raise Refused(f"{short(path)} lies under an array.")
-        place[_plain(folders[-1])] = array
+        if place.setdefault(_plain(folders[-1]), array) is not array:
+            raise Refused(f"{short(path)} names what is there already.")
     if not nested:
         raise Refused(f"it carries no {root}.")
     return nested

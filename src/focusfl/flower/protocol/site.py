@@ -89,6 +89,7 @@ class Site:
 
         Raises:
             Refused: If the request is malformed, or for somebody else.
+            ValueError: If what is computed from it is not finite.
         """
         request, name = self._read(message)
         if self.account and self.cache.get("request") == name.encode():
