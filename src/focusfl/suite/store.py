@@ -140,9 +140,12 @@ def load(file: Path = SHIPPED) -> list[Row]:
     if not file.is_file():
         return []
     about = _read(file)
-    if about["columns"] != [*Row._fields]:
+    if about.get("columns") != [*Row._fields]:
         raise ValueError(f"{file} is of another version of focusfl; remove it, and run again.")
-    return _current(map(_unpacked, about["rows"]))
+    try:
+        return _current(map(_unpacked, about["rows"]))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise Damaged(f"{file} is damaged ({error!r}); remove it, and run again.") from None
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -157,7 +160,7 @@ def _read(file: Path) -> dict[str, Any]:
             return about
     except Damaged as error:
         raise Damaged(f"{error}. Remove it, and run again.") from None
-    except (ValueError, AttributeError):
+    except (ValueError, TypeError, AttributeError):
         pass
     raise Damaged(f"{file} {why}; remove it, and run again.")
 
