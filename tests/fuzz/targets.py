@@ -269,7 +269,11 @@ def answer_seeds() -> Iterator[bytes]:
 
 
 @target(
-    answer_seeds, ValueError, Work, words='"lr": "local_steps": "num_clients": "grads_done": 1e308'
+    answer_seeds,
+    ValueError,
+    ArithmeticError,
+    Work,
+    words='"lr": "local_steps": "num_clients": "grads_done": 1e308',
 )
 def answer(content: bytes) -> Any:
     """A site takes a request, whoever sent it."""

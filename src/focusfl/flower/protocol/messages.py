@@ -180,6 +180,15 @@ def load_flat(blob: bytes) -> dict[str, np.ndarray]:
     return arrays
 
 
+def unpack_model(blob: bytes) -> Tree:
+    """Read the model of a broadcast, whatever its structure; Refused unless it is numbers of
+    floating point."""
+    x = nest(load_flat(blob), "x")
+    if not all(leaf.dtype.kind == "f" for leaf in leaves(x)):
+        raise Refused("its model must be arrays of floating point numbers.")
+    return x
+
+
 def nest(flat: Mapping[str, np.ndarray], root: str) -> Tree:
     """Build nested dicts of the arrays under one name; Refused if there are none."""
     if root in flat:

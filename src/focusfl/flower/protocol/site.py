@@ -19,10 +19,9 @@ from focusfl.flower.protocol.messages import (
     decode,
     encode,
     leaves,
-    load_flat,
-    nest,
     pack,
     unpack,
+    unpack_model,
 )
 from focusfl.flower.protocol.settings import check_name
 from focusfl.flower.protocol.uplink import with_recorder
@@ -89,7 +88,7 @@ class Site:
 
         Raises:
             Refused: If the request is malformed, or for somebody else.
-            ValueError: If what is computed from it is not finite.
+            ValueError, ArithmeticError: If what is computed from it is not finite.
         """
         request, name = self._read(message)
         if self.account and self.cache.get("request") == name.encode():
@@ -149,6 +148,9 @@ class Site:
             raise Refused("it carries no model.")
         if request.local_steps < 1 or request.num_clients <= 0:
             raise Refused("a round must have clients and local steps.")
+        warming = request.round < 0  # the one round whose step is 0
+        if warming > self.algorithm.starts_warm or not (request.lr > 0 or warming):
+            raise Refused(f"no round {request.round} has a step of {request.lr}.")
         expected = repr(self.algorithm), self.job, self.site
         got = request.algorithm, request.job, request.site
         for what, mine, other in zip(("algorithm", "job", "site"), expected, got, strict=True):
@@ -159,7 +161,7 @@ class Site:
     def _broadcast(self, blob: bytes) -> tuple[Any, Client]:
         """Read the broadcast; make a newcomer's state, whose shapes follow from the model."""
         # The site has no model of its own: this one says what everything looks like.
-        x = nest(load_flat(blob), "x")
+        x = unpack_model(blob)
         server, client = self.algorithm.init(tree.zeros(x))
         return unpack(blob, self.algorithm.broadcast(server)), client
 
