@@ -35,7 +35,7 @@ from focusfl import data
 from focusfl.core import files, models
 from focusfl.core.result import Result
 from focusfl.data import flash, registry, tables
-from focusfl.deploy import monitor, ownership, watch
+from focusfl.deploy import certificates, monitor, ownership, watch
 from focusfl.flower import evaluation, events, identity
 from focusfl.flower.protocol import ProtocolServer, Site, messages, store
 from focusfl.participation import from_events
@@ -532,6 +532,19 @@ def key_seeds() -> Iterator[bytes]:
 def key(content: bytes) -> Any:
     """A site's public key."""
     return identity.canonical(content)
+
+
+def certificate_seeds() -> Iterator[bytes]:
+    certificates.make(folder := place("keys"), ["localhost"], [])
+    yield (folder / "ca.crt").read_bytes()
+
+
+@target(certificate_seeds)
+def certificate(content: bytes) -> Any:
+    """A certificate whose end is looked for."""
+    folder = place("certificates")
+    (folder / "server.crt").write_bytes(content)
+    return identity.expiries(folder)
 
 
 # Models, checkpoints, studies
