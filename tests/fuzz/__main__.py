@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -68,6 +69,7 @@ class Session:
         spent = round(time.process_time() - self.began, 1)
         line = {"target": self.name, "executions": self.tries, "seconds": spent}
         print(json.dumps({**line, "read": self.read, "crashes": [*self.crashes]}), flush=True)
+        shutil.rmtree(scratch(), ignore_errors=True)  # nothing is done at the end of a fork
         return 1 if self.crashes else 0
 
 

@@ -8,6 +8,7 @@ says how the rest is written: 0 as it is; else its checksums are computed anew, 
 packed as the one member of a sound archive.
 """
 
+import atexit
 import functools
 import gzip
 import hashlib
@@ -83,7 +84,9 @@ def scratch() -> Path:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     logging.getLogger("focusfl").setLevel(logging.CRITICAL)
     os.environ["FOCUSFL_OFFLINE"] = "1"
-    return Path(tempfile.mkdtemp(prefix="focusfl-fuzz-", dir=memory))
+    folder = Path(tempfile.mkdtemp(prefix="focusfl-fuzz-", dir=memory))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def place(name: str) -> Path:
@@ -181,6 +184,7 @@ def job(number: int) -> tuple[ProtocolServer, Site]:
     algorithm = ALGORITHMS[number]
     folder = place(f"job-{number}")
     server = ProtocolServer(algorithm, PARAMS, NAMES, folder, job="job", lr=0.1, local_steps=2)
+    atexit.register(server.close)
     sites = [Site(algorithm, "job", name) for name in NAMES]
     for _ in range(2):  # the first may be a warm-up
         for site in sites:
