@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["FOCUSFL_OFFLINE"] = "1"
 
 try:
     import atheris

@@ -1,5 +1,6 @@
 """One attempt at a target, and random changes of an input."""
 
+import logging
 import random
 import re
 import signal
@@ -27,6 +28,8 @@ def attempt(target: Target, content: bytes, seconds: float | None = None) -> boo
     Raises:
         Broken: If the target's law does not hold: another error, too many seconds.
     """
+    loud = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         with _limit(seconds), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -36,6 +39,8 @@ def attempt(target: Target, content: bytes, seconds: float | None = None) -> boo
         return False
     except Slow:
         raise Broken(f"more than {seconds} s") from None
+    finally:
+        logging.disable(loud)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import gzip
 import hashlib
 import io
 import json
-import logging
 import os
 import re
 import shutil
@@ -82,8 +81,6 @@ def target(seeds: Callable[[], Iterable[bytes]], *errors: type[Exception], words
 def scratch() -> Path:
     """A folder of this process, in memory where there is such a place."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    logging.getLogger("focusfl").setLevel(logging.CRITICAL)
-    os.environ["FOCUSFL_OFFLINE"] = "1"
     folder = Path(tempfile.mkdtemp(prefix="focusfl-fuzz-", dir=memory))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -319,9 +319,10 @@ class ProtocolServer:
         store, job = self._store, self._store.job()
         if job is None:
             server, state = map(pack, self.algorithm.init(params))
+            weight_by_site = weights or dict.fromkeys(self.sites, 1.0)
             store.create(
                 JobRow(identity, json.dumps(settings), server, state, self.algorithm.starts_warm),
-                [SiteRow(site, w, digest(state)) for site, w in self._weights(weights).items()],
+                [SiteRow(site, float(weight_by_site[site]), digest(state)) for site in self.sites],
             )
             return self._load()
         path = self._store.path
@@ -332,7 +333,8 @@ class ProtocolServer:
                 log.warning("%s continues: %s", self.job, words)
         except ValueError as error:
             raise ValueError(f"cannot resume from {path}: {error}") from None
-        if store.column("weight", HERE, LEFT, BARRED) != self._weights(weights):
+        weight_by_site = {site: weights[site] if weights else 1.0 for site in self.sites}
+        if store.column("weight", HERE, LEFT, BARRED) != weight_by_site:
             raise ValueError(f"{path} is damaged: its sites or their weights are others.")
         self._load()
         store.begin()
@@ -565,10 +567,6 @@ class ProtocolServer:
 
     def _missing(self, row: SiteRow) -> Receipt:
         return Receipt("missing", f"{row.name} has no state: it is sent along.")
-
-    def _weights(self, weights: Mapping[str, float | int] | None) -> dict[str, float]:
-        """Give the weights of all sites as the database has them."""
-        return {site: float(weights[site]) if weights else 1.0 for site in self.sites}
 
     def _weight_here(self) -> float | int:
         """Add up the weights of all who are here."""
