@@ -38,23 +38,23 @@ def group(name: str) -> Iterable[str]:
 
 def closure(requirements: Iterable[str]) -> dict[str, metadata.Distribution]:
     """Installed packages that these need, directly or not."""
-    todo, done, found = [Requirement(r) for r in requirements], set(), {}
+    todo, seen, packages = [Requirement(r) for r in requirements], set(), {}
     while todo:
         need = todo.pop()
         name, extras = canonicalize_name(need.name), tuple(sorted(need.extras))
-        if (name, extras) in done:
+        if (name, extras) in seen:
             continue
-        done.add((name, extras))
+        seen.add((name, extras))
         try:
-            found[name] = metadata.distribution(name)
+            packages[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue  # of another platform, or of a group that is not installed here
-        for more in map(Requirement, found[name].requires or ()):
+        for more in map(Requirement, packages[name].requires or ()):
             fits = more.marker is None or any(
                 more.marker.evaluate({"extra": extra}) for extra in ("", *extras)
             )
             todo += [more] * fits
-    return found
+    return packages
 
 
 def licence(package: metadata.Distribution) -> str:

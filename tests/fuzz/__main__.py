@@ -110,7 +110,7 @@ def _fuzz(session: Session, options: argparse.Namespace) -> int:
     for content in seeds:  # without a limit, as this imports what is imported late
         with contextlib.suppress(Exception):
             laws.attempt(session.target, content)
-    seeds += laws.kept(session.name).values()
+    seeds += laws.corpus_of(session.name).values()
     for content in seeds:
         session.attempt(content)
     if atheris:
@@ -118,7 +118,7 @@ def _fuzz(session: Session, options: argparse.Namespace) -> int:
     while not session.over:
         number = options.seed + session.tries
         first = seeds[number % len(seeds)]
-        session.attempt(laws.changed(first, seeds, session.target.words, number))
+        session.attempt(laws.mutate(first, seeds, session.target.words, number))
     return session.end()
 
 
@@ -137,7 +137,7 @@ def _follow_branches(session: Session, seeds: list[bytes], options: argparse.Nam
     def mutate(content: bytes, size: int, seed: int) -> bytes:
         if seed % 2:
             return atheris.Mutate(content, size)
-        return laws.changed(content, seeds, session.target.words, seed)[:size]
+        return laws.mutate(content, seeds, session.target.words, seed)[:size]
 
     arguments = [
         sys.argv[0], str(folder), f"-max_len={laws.MAX_LENGTH}", "-rss_limit_mb=3072",

@@ -62,12 +62,12 @@ def _limit(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def kept(name: str) -> dict[str, bytes]:
+def corpus_of(name: str) -> dict[str, bytes]:
     """The inputs in the repository's corpus of a target, by the names of their files."""
     return {f.name: f.read_bytes() for f in sorted((CORPUS / name).glob("*"))}
 
 
-def changed(content: bytes, others: list[bytes], words: tuple[bytes, ...], seed: int) -> bytes:
+def mutate(content: bytes, others: list[bytes], words: tuple[bytes, ...], seed: int) -> bytes:
     """Change an input at random, at a few places."""
     rng, out = random.Random(seed), bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):

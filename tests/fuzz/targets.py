@@ -113,7 +113,7 @@ def split(content: bytes) -> tuple[bytes, dict[str, bytes]]:
     return first, {name.decode("latin-1"): part for name, _, part in parts}
 
 
-def sealed(content: bytes) -> bytes:
+def reseal(content: bytes) -> bytes:
     """Put the right seal into a file's content, in the place of the first one."""
     at = content.find(files.SEAL.encode())
     if at < 0:
@@ -126,14 +126,14 @@ def sealed(content: bytes) -> bytes:
 def read_sealed(name: str, sound: Iterable[bytes], content: bytes, read: Callable) -> Any:
     """Read a sealed file; Broken if one was read that is not as it was written."""
     anew, content = content[:1] != RAW, content[1:]
-    path = lay(name, sealed(content) if anew else content)
+    path = lay(name, reseal(content) if anew else content)
     value = read(path)
     if not anew and files.SEAL.encode() in content and RAW + content not in sound:
         raise Broken("a file with another checksum was read")
     return value
 
 
-def zipped(**members: bytes) -> bytes:
+def make_zip(**members: bytes) -> bytes:
     """An archive of these members."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -142,12 +142,12 @@ def zipped(**members: bytes) -> bytes:
     return file.getvalue()
 
 
-def archived(content: bytes, *names: str) -> bytes:
+def archive_of(content: bytes, *names: str) -> bytes:
     """An input as an archive: as it is, or its parts as members of a sound one."""
     if content[:1] == RAW:
         return content[1:]
     first, parts = split(content[1:])
-    return zipped(**dict(zip(names, [first, *parts.values()], strict=False)))
+    return make_zip(**dict(zip(names, [first, *parts.values()], strict=False)))
 
 
 def npy(array: Any) -> bytes:
@@ -199,7 +199,7 @@ def gradient(x: Any, batch: Any) -> Any:
     return ff.core.tree.map(lambda a: a / 2, x)
 
 
-def wired(content: bytes) -> messages.Wired:
+def message_of(content: bytes) -> messages.Wired:
     """A message of an input: its checksums as they are, or computed anew."""
     (first, parts), anew = split(content[1:]), content[:1] != RAW
     if not anew:
@@ -213,7 +213,7 @@ def wired(content: bytes) -> messages.Wired:
     return {"header": messages.digest(first).encode() + b"\n" + first, **parts}
 
 
-def written(message: messages.Wired) -> Iterator[bytes]:
+def inputs_of(message: messages.Wired) -> Iterator[bytes]:
     """A message as inputs: as it is, and without its checksum."""
     parts = {name: blob for name, blob in message.items() if name != "header"}
     yield RAW + join(message["header"], **parts)
@@ -236,7 +236,7 @@ def receive_seeds() -> Iterator[bytes]:
         server, site = job(number)
         request = server.request(site.site)
         for reply in (site.answer(request, gradient), site.leave(request)):
-            yield from (bytes([number]) + each for each in written(reply))
+            yield from (bytes([number]) + each for each in inputs_of(reply))
     yield b"\0" + deep_header()
 
 
@@ -247,7 +247,7 @@ def receive(content: bytes) -> Any:
     """A server takes a reply, whoever sent it: counted or refused, and then nothing changes."""
     server, site = job(content[0] % len(ALGORITHMS) if content else 0)
     before = messages.pack(server.server), messages.pack(server.state(site.site)), server.free
-    receipt = server.receive(site.site, wired(content[1:]))
+    receipt = server.receive(site.site, message_of(content[1:]))
     after = messages.pack(server.server), messages.pack(server.state(site.site)), server.free
     if receipt.status == "refused" and before != after:
         raise Broken("a refused message has changed the server")
@@ -259,11 +259,11 @@ def receive(content: bytes) -> Any:
 def answer_seeds() -> Iterator[bytes]:
     for number in range(len(ALGORITHMS)):
         server, site = job(number)
-        yield from (bytes([number]) + each for each in written(server.request(site.site)))
+        yield from (bytes([number]) + each for each in inputs_of(server.request(site.site)))
         with_state = {**server.request(site.site)}
         with_state["state"] = messages.pack(server.state(site.site))
-        yield from (bytes([number]) + each for each in written(with_state))
-    head = written(job(0)[0].request("paris"))
+        yield from (bytes([number]) + each for each in inputs_of(with_state))
+    head = inputs_of(job(0)[0].request("paris"))
     header = split(list(head)[1][1:])[0]
     yield b"\0" + ANEW + header + deep_tree("down")
     yield b"\0" + deep_header()
@@ -282,15 +282,15 @@ def answer(content: bytes) -> Any:
     cache = dict(site.cache)
     try:
         with np.errstate(all="ignore"):
-            return site.answer(wired(content[1:]), gradient)
+            return site.answer(message_of(content[1:]), gradient)
     finally:
         site.cache.clear()
         site.cache.update(cache)
 
 
 def evaluate_seeds() -> Iterator[bytes]:
-    yield from written(evaluation.ask("job", PARAMS))
-    header = split(list(written(evaluation.ask("job", PARAMS)))[1][1:])[0]
+    yield from inputs_of(evaluation.ask("job", PARAMS))
+    header = split(list(inputs_of(evaluation.ask("job", PARAMS)))[1][1:])[0]
     yield ANEW + header + deep_tree("model")
 
 
@@ -298,18 +298,18 @@ def evaluate_seeds() -> Iterator[bytes]:
 def evaluate(content: bytes) -> Any:
     """A site evaluates a model, whoever sent it."""
     with np.errstate(all="ignore"):
-        return evaluation.answer(wired(content), "job", lambda x: {"loss": 1.0}, lambda x: x)
+        return evaluation.answer(message_of(content), "job", lambda x: {"loss": 1.0}, lambda x: x)
 
 
 def gradient_seeds() -> Iterator[bytes]:
-    packed = {evaluation.GRADIENT: messages.pack(PARAMS)}
-    yield from written(messages.encode(evaluation.Header(evaluation.GRADIENT, "job"), packed))
+    parts = {evaluation.GRADIENT: messages.pack(PARAMS)}
+    yield from inputs_of(messages.encode(evaluation.Header(evaluation.GRADIENT, "job"), parts))
 
 
 @target(gradient_seeds)
-def evaluated(content: bytes) -> Any:
+def site_gradient(content: bytes) -> Any:
     """A server takes a site's evaluation: a gradient, or none."""
-    records = evaluation.to_records(wired(content))
+    records = evaluation.to_records(message_of(content))
     return evaluation.gradient_of(records, "job", PARAMS)
 
 
@@ -324,7 +324,7 @@ COMPRESSORS = (
 )
 
 
-def compressed_seeds() -> Iterator[bytes]:
+def push_seeds() -> Iterator[bytes]:
     for number, compressor in enumerate(COMPRESSORS):
         for dtype in (np.float32, np.float64):
             a = np.linspace(-1, 1, 12, dtype=dtype).reshape(3, 4)
@@ -332,16 +332,16 @@ def compressed_seeds() -> Iterator[bytes]:
             yield bytes([kind]) + compressor.encode(a, 0, 0)
 
 
-@target(compressed_seeds)
-def compressed(content: bytes) -> Any:
+@target(push_seeds)
+def push(content: bytes) -> Any:
     """A push as a compressor's bytes."""
     wide, number = divmod(content[0] if content else 0, len(COMPRESSORS))
     dtype = np.float64 if wide % 2 else np.float32
     with np.errstate(all="ignore"):
-        read = COMPRESSORS[number].decode(content[1:], (3, 4), dtype, 0, 0)
-    if read.shape != (3, 4) or read.dtype != dtype:
-        raise Broken(f"read {read.dtype} of shape {read.shape}")
-    return read
+        array = COMPRESSORS[number].decode(content[1:], (3, 4), dtype, 0, 0)
+    if array.shape != (3, 4) or array.dtype != dtype:
+        raise Broken(f"read {array.dtype} of shape {array.shape}")
+    return array
 
 
 # What a server and its sites keep
@@ -552,7 +552,7 @@ def certificate(content: bytes) -> Any:
 
 
 @functools.cache
-def models_written() -> list[bytes]:
+def model_inputs() -> list[bytes]:
     path = scratch() / "written.safetensors"
     some = {"layer": {"w": PARAMS["w"], "b": PARAMS["b"]}, "a.b": np.arange(3, dtype=np.int8)}
     metrics = {"loss": np.array([1.0, 0.5]), "down": np.zeros(2), "up": np.ones(2)}
@@ -563,7 +563,7 @@ def models_written() -> list[bytes]:
 
 
 def model_seeds() -> Iterator[bytes]:
-    yield from models_written()
+    yield from model_inputs()
     deep = models.save({"a": np.zeros(1)}, {models.METADATA: "[" * DEEP})
     yield RAW + deep
     yield RAW + models.save({".".join("a" * DEEP): np.zeros(1)})
@@ -580,17 +580,17 @@ MODEL_WORDS = (
 @target(model_seeds, words=MODEL_WORDS)
 def model(content: bytes) -> Any:
     """A model as safetensors, of whoever wrote it."""
-    return read_sealed("model.safetensors", models_written(), content, models.read_model)
+    return read_sealed("model.safetensors", model_inputs(), content, models.read_model)
 
 
 @target(model_seeds, words=MODEL_WORDS)
 def result(content: bytes) -> Any:
     """A result that was saved."""
-    return read_sealed("result.safetensors", models_written(), content, Result.load)
+    return read_sealed("result.safetensors", model_inputs(), content, Result.load)
 
 
 @functools.cache
-def checkpoints_written() -> list[bytes]:
+def checkpoint_inputs() -> list[bytes]:
     with checkpoint.open_checkpoint(checkpoint.Checkpoint(str(place("kept")), 0)) as kept:
         kept.restore(STATE, LOG, lambda: {"rounds": 3})
         kept.write(STATE, LOG)
@@ -602,8 +602,8 @@ STATE, LOG = {"x": np.arange(6.0), "k": np.int32(3)}, {"loss": np.zeros(3, np.fl
 
 
 def checkpoint_seeds() -> Iterator[bytes]:
-    yield from checkpoints_written()
-    with zipfile.ZipFile(io.BytesIO(checkpoints_written()[0][1:])) as archive:
+    yield from checkpoint_inputs()
+    with zipfile.ZipFile(io.BytesIO(checkpoint_inputs()[0][1:])) as archive:
         members = [archive.read(name) for name in CHECKPOINT_MEMBERS]
     yield b"\2" + join(members[0], **dict(zip("abc", members[1:], strict=True)))
 
@@ -622,8 +622,7 @@ CHECKPOINT_MEMBERS = (
 def run(content: bytes) -> Any:
     """The checkpoint of a run that is to go on."""
     if content[:1] not in (RAW, ANEW):
-        packed = archived(content, *CHECKPOINT_MEMBERS)
-        file = io.BytesIO(packed)
+        file = io.BytesIO(archive_of(content, *CHECKPOINT_MEMBERS))
         with zipfile.ZipFile(file, "a") as archive:
             archive.comment = files.BLANK.encode()
         content = ANEW + file.getvalue()
@@ -633,7 +632,7 @@ def run(content: bytes) -> Any:
         return folder.restore(STATE, LOG, lambda: {"rounds": 3})
 
     place("run")
-    return read_sealed(f"run/{checkpoint.NAME}", checkpoints_written(), content, read)
+    return read_sealed(f"run/{checkpoint.NAME}", checkpoint_inputs(), content, read)
 
 
 STUDY = """
@@ -686,13 +685,13 @@ def read_study(folder: Path) -> Any:
 
 
 @functools.cache
-def manifests_written() -> list[bytes]:
+def manifest_inputs() -> list[bytes]:
     content = (study_folder() / studies.MANIFEST).read_bytes()
     return [RAW + content, ANEW + content]
 
 
 def manifest_seeds() -> Iterator[bytes]:
-    yield from manifests_written()
+    yield from manifest_inputs()
     yield RAW + b'{"format": 5, "runs": ' + b"[" * DEEP
 
 
@@ -707,7 +706,7 @@ def manifest(content: bytes) -> Any:
         verify.verify(folder)
         return read_study(folder)
 
-    return read_sealed(f"copy/{studies.MANIFEST}", manifests_written(), content, read)
+    return read_sealed(f"copy/{studies.MANIFEST}", manifest_inputs(), content, read)
 
 
 TABLES = (studies.CURVES, f"{studies.WHOLE}{studies.CLIENTS}", studies.PARTICIPATION)
@@ -780,7 +779,7 @@ def suite_seeds() -> Iterator[bytes]:
     content = json.dumps(
         json.loads(suite.SHIPPED.read_bytes()) | {"seal": files.BLANK, "rows": ROWS[:2]}
     ).encode()
-    yield RAW + sealed(content)
+    yield RAW + reseal(content)
     yield ANEW + content
     yield RAW + b'{"rows": ' + b"[" * DEEP
 
@@ -807,7 +806,7 @@ def only(name: str, files: Iterable[str], *contents: bytes) -> Iterator[Path]:
     yield folder
 
 
-def published(name: str) -> list[str]:
+def files_of(name: str) -> list[str]:
     """The names of a data set's files."""
     return [file.path for file in registry.entry(name).files]
 
@@ -828,7 +827,7 @@ def images(content: bytes) -> Any:
     """Images as MNIST has them."""
     first = content[1:] if content[:1] == RAW else gzip.compress(content[1:], 1)
     rest = [gzip.compress(idx(2)), gzip.compress(idx(1, 3, 3)), gzip.compress(idx(1))]
-    with only("mnist", published("mnist"), first, *rest) as folder:
+    with only("mnist", files_of("mnist"), first, *rest) as folder:
         return data.mnist(folder)
 
 
@@ -854,7 +853,7 @@ def heart_seeds() -> Iterator[bytes]:
 def patients(content: bytes) -> Any:
     """Patients of a hospital."""
     sound = next(iter(heart_seeds()))
-    with only("heart", published("heart_disease"), content, sound, sound, sound) as folder:
+    with only("heart", files_of("heart_disease"), content, sound, sound, sound) as folder:
         return data.heart_disease(folder, "mean"), data.heart_disease(folder)
 
 
@@ -872,7 +871,7 @@ def survival(content: bytes) -> Any:
     """Patients of TCGA-BRCA and their split."""
     first, parts = split(content)
     folds = parts.get("folds", FOLDS)
-    with only("tcga", published("tcga_brca"), first, folds) as folder:
+    with only("tcga", files_of("tcga_brca"), first, folds) as folder:
         return data.tcga_brca(folder)
 
 
@@ -893,8 +892,8 @@ DRAWN = "images_background/Latin/character01/0394_01.png"
 
 def drawing_seeds() -> Iterator[bytes]:
     yield ANEW + png()
-    yield RAW + zipped(**{DRAWN: png()})
-    yield RAW + zipped(**{DRAWN: png()}).replace(b"PK\1\2\24\3", b"PK\1\2\24\3", 1)
+    yield RAW + make_zip(**{DRAWN: png()})
+    yield RAW + make_zip(**{DRAWN: png()}).replace(b"PK\1\2\24\3", b"PK\1\2\24\3", 1)
 
 
 @target(drawing_seeds, words="IHDR IDAT IEND PK")
@@ -902,7 +901,7 @@ def drawings(content: bytes) -> Any:
     """An archive of Omniglot's drawings."""
     from focusfl.data.omniglot import _read  # the module has a function by its name beside it
 
-    return _read(lay("drawings.zip", archived(content, DRAWN)))
+    return _read(lay("drawings.zip", archive_of(content, DRAWN)))
 
 
 @functools.cache
@@ -919,7 +918,7 @@ SPOKEN = "recordings/7_jackson_32.wav"
 
 def sound_seeds() -> Iterator[bytes]:
     yield ANEW + wav()
-    yield RAW + zipped(**{SPOKEN: wav()})
+    yield RAW + make_zip(**{SPOKEN: wav()})
 
 
 @target(sound_seeds, words="RIFF WAVE fmt data LIST PK")
@@ -927,7 +926,7 @@ def sounds(content: bytes) -> Any:
     """An archive of spoken digits."""
     from focusfl.data import speech
 
-    path = lay("sounds.zip", archived(content, SPOKEN))
+    path = lay("sounds.zip", archive_of(content, SPOKEN))
     return speech.log_mel(speech._read(path)[0])
 
 
@@ -972,7 +971,7 @@ def logs(content: bytes) -> Any:
 def avail_seeds() -> Iterator[bytes]:
     matrix = np.array([[1, 0], [-1, 1]], np.int8)
     yield ANEW + npy(matrix)
-    yield RAW + zipped(**{"avail.npy": npy(matrix)})
+    yield RAW + make_zip(**{"avail.npy": npy(matrix)})
     yield ANEW + npy(matrix).replace(b"(2, 2)", b"(2, 9)")
     for shape in (b"(10**9,", b"(99999999999999,),"):
         head = b"{'descr': '<f8', 'fortran_order': False, 'shape': " + shape + b" }"
@@ -985,7 +984,7 @@ NPY_WORDS = "descr fortran_order shape <f8 <i4 |i1 |b1 |O |V8 <M8[s] True (3,) (
 @target(avail_seeds, words=NPY_WORDS)
 def trace(content: bytes) -> Any:
     """A trace of who was there."""
-    path = lay("trace.npz", archived(content, "avail.npy"))
+    path = lay("trace.npz", archive_of(content, "avail.npy"))
     return ff.participation.Trace(path, unknown="hold").marginals(1)
 
 
@@ -994,14 +993,14 @@ def sample_seeds() -> Iterator[bytes]:
     client = npy(np.array(["a", "b", "a", "b"]))
     yield ANEW + join(x, y=y, client=client)
     yield ANEW + join(x, y=y)
-    yield RAW + zipped(**{"x.npy": x, "y.npy": y})
+    yield RAW + make_zip(**{"x.npy": x, "y.npy": y})
     yield ANEW + join(npy(np.full((2, 1), 1e300)), y=npy(np.array([0, 1])))
 
 
 @target(sample_seeds, words=NPY_WORDS)
 def samples(content: bytes) -> Any:
     """Samples of the user's."""
-    path = lay("samples.npz", archived(content, "x.npy", "y.npy", "client.npy"))
+    path = lay("samples.npz", archive_of(content, "x.npy", "y.npy", "client.npy"))
     return data.read_samples(path)
 
 
@@ -1012,5 +1011,5 @@ def play_seeds() -> Iterator[bytes]:
 @target(play_seeds, words=": \n\n")
 def play(content: bytes) -> Any:
     """The plays of Shakespeare."""
-    with only("plays", published("shakespeare"), content) as folder:
+    with only("plays", files_of("shakespeare"), content) as folder:
         return data.shakespeare(2, 5, 0.5, folder)

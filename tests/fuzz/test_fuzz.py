@@ -17,12 +17,12 @@ def test_bytes_give_a_value_or_a_documented_error_in_little_time(name):
     seeds = [*target.seeds()]
     # Without a limit, as this imports what is imported late.
     assert any([laws.attempt(target, content) for content in seeds]), "no sound input"
-    seeds += laws.kept(name).values()
+    seeds += laws.corpus_of(name).values()
     for content in seeds:
         laws.attempt(target, content, laws.SECONDS)
     for number in range(CHANGES):
         first = random.Random(f"{name} {number}").choice(seeds)
-        content = laws.changed(first, seeds, target.words, number)
+        content = laws.mutate(first, seeds, target.words, number)
         try:
             laws.attempt(target, content, laws.SECONDS)
         except Exception as error:
