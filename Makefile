@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-more test-slow test-lowest lint bench docs clean
+.PHONY: demo test test-more test-slow test-lowest lint bench docs lock audit clean
 
 demo: .venv/installed
 	$(BIN)/focusfl demo
@@ -46,6 +46,22 @@ bench: .venv/installed
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The versions that are installed here, and so were tested: pip install -c constraints.txt
+lock: .venv/installed-tests
+	echo "# Tested on Linux with Python 3.11. Made by make lock." > constraints.txt
+	$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
+
+# Is a version known to be vulnerable? Skipped, in one line, where nobody can be asked.
+# With a reason: make audit AUDIT="--ignore-vuln ID".
+audit: .venv/audit/installed
+	.venv/audit/bin/python tools/audit.py $(AUDIT)
+
+.venv/audit/installed: pyproject.toml
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/pip install --quiet --upgrade "pip>=25.1"
+	.venv/audit/bin/pip install --quiet --group audit
+	touch $@
 
 .venv/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

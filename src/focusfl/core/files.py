@@ -6,6 +6,7 @@ whoever knows its format can read, and one damaged bit is seen.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import uuid
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 SEAL = "focusfl-sha256:"
 DIGITS = 64
@@ -22,6 +23,14 @@ BLANK = SEAL + DIGITS * "0"  # what a writer puts where the seal is to be
 
 class Damaged(ValueError):
     """A file that is not as it was written."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; ValueError also where it is nested too deeply for Python to follow."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 @contextmanager

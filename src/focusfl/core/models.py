@@ -72,12 +72,12 @@ def read_with_about(path: str | Path) -> tuple[Tree, dict[str, str]]:
         )
     except files.Damaged as error:
         raise files.Damaged(f"{error}. Use a copy, or save it again.") from None
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (SafetensorError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not a safetensors file, or it is damaged ({error}).") from None
 
 
 def _metadata(file: Any) -> dict[str, Any]:
-    return json.loads((file.metadata() or {}).get(METADATA, "{}"))
+    return files.parse_json((file.metadata() or {}).get(METADATA, "{}"))
 
 
 def _leaves(model: Tree) -> dict[str, tuple[list[str], Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from focusfl.core import Algorithm, C, S, tree
 from focusfl.core.extras import missing, pandas
+from focusfl.core.files import parse_json
 from focusfl.core.metrics import rises
 from focusfl.core.models import read_with_about, save_model
 from focusfl.core.tree import Tree
@@ -201,12 +202,15 @@ class Result(Generic[S, C]):
         x, about = read_with_about(path)
         if METADATA not in about:
             raise ValueError(f"{path} holds a model and no result; use core.models.read_model.")
-        saved = json.loads(about[METADATA])
-        metrics, own = (
-            {name: np.array(values) for name, values in saved.pop(what, {}).items()}
-            for what in ("metrics", "clients_metrics")
-        )
-        return cls(x, metrics, None, server=None, clients=None, clients_metrics=own, **saved)  # type: ignore[arg-type]
+        try:
+            saved = parse_json(about[METADATA])
+            metrics, own = (
+                {name: np.array(values, float) for name, values in saved.pop(what, {}).items()}
+                for what in ("metrics", "clients_metrics")
+            )
+            return cls(x, metrics, None, server=None, clients=None, clients_metrics=own, **saved)  # type: ignore[arg-type]
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} holds a result that cannot be read: {error}.") from None
 
 
 def costs(

@@ -4,13 +4,14 @@ https://github.com/PKU-Chengxu/FLASH
 """
 
 import gzip
-import json
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int8
 
+from focusfl.core.files import parse_json
 from focusfl.data.places import Place, find
 from focusfl.data.samples import unpacked
 
@@ -41,10 +42,12 @@ def _read(path: Path) -> dict[str, Any]:
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8") as file:
-            logs = json.load(file)
+            logs = parse_json(file.read())
         if not all(isinstance(phone["messages"], str) for phone in logs.values()):
             raise TypeError("messages must be text")
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error
+    ) as error:  # fmt: skip
         raise ValueError(
             f'cannot read {path} as {{phone: {{"messages": text}}}}: {error}.'
         ) from None

@@ -89,11 +89,12 @@ def tcga_brca(data_dir: Place = None) -> Survival:
     """
     table, split = find("tcga_brca", data_dir)
     folds = _read_folds(split)
-    with open(table, newline="") as file:
-        header, *rows = list(csv.reader(file)) or [[]]
+    header, *rows = _rows(table) or [[]]
     patients = [(line, row) for line, row in enumerate(rows, 2) if row and row[0] in folds]
     if not patients:
         raise ValueError(f"{table} must hold patients that {split} names; got none.")
+    if len(header) < 3:
+        raise ValueError(f"{table} must have a pid, features, E and T; got {','.join(header)!r}.")
     numbers = np.array(
         [_numbers(row[1:], len(header) - 1, f"{table}, line {n}") for n, row in patients]
     )
@@ -123,9 +124,17 @@ def standardise(x: Features, by: Features | None = None) -> Features:
 
 
 def _read_patients(path: Path):
-    with open(path, newline="") as file:
-        rows = enumerate(csv.reader(file), 1)
-        return np.array([_numbers(row, len(COLUMNS), f"{path}, line {n}") for n, row in rows])
+    rows = enumerate(_rows(path), 1)
+    return np.array([_numbers(row, len(COLUMNS), f"{path}, line {n}") for n, row in rows])
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """Read a file of commas; ValueError if it is none."""
+    try:
+        with open(path, newline="") as file:
+            return list(csv.reader(file))
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"cannot read {path} as a table with commas: {error}.") from None
 
 
 def _numbers(cells: list[str], count: int, where: str) -> list[float]:
@@ -142,16 +151,16 @@ def _numbers(cells: list[str], count: int, where: str) -> list[float]:
 
 def _read_folds(path: Path) -> dict[str, tuple[str, int]]:
     """Read the part, "train" or "test", and the region of each patient."""
-    folds = {}
-    with open(path, newline="") as file:
-        for number, row in enumerate(csv.DictReader(file), 2):
-            fold = re.fullmatch(r"(train|test)_(\d)", row.get("fold2") or "")
-            if "pid" not in row or not fold or int(fold[2]) >= len(REGIONS):
-                raise ValueError(
-                    f"{path}, line {number}: must have a pid, and a fold2 like train_0 "
-                    f"for one of {len(REGIONS)} regions; got {row}."
-                )
-            folds[row["pid"]] = fold[1], int(fold[2])
+    folds, (header, *rows) = {}, _rows(path) or [[]]
+    for number, cells in enumerate(rows, 2):
+        row = dict(zip(header, cells, strict=False))
+        fold = re.fullmatch(r"(train|test)_(\d)", row.get("fold2", ""))
+        if "pid" not in row or not fold or int(fold[2]) >= len(REGIONS):
+            raise ValueError(
+                f"{path}, line {number}: must have a pid, and a fold2 like train_0 "
+                f"for one of {len(REGIONS)} regions; got {row}."
+            )
+        folds[row["pid"]] = fold[1], int(fold[2])
     return folds
 
 

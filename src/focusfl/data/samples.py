@@ -1,12 +1,9 @@
 """Samples: arrays from the user's files and tables, and the digits of scikit-learn."""
 
 import importlib.util
-import lzma
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Shaped
@@ -15,10 +12,6 @@ from focusfl.core.extras import missing
 from focusfl.core.validation import check_finite, numeric, shown, unknown
 
 DIGITS = "datasets/data/digits.csv.gz"  # in the package sklearn
-UNREADABLE = (  # what NumPy raises for a damaged .npz file
-    OSError, EOFError, TypeError, ValueError, AttributeError, BadZipFile, lzma.LZMAError,
-    zlib.error,
-)  # fmt: skip
 
 
 class Samples(NamedTuple):
@@ -118,10 +111,17 @@ def unpacked(path: Path, names: Sequence[str]) -> list[np.ndarray]:
 def _arrays(path: str | Path) -> dict[str, np.ndarray]:
     try:
         with open(path, "rb") as file, np.load(file) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except UNREADABLE as error:
+            return {name: array_of(arrays, name) for name in arrays.files}
+    except Exception as error:  # a damaged file can make a reader raise anything
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0].rstrip(".")
         raise ValueError(f"cannot read {path} as an .npz file: {reason}.") from None
+
+
+def array_of(arrays: Any, name: str) -> np.ndarray:
+    """Read one array of an open .npz file; of what has no array NumPy gives the bytes."""
+    if not isinstance(array := arrays[name], np.ndarray):
+        raise ValueError(f"{name} in it is no array")
+    return array
 
 
 def arrays_of(

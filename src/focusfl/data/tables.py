@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from focusfl.core.validation import check_one_of, shown
+from focusfl.core.validation import check_fits, check_one_of, shown
 from focusfl.data.places import Place, find
 from focusfl.data.samples import unpacked
 
@@ -18,6 +18,7 @@ SETS = {"a9a": 123, "a9a_t": 123, "w8a": 300, "mushrooms": 112, "phishing": 68}
 # Rows of phishing have length 1, of 30 equal entries, which the text rounds to 0.18257.
 # Here they have single precision, as in libsvm_binary.npz.
 PHISHING = float(np.float32(30**-0.5))
+MAX_DIGITS = 18  # of a column's number
 
 
 class Table(NamedTuple):
@@ -80,14 +81,16 @@ def read_libsvm_text(path: str | Path, dim: int | None = None) -> Table:
         labels.append(_number(label, f"{where}: the label"))
     if not labels:
         raise ValueError(f"{path} must have a line per sample; got an empty file.")
-    x = np.zeros((len(labels), dim or max(columns, default=-1) + 1))
+    dim = dim or max(columns, default=-1) + 1
+    check_fits(f"{path} of {dim} columns", len(labels) * dim, "a file of fewer")
+    x = np.zeros((len(labels), dim))
     x[rows, columns] = values
     return Table(x, _signs(np.array(labels), path))
 
 
 def _pair(pair, where):
     column, colon, value = pair.partition(":")
-    if not colon or not column.isdecimal():
+    if not colon or not column.isdecimal() or len(column) > MAX_DIGITS:
         raise ValueError(f"{where}: entries must look like 3:0.5; got {pair!r}.")
     return int(column), _number(value, f"{where}: the value of column {column}")
 

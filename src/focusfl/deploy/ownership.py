@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from focusfl.core.files import make_folder, write
+from focusfl.core.files import make_folder, parse_json, write
 from focusfl.deploy.processes import is_alive
 
 MARKER = ".focusfl-deploy"  # in a folder that `deploy local` may empty
@@ -61,7 +61,7 @@ def started(folder: Path) -> list[Line]:
     if not file.exists():
         return []
     try:
-        pids = json.loads(file.read_text())
+        pids = parse_json(file.read_text())
         return [Line(name, pid, is_alive(pid, word)) for name, (pid, word) in pids.items()]
     except (ValueError, TypeError, AttributeError):
         raise ValueError(
@@ -91,7 +91,7 @@ def stop(folder: Path) -> list[str]:
 def driver_of(folder: Path) -> int | None:
     """Give the process that has claimed a folder; None if it has ended, or is not known."""
     try:
-        marker = json.loads((folder / MARKER).read_text())
+        marker = parse_json((folder / MARKER).read_text())
         pid, began = int(marker["pid"]), float(marker["began"])
         same = psutil.Process(pid).create_time() == began  # not a later one with its pid
     except (OSError, ValueError, KeyError, TypeError, psutil.Error):

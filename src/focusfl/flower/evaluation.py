@@ -14,7 +14,7 @@ from focusfl.core.work import EXAMPLES
 from focusfl.flower.job import Job
 from focusfl.flower.protocol import Refused, Wired
 from focusfl.flower.protocol.limits import norm
-from focusfl.flower.protocol.messages import decode, encode, load_flat, nest, pack, unpack
+from focusfl.flower.protocol.messages import decode, encode, pack, unpack, unpack_model
 from focusfl.flower.protocol.site import like_model
 from focusfl.flower.records import from_records, to_records
 
@@ -53,7 +53,7 @@ def answer(
     head, _ = decode(request, Header, {"model"})
     if head != Header("evaluate", job) or "model" not in request:
         raise Refused(f"not an evaluation of this job: {head}.")
-    x = nest(load_flat(request["model"]), "x")
+    x = unpack_model(request["model"])
     content = RecordDict()
     if gradient:
         packed = pack(like_model(x, gradient(x)))

@@ -124,12 +124,16 @@ def canonical(text: bytes, what: str = "a public key") -> bytes:
 
 
 def expiries(folder: Path, now: datetime | None = None) -> list[str]:
-    """Say which certificates in a folder have ended, or will within `RENEWAL`."""
+    """Say which certificates in a folder have ended, will within `RENEWAL`, or are damaged."""
     from cryptography import x509
 
     notices, now = [], now or datetime.now(UTC)
     for file in sorted(folder.glob("*.crt")):
-        end = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        try:
+            end = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        except Exception as error:  # cryptography has many for what is no certificate
+            notices.append(f"{file.name} cannot be read as a certificate: {error}.")
+            continue
         if end - now < RENEWAL:
             when = f"ends in {(end - now).days} days" if end > now else "has ended"
             what = "focusfl deploy certificates FOLDER --renew"

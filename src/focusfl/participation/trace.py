@@ -5,22 +5,25 @@ https://github.com/PKU-Chengxu/FLASH
 """
 
 import gzip
-import json
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 from jaxtyping import Int8
 
+from focusfl.core.files import parse_json
 from focusfl.core.registry import PARTICIPATION
 from focusfl.core.validation import check_count, check_flag, check_one_of, numeric, shown
 from focusfl.data.flash import flash_availability
+from focusfl.data.samples import array_of
 from focusfl.participation.model import Marginals, Participation, check_devices, ids_of
 
 UNKNOWN = ("away", "hold", "error")
+MAX_TIMES = 1 << 20  # of a table that is made of logs: 60 years of half hours
 
 
 @PARTICIPATION.register("trace")
@@ -112,9 +115,9 @@ def read_avail(avail):
         if not is_zipfile(path):  # or numpy would take it for a pickle, and say so
             open(path, "rb").close()
             raise ValueError("it is no such file; np.savez(path, avail=matrix) makes one")
-        with np.load(path) as file:
-            return file["avail"]
-    except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
+        with open(path, "rb") as file, np.load(file) as arrays:
+            return array_of(arrays, "avail")
+    except Exception as error:  # a damaged file can make a reader raise anything
         reason = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise ValueError(
             f"cannot read {path} as an .npz file that holds avail: {reason}."
@@ -172,6 +175,11 @@ def from_events(
     first -= (first - first.astype("datetime64[D]")) % step
     if last < first:
         raise ValueError(f"end must not be before start; got {end} and {start}.")
+    if (count := (last - first) // step) >= MAX_TIMES:
+        raise ValueError(
+            f"the logs span {count} times, from {first} to {last}; at most {MAX_TIMES} will do. "
+            "Give start and end, or larger grid_minutes."
+        )
     grid = np.arange(first, last + np.timedelta64(1, "s"), step)
     return np.stack([_available(device, grid) for device in devices], axis=1)
 
@@ -229,7 +237,7 @@ def _read(path):
     opened = gzip.open if str(path).endswith(".gz") else open
     try:
         with opened(path, "rt", encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
+            return parse_json(file.read())
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"cannot read {path} as logs in JSON: {reason}.") from None

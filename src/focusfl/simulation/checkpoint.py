@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from focusfl import __version__
-from focusfl.core.files import BLANK, check, clear_parts, renamed, take_lock
+from focusfl.core.files import BLANK, check, clear_parts, parse_json, renamed, take_lock
 from focusfl.core.tree import Tree
 from focusfl.simulation.spec import Checkpoint
 
@@ -53,14 +53,18 @@ class CheckpointFile:
         self._facts = facts() | _here()
         if not self.exists():
             return state, log
-        arrays = read_arrays(self.folder / NAME)
-        _compare(json.loads(str(arrays.pop(FACTS))), self._facts, self.folder)
+        file = self.folder / NAME
+        arrays = read_arrays(file)
         start = {"state": state, "log": log}
-        run = jax.tree_util.tree_map_with_path(
-            # bfloat16, say, is written as bare bytes
-            lambda path, like: arrays[jax.tree_util.keystr(path)].view(like.dtype),
-            start,
-        )
+        try:
+            _compare(dict(parse_json(str(arrays.pop(FACTS)))), self._facts, self.folder)
+            run = jax.tree_util.tree_map_with_path(
+                # bfloat16, say, is written as bare bytes
+                lambda path, like: arrays[jax.tree_util.keystr(path)].view(like.dtype),
+                start,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file} is no checkpoint of this version: {error!r}.") from None
         run = _in_place_of(start, run)
         return run["state"], run["log"]
 

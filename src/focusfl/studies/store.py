@@ -161,7 +161,7 @@ class Folder:
         table, words = read_table(path, self.read(f"{name}{TABLE}"))
         if words is None:
             raise Damaged(f"{path} does not hold runs of a study")
-        about = json.loads(words)
+        about = files.parse_json(words)
         ends = np.cumsum(about["points"])[:-1]
         curves = _split(columns_of(table), ends, IDENTITY)
         clients: Sequence[Columns] = [{}] * len(curves)
@@ -223,16 +223,11 @@ class Study:
         folder = Path(path)
         manifest = read_manifest(folder)
         with _remedy():
-            here = Folder(folder, manifest)
-            runs = [run for name in manifest["groups"] for run in here.read_runs(name)]
-            by_identity = {identity(run.row): run for run in runs}
-            runs = [by_identity[identity(row)] for row in manifest["runs"]]
-            table, _ = read_table(folder / PARTICIPATION, here.read(PARTICIPATION))
-        columns, participants = columns_of(table), {}
-        for scenario in manifest["scenarios"]:
-            at = columns["participation"] == scenario
-            participants[scenario] = columns["round"][at], columns["client"][at]
-        return cls(folder, manifest, runs, participants)
+            try:
+                return cls(folder, manifest, *_contents(Folder(folder, manifest)))
+            except (LookupError, TypeError, AttributeError) as error:
+                words = f"{folder / MANIFEST} does not fit the files beside it"
+                raise Damaged(f"{words} ({error!r})") from None
 
     def table(self) -> "pd.DataFrame":
         """All curves as a tidy data frame: a row per run and evaluated round."""
@@ -274,6 +269,19 @@ class Study:
         with _remedy():
             Folder(self.folder, self.manifest).read(saved[0]["model"])
             return read_model(self.folder / saved[0]["model"])
+
+
+def _contents(here: Folder) -> tuple[list[Run], dict[str, Participants]]:
+    """Read the runs of a study, and who took part in each scenario."""
+    runs = [run for name in here.about["groups"] for run in here.read_runs(name)]
+    by_identity = {identity(run.row): run for run in runs}
+    runs = [by_identity[identity(row)] for row in here.about["runs"]]
+    table, _ = read_table(here.path / PARTICIPATION, here.read(PARTICIPATION))
+    columns, participants = columns_of(table), {}
+    for scenario in here.about["scenarios"]:
+        at = columns["participation"] == scenario
+        participants[scenario] = columns["round"][at], columns["client"][at]
+    return runs, participants
 
 
 def save(
@@ -329,7 +337,7 @@ def manifest_so_far(folder: Path) -> dict[str, Any]:
     with _remedy():
         content, seal = files.read(file)
         try:
-            manifest = json.loads(content)
+            manifest = files.parse_json(content)
             format_ = manifest.get("format")
         except (ValueError, AttributeError) as error:
             raise Damaged(f"{file} is damaged ({error})") from None

@@ -8,6 +8,13 @@ from typing import Any, NamedTuple
 HEADER = re.compile(r"^\s*\[\[?(?P<path>[^\]]+)\]\]?\s*(#.*)?$")
 KEY = re.compile(r"""^\s*(?P<path>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[^\s=.]+)*)\s*=""")
 PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+# Strings of several lines and of one, comments, brackets and line ends.
+TOKEN = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|\'{3}.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'''
+    r"""'[^'\n]*'|\#[^\n]*|[\[\]{}\n]""",
+    re.DOTALL,
+)
+MAX_DEPTH = 100  # names, one inside the other, whose lines are looked up
 
 Keys = tuple[str, ...]
 
@@ -38,7 +45,7 @@ def read(path: Path) -> Source:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ValueError(f"cannot read {path}: {reason}.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number may have too many digits for Python
         raise ValueError(f"{path} is not TOML: {error}.") from None
 
 
@@ -50,7 +57,7 @@ def change(source: Source, change: str) -> None:
         raise ValueError(f"--set takes key=value; got {change!r}.")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text
     table = source.table
     for name in keys[:-1]:
@@ -65,20 +72,17 @@ def _lines(text: str) -> dict[Keys, int]:
     """Where every key and table of a valid file is, but for keys inside of values."""
     lines: dict[Keys, int] = {}
     table: Keys = ()
-    rest = ""  # of a value that goes on over several lines
-    for number, line in enumerate(text.splitlines(), 1):
-        if rest:
-            rest += "\n" + line
-        elif header := HEADER.match(line):
+    inside = _inside(text)
+    for number, line in enumerate(text.split("\n"), 1):
+        if number in inside:
+            continue
+        if header := HEADER.match(line):
             table = _parts(header["path"])
             lines.setdefault(table, number)
         elif key := KEY.match(line):
             path = (*table, *_parts(key["path"]))
-            for length in range(len(table) + 1, len(path) + 1):
+            for length in range(len(table) + 1, min(len(path), MAX_DEPTH) + 1):
                 lines.setdefault(path[:length], number)
-            rest = "value =" + line[key.end() :]
-        if rest and _whole(rest):
-            rest = ""
     return lines
 
 
@@ -86,9 +90,13 @@ def _parts(path: str) -> Keys:
     return tuple(part.strip("\"'") for part in PART.findall(path))
 
 
-def _whole(text: str) -> bool:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-    return True
+def _inside(text: str) -> set[int]:
+    """Return the numbers of lines that begin inside of a value."""
+    lines, number, depth = set(), 1, 0
+    for token in TOKEN.findall(text):
+        depth += (token in "[{") - (token in "]}")
+        for _ in range(token.count("\n")):
+            number += 1
+            if depth or len(token) > 1:
+                lines.add(number)
+    return lines

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from focusfl.core.files import BLANK, Damaged, read, write
+from focusfl.core.files import BLANK, Damaged, parse_json, read, write
 from focusfl.core.fingerprint import fingerprint, source
 from focusfl.studies.store import RUNS, Folder, environment, manifest_so_far
 from focusfl.suite import measure
@@ -140,9 +140,12 @@ def load(file: Path = SHIPPED) -> list[Row]:
     if not file.is_file():
         return []
     about = _read(file)
-    if about["columns"] != [*Row._fields]:
+    if about.get("columns") != [*Row._fields]:
         raise ValueError(f"{file} is of another version of focusfl; remove it, and run again.")
-    return _current(map(_unpacked, about["rows"]))
+    try:
+        return _current(map(_unpacked, about["rows"]))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise Damaged(f"{file} is damaged ({error!r}); remove it, and run again.") from None
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -150,14 +153,14 @@ def _read(file: Path) -> dict[str, Any]:
     why = "holds no results of the suite"
     try:
         content, seal = read(file)
-        about = json.loads(content)
+        about = parse_json(content)
         if "seal" in about and seal is None:
             why = "is damaged: its checksum is gone"
         elif about.keys() & {"row", "rows"}:
             return about
     except Damaged as error:
         raise Damaged(f"{error}. Remove it, and run again.") from None
-    except (ValueError, AttributeError):
+    except (ValueError, TypeError, AttributeError):
         pass
     raise Damaged(f"{file} {why}; remove it, and run again.")
 

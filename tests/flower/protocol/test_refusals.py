@@ -187,6 +187,23 @@ def test_a_site_refuses_what_is_not_for_it(job):
             other.answer(request, grad)
 
 
+@pytest.mark.parametrize(
+    "lie", [{"lr": 0.0}, {"lr": -0.05}, {"round": -1}, {"lr": 0.0, "round": -1}]
+)
+def test_a_site_refuses_a_step_that_no_round_has(job, lie):
+    whole, blobs = parts(job[0].request("b"))
+    with pytest.raises(Refused, match="has a step of"):
+        job[1]["b"].answer(signed({**whole, **lie}, blobs), grad)
+
+
+@pytest.mark.parametrize("kind", ["i8", "u1", "b1"])
+def test_a_site_refuses_a_model_of_whole_numbers(job, kind):
+    whole, blobs = parts(job[0].request("b"))
+    down = {k: v.astype(kind) if k[0] == "x" else v for k, v in load(blobs["down"]).items()}
+    with pytest.raises(Refused, match="floating point"):
+        job[1]["b"].answer(signed(whole, {**blobs, "down": save(down)}), grad)
+
+
 def test_replies_that_are_no_pushes_carry_nothing(job):
     server, sites = job
     whole, blobs = parts(sites["b"].answer(server.request("b"), grad))

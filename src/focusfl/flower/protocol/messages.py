@@ -23,6 +23,7 @@ Wired = dict[str, bytes]  # a message: "header", and safetensors by the name of 
 VERSION = 3
 MAX_HEADER = 1 << 16  # bytes
 MAX_INT = 1 << 62
+MAX_DEPTH = 100  # names of a leaf, one inside the other
 UNKNOWN = float("nan")  # num_active while a round is open
 
 
@@ -181,6 +182,15 @@ def load_flat(blob: bytes, finite: bool = True) -> dict[str, np.ndarray]:
     return arrays
 
 
+def unpack_model(blob: bytes) -> Tree:
+    """Read the model of a broadcast, whatever its structure; Refused unless it is numbers of
+    floating point."""
+    x = nest(load_flat(blob), "x")
+    if not all(leaf.dtype.kind == "f" for leaf in leaves(x)):
+        raise Refused("its model must be arrays of floating point numbers.")
+    return x
+
+
 def nest(flat: Mapping[str, np.ndarray], root: str) -> Tree:
     """Build nested dicts of the arrays under one name; Refused if there are none."""
     if root in flat:
@@ -190,12 +200,15 @@ def nest(flat: Mapping[str, np.ndarray], root: str) -> Tree:
         first, *folders = path.split("/")
         if first != root:
             continue
+        if len(folders) > MAX_DEPTH:
+            raise Refused(f"{short(path)} lies more than {MAX_DEPTH} names deep.")
         place = nested
         for folder in folders[:-1]:
             place = place.setdefault(_plain(folder), {})
             if not isinstance(place, dict):
                 raise Refused(f"{short(path)} lies under an array.")
-        place[_plain(folders[-1])] = array
+        if place.setdefault(_plain(folders[-1]), array) is not array:
+            raise Refused(f"{short(path)} names what is there already.")
     if not nested:
         raise Refused(f"it carries no {root}.")
     return nested

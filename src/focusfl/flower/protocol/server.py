@@ -336,6 +336,9 @@ class ProtocolServer:
                 log.warning("%s continues: %s", self.job, words)
         except ValueError as error:
             raise ValueError(f"cannot resume from {path}: {error}") from None
+        weight_by_site = {site: weights[site] if weights else 1.0 for site in self.sites}
+        if store.column("weight", HERE, LEFT, BARRED) != weight_by_site:
+            raise ValueError(f"{path} is damaged: its sites or their weights are others.")
         self._load()
         store.begin()
         store.set_job(settings=json.dumps(settings))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from focusfl.core import Algorithm, CannotForget
+from focusfl.core.files import parse_json
 from focusfl.core.fingerprint import fingerprint
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_one_of, check_positive, check_weight, shown
@@ -128,7 +129,9 @@ def check_unchanged(before: str, now: Mapping[str, Any], changed: str) -> list[s
         ValueError: If some have changed, unless `changed` is "accept".
     """
     check_one_of("changed", changed, ("refuse", "accept"))
-    previous = json.loads(before)
+    previous = parse_json(before)
+    if not isinstance(previous, dict):
+        raise ValueError("its settings are damaged.")
     words = [
         f"{name} was {previous.get(name)!r} and is now {value!r}"
         for name, value in now.items()

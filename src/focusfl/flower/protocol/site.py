@@ -19,10 +19,9 @@ from focusfl.flower.protocol.messages import (
     decode,
     encode,
     leaves,
-    load_flat,
-    nest,
     pack,
     unpack,
+    unpack_model,
 )
 from focusfl.flower.protocol.settings import check_name
 from focusfl.flower.protocol.uplink import with_recorder
@@ -92,6 +91,7 @@ class Site:
 
         Raises:
             Refused: If the request is malformed, or for somebody else.
+            ValueError, ArithmeticError: If what is computed from it is not finite.
         """
         request, name = self._read(message)
         if self.account and self.cache.get("request") == name.encode():
@@ -149,6 +149,9 @@ class Site:
             raise Refused("it carries no model.")
         if request.local_steps < 1 or request.num_clients <= 0:
             raise Refused("a round must have clients and local steps.")
+        warming = request.round < 0  # the one round whose step is 0
+        if warming > self.algorithm.starts_warm or not (request.lr > 0 or warming):
+            raise Refused(f"no round {request.round} has a step of {request.lr}.")
         expected = repr(self.algorithm), self.job, self.site
         got = request.algorithm, request.job, request.site
         for what, mine, other in zip(("algorithm", "job", "site"), expected, got, strict=True):
@@ -159,7 +162,7 @@ class Site:
     def _open(self, request: Request, message: Wired) -> tuple[Any, Client | None]:
         """Read the broadcast, and the state that the server names; None if it is not here."""
         # The site has no model of its own: this one says what everything looks like.
-        x = nest(load_flat(message["down"]), "x")
+        x = unpack_model(message["down"])
         server, like = self.algorithm.init(tree.zeros(x))
         down = unpack(message["down"], self.algorithm.broadcast(server))
         return down, self._state(request, message, like)

@@ -7,9 +7,10 @@ sites took 3 times as long to write at 550,000 numbers and 8 times at 100.
 """
 
 import sqlite3
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from focusfl.core.files import make_folder, take_lock
 from focusfl.flower.protocol.messages import digest
@@ -52,6 +53,24 @@ CREATE TABLE IF NOT EXISTS sites ({", ".join(SiteRow._fields)}, PRIMARY KEY (nam
 CREATE INDEX IF NOT EXISTS norms ON sites (status, norm);
 CREATE INDEX IF NOT EXISTS pushers ON sites (status, pushes);
 """
+# SQLite's names for the types of columns.
+_TYPES = {str: "text", bytes: "blob", int: "integer", bool: "integer", type(None): "null"}
+
+
+def _wrong(table: str, row: type) -> str:
+    """Write the query for how many rows have a value that this module never wrote: SQLite
+    takes any type for any column."""
+    rules = []
+    for name, kind in row.__annotations__.items():
+        kinds = [_TYPES.get(each, "real") for each in get_args(kind) or (kind,)]
+        names = ", ".join(f"'{each}'" for each in (*kinds, *["integer"] * ("real" in kinds)))
+        rules.append(f"typeof({name}) NOT IN ({names})")
+        # Nobody writes negative numbers, and an infinite one is above this.
+        if {"real", "integer"} & {*kinds}:
+            rules.append(f"NOT {name} BETWEEN 0 AND {sys.float_info.max!r}")
+    if table == "sites":
+        rules.append(f"status NOT IN ('{HERE}', '{LEFT}', '{BARRED}')")
+    return f"SELECT count(*) FROM {table} WHERE {' OR '.join(rules)}"
 
 
 def check(path: Path) -> None:
@@ -100,6 +119,9 @@ class Store:
                 "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL;"
                 "PRAGMA synchronous = FULL;" + SCHEMA
             )
+            for table, row in (("job", JobRow), ("sites", SiteRow)):
+                if self.db.execute(_wrong(table, row)).fetchone()[0]:
+                    raise ValueError(f"its table {table} holds what no server writes.")
             self.job()
         except (sqlite3.DatabaseError, ValueError) as error:
             self.close()
@@ -198,7 +220,7 @@ class Store:
         """Take the checksums off a row; ValueError if one does not match."""
         fields = {}
         for name in SEALED & {*row._fields}:
-            if value := getattr(row, name):
+            if (value := getattr(row, name)) is not None:
                 checksum, fields[name] = value[:DIGITS], value[DIGITS:]
                 if checksum != digest(fields[name]).encode():
                     raise ValueError(f"{self.path} is damaged: {name}, {row[0]}.")
@@ -208,6 +230,6 @@ class Store:
 def _sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Put checksums before arrays: SQLite would not see a flipped bit."""
     return {
-        name: digest(value).encode() + value if name in SEALED and value else value
+        name: digest(value).encode() + value if name in SEALED and value is not None else value
         for name, value in fields.items()
     }
