@@ -38,6 +38,7 @@ from focusfl.data import flash, registry, tables
 from focusfl.deploy import certificates, monitor, ownership, watch
 from focusfl.flower import evaluation, events, identity
 from focusfl.flower.protocol import ProtocolServer, Site, messages, store
+from focusfl.flower.secure import Keys, Secure, SecureServer, SecureSite
 from focusfl.participation import from_events
 from focusfl.privacy.account import BudgetExceeded, Terms
 from focusfl.simulation import checkpoint
@@ -288,6 +289,67 @@ def answer(content: bytes) -> Any:
     finally:
         site.cache.clear()
         site.cache.update(cache)
+
+
+KEYS = Keys((bytes(range(32)),))
+
+
+@functools.cache
+def secure_job() -> tuple[SecureServer, SecureSite]:
+    """The server of a job with secure sums after one round, and its first site."""
+    algorithm, secure = ff.Compressed(ff.Focus(), ff.FixedPoint(50, 44)), Secure(minimum=2)
+    server = SecureServer(
+        algorithm, PARAMS, NAMES, place("secure"), secure=secure, job="job", lr=0.1
+    )
+    atexit.register(server.close)
+    sites = [SecureSite(algorithm, "job", name, secure=secure, keys=KEYS) for name in NAMES]
+    for site in sites:
+        assert server.receive(site.site, site.answer(server.request(site.site), gradient)).applied
+    server.close_round()
+    return server, sites[0]
+
+
+def secure_seeds() -> Iterator[bytes]:
+    server, site = secure_job()
+    yield from inputs_of(site.answer(server.request(site.site), gradient))
+
+
+@target(secure_seeds)
+def secure_receive(content: bytes) -> Any:
+    """A server of secure sums takes a reply: counted or refused, and then nothing changes."""
+    server, site = secure_job()
+    before = server._packed_server(), server.free
+    receipt = server.receive(site.site, message_of(content))
+    if receipt.status == "refused" and before != (server._packed_server(), server.free):
+        raise Broken("a refused message has changed the server")
+    server.drop_round()
+    return receipt
+
+
+def journal_seeds() -> Iterator[bytes]:
+    journal = secure_job()[0]._journal
+    for entries in (journal, journal.add("generation"), journal.add("forget", site="rome",
+                    weight=1.0, num_clients=2.0)):  # fmt: skip
+        yield json.dumps(entries.ops).encode()
+    yield b"[" * DEEP
+
+
+@target(journal_seeds, words='"op": "update" "forget" "generation" "masks": "lr": 1e999 null NaN')
+def journal(content: bytes) -> Any:
+    """A site of secure sums replays a journal that its server has made up."""
+    server, site = secure_job()
+    mine = server._journal
+    parts = [mine.base, content, *mine.blobs]
+    packed = {str(n): np.frombuffer(part, np.uint8) for n, part in enumerate(parts)}
+    request, _ = messages.decode(server.request("paris"), messages.Request, {*site.carries})
+    return site.answer(messages.encode(request, {"journal": messages.pack(packed), "new": b""}),
+                       gradient)  # fmt: skip
+
+
+@target(lambda: [b"ab" * 32, b"ab" * 32 + b"\n" + b"cd" * 32])
+def sums_key(content: bytes) -> Any:
+    """The file of the key that sites of secure sums share."""
+    return Keys.read(lay("sums.key", content))
 
 
 def evaluate_seeds() -> Iterator[bytes]:

@@ -165,6 +165,8 @@ def _apply(
     server, initial = state
     if op["op"] == "update":
         rd = Round(*(op[field] for field in Round._fields))
+        if not all(type(number) in (int, float) for number in rd):
+            raise ValueError("lr and what else describes a round must be numbers.")
         server = algorithm.update(server, _total(algorithm, server, op, blob, keys, secure), rd)
     elif op["op"] == "forget":
         client = initial
