@@ -172,7 +172,9 @@ class SecureServer(ProtocolServer):
 
     def _empty(self) -> bytes:
         self._journal = self._journal.add("generation")
-        return b""  # a newcomer's state is what the journal comes to
+        # A newcomer's state is what the journal comes to, and so has its name: another future,
+        # after a backup, begins the same generation from another model.
+        return digest(self._journal.to_bytes()).encode()
 
     def _recompute_sums(self) -> None:
         """Do nothing: sums of whole numbers lose no digits."""
