@@ -170,8 +170,8 @@ def _certificates(options: argparse.Namespace) -> int:
 
 
 @command(
-    "deploy key", "write the key that the sites of a job with secure sums share",
-    "focusfl deploy key sums.key",
+    "deploy keys", "write the key that the sites of a job with secure sums share",
+    "focusfl deploy keys sums.key",
     Option("file", type=Path, help="to be written, and handed to all sites, never to the server"),
     Option("--rotate", action="store_true", help="put a new key before those of the file"),
 )  # fmt: skip
@@ -188,7 +188,7 @@ def _key(options: argparse.Namespace) -> int:
     "deploy open", "write the model of a job with secure sums, by the key of its sites",
     "focusfl deploy open server/hospitals/server.db --key sums.key",
     Option("database", type=Path, help="server.db of the job; a copy will do"),
-    Option("--key", type=Path, required=True, help="file that focusfl deploy key has written"),
+    Option("--key", type=Path, required=True, help="file that focusfl deploy keys has written"),
     Option("--out", type=Path, default=Path("model.safetensors"),
            help="file to be written (model.safetensors)"),
 )  # fmt: skip

@@ -101,7 +101,7 @@ def _site(
         if who.key is None:
             raise ValueError(
                 f"{who.site} needs the key of secure sums: --node-config 'sums-key=\"FILE\"', "
-                "a file that focusfl deploy key writes and all sites share."
+                "a file that focusfl deploy keys writes and all sites share."
             )
         options |= {"secure": secure, "keys": Keys.read(who.key)}
         return SecureSite(algorithm, job, who.site, cache, **options)

@@ -50,7 +50,7 @@ class Keys:
         if not keys or {len(key) for key in keys} != {BYTES}:
             raise ValueError(
                 f"{path} must have a key of {2 * BYTES} hexadecimal digits in each line, as "
-                "focusfl deploy key writes it."
+                "focusfl deploy keys writes it."
             )
         return cls(keys)
 
