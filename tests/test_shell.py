@@ -94,6 +94,8 @@ LINES = {
         "init",
         "status",
         "watch",
+        "keys",
+        "open",
         "stop",
         "certificates",
     },
