@@ -143,6 +143,8 @@ def test_files_of_keys(tmp_path):
     file = tmp_path / "key"
     with pytest.raises(ValueError, match="cannot be read"):
         Keys.read(file)
+    with pytest.raises(ValueError, match="needs keys=Keys.read"):
+        open_sites(keys=Keys(()))
     with pytest.raises(ValueError, match="no .* to rotate"):
         Keys.create(file, rotate=True)
     Keys.create(file)

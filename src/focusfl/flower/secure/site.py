@@ -53,6 +53,8 @@ class SecureSite(Site):
     def __post_init__(self):
         Site.__post_init__(self)
         fixed_point(self.algorithm)  # raises if it sends no whole numbers
+        if not self.keys.secrets:
+            raise ValueError("a site of secure sums needs keys=Keys.read(FILE); got none.")
 
     def answer(
         self, message: Wired, grad_fn: GradFn, batch_of: Callable[[int], Any] | None = None
