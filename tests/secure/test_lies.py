@@ -11,7 +11,7 @@ from focusfl.flower.protocol.messages import Request, decode, encode, pack
 from focusfl.flower.secure import Keys
 from focusfl.flower.secure.journal import OPEN, Journal, State, pack_state
 from focusfl.flower.secure.keys import ID, PREFIX
-from secure.jobs import ALGORITHM, DIM, KEYS, NAMES, gradient, open_server, open_sites, play
+from secure.jobs import ALGORITHM, DIM, KEYS, NAMES, answer, gradient, open_server, open_sites, play
 
 SIZE = PREFIX + 8 * DIM
 
@@ -33,9 +33,8 @@ class Liar:
         parts |= {"state": state} if state else {"new": b""}
         return encode(fields._replace(**header), parts)
 
-    def ask(self, site, *args, gradient_of=None, **how):
-        work = gradient(gradient_of or site)
-        return self.sites[site].answer(self.request(site, *args, **how), work)
+    def ask(self, site, *args, **how):
+        return answer(self.sites[site], self.request(site, *args, **how))
 
     def base_of(self, x):
         """Write a base of its own, around a model that it has chosen."""
@@ -118,7 +117,7 @@ def test_played_sites_and_forged_states(liar):
     forged = mine.seal(liar.base_of(np.ones(DIM)).base[ID:], "server of job")
     with pytest.raises(Refused, match="needs the key"):
         liar.ask("north", Journal(forged))
-    pretended = KEYS.secrets and liar.replies[-1]["north"]["base"][:PREFIX] + forged[PREFIX:]
+    pretended = liar.replies[-1]["north"]["base"][:PREFIX] + forged[PREFIX:]
     with pytest.raises(Refused, match="not what a site of this job has sealed"):
         liar.ask("north", Journal(pretended))
     state = mine.seal(pack(ALGORITHM.init(np.zeros(DIM))[1]), "state of north in job")

@@ -224,9 +224,9 @@ def local_study(
     with job.open_protocol() as protocol:
         if isinstance(protocol, SecureServer):  # here is also the key of its sites
             server, states = protocol.open_job(Keys.read(fleet.sums_key))
-            found = measured(job, server)
-            outcome = outcome._replace(metrics=found)
-            events[-1] = {**events[-1], "metrics": found}
+            of_model = measured(job, server)
+            outcome = outcome._replace(metrics=of_model)
+            events[-1] = {**events[-1], "metrics": of_model}
         else:
             server, states = protocol.server, protocol.states()
         weights, clients = zip(*states, strict=True)

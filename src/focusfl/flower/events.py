@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from focusfl.core.files import make_folder
+from focusfl.core.files import make_folder, parse_json
 from focusfl.core.validation import printable
 
 FILE = "events.jsonl"  # in the server's folder of a job
@@ -35,9 +35,8 @@ def read(folder: Path) -> list[dict[str, Any]]:
     """Read all events of a job; lines that are no events, as of a crash, are passed over."""
     file, events = folder / FILE, []
     for line in file.read_bytes().splitlines() if file.exists() else ():
-        # RecursionError: of a line of 10^5 brackets.
-        with contextlib.suppress(ValueError, RecursionError):
-            event = json.loads(line)
+        with contextlib.suppress(ValueError):
+            event = parse_json(line)
             if isinstance(event, dict) and isinstance(event.get("event"), str):
                 events.append(event)
     return events

@@ -30,7 +30,7 @@ class Pending(NamedTuple):
     node: int
     site: str  # empty until the node has said which site it is
     sent_at: float  # by time.monotonic, in seconds
-    number: int | None = None  # the round, or the turn of a secure sum
+    number: int | None = None  # the round
 
 
 class Answer(NamedTuple):

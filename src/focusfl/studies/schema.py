@@ -23,7 +23,6 @@ from focusfl.simulation.spec import ClientState
 from focusfl.studies.toml import Keys
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
-
 Few = Annotated[int, Field(ge=1, le=100_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]

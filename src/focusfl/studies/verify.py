@@ -5,7 +5,6 @@ compared with the checksums in its manifest, others with what they say of themse
 nobody reads back, pages and figures, is unknown.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -103,8 +102,8 @@ def _unsealed(path: Path) -> tuple[State, str]:
     lines = content.splitlines() if path.suffix == ".jsonl" else [content]
     for number, line in enumerate(lines, 1):
         try:
-            known = json.loads(line)
-        except (ValueError, RecursionError):
+            known = files.parse_json(line)
+        except ValueError:
             known = None
         if not isinstance(known, dict) or (path.name == EVENTS and "event" not in known):
             raise files.Damaged(

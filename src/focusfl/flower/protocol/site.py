@@ -5,7 +5,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 REPLY = "reply "  # before the names of a reply's parts in the cache
 
 log = logging.getLogger(__name__)
+
+
+class Inputs(NamedTuple):
+    """What a site has read of a request."""
+
+    request: Request
+    message: Wired
+    down: Any  # the broadcast
+    state: Client | None  # that the server names; None: it is not here
+    opened: Any = None  # the server's state, where sites replay it
 
 
 @dataclass(frozen=True)
@@ -99,8 +109,8 @@ class Site:
             # the mean of two answers would have less of it.
             replies = {k: v for k, v in self.cache.items() if k.startswith(REPLY)}
             return {k.removeprefix(REPLY): v for k, v in replies.items()}
-        down, state = self._open(request, message)
-        if state is None:
+        inputs = self._open(request, message)
+        if (state := inputs.state) is None:
             return self._reply(request, "missing")
         # The server counts gradients for the site: batches go on where they stopped, even
         # for a site that has lost everything, and a lost reply repeats its batches.
@@ -123,10 +133,10 @@ class Site:
         algorithm, recorder = self.algorithm, None
         if self.compresses:
             algorithm, recorder = with_recorder(algorithm)
-        new, up = client_round(algorithm, state, down, gradient, batches, request.rd)
+        new, up = client_round(algorithm, state, inputs.down, gradient, batches, request.rd)
         if recorder:
             up = recorder.compressed(up)
-        parts, after = self._parts(request, message, down, state, up, new)
+        parts, after = self._parts(inputs, up, new)
         reply = self._reply(request, "push", parts)
         new_version = reply["header"].partition(b"\n")[0].decode()
         self._keep(request.version, pack(state), new_version, after)
@@ -159,19 +169,17 @@ class Site:
                 raise Refused(f"it is for {what} {other[:80]!a}; this is {mine}.")
         return request, name
 
-    def _open(self, request: Request, message: Wired) -> tuple[Any, Client | None]:
-        """Read the broadcast, and the state that the server names; None if it is not here."""
+    def _open(self, request: Request, message: Wired) -> Inputs:
+        """Read the broadcast, and the state that the server names."""
         # The site has no model of its own: this one says what everything looks like.
         x = unpack_model(message["down"])
         server, like = self.algorithm.init(tree.zeros(x))
         down = unpack(message["down"], self.algorithm.broadcast(server))
-        return down, self._state(request, message, like)
+        return Inputs(request, message, down, self._state(request, message, like))
 
-    def _parts(
-        self, request: Request, message: Wired, down: Any, state: Client, up: Any, new: Client
-    ) -> tuple[dict[str, bytes], bytes]:
+    def _parts(self, inputs: Inputs, up: Any, new: Client) -> tuple[dict[str, bytes], bytes]:
         """Give what a push carries, and the state from which the site goes on."""
-        del request, message, down, state
+        del inputs
         after = pack(new)
         return {"up": pack(up), **({"state": after} if self.algorithm.sends_state else {})}, after
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from focusfl.core import Algorithm, Client, Message, Round, tree
 from focusfl.core import Server as ServerState
+from focusfl.core.files import parse_json
 from focusfl.flower.protocol.messages import (
     Refused,
     load_flat,
@@ -52,10 +53,10 @@ class Journal(NamedTuple):
         flat = load_flat(blob)
         try:
             base, ops, *blobs = [flat[str(n)].tobytes() for n in range(len(flat))]
-            ops = json.loads(ops)
+            ops = parse_json(ops)
             if len(ops) != len(blobs) or len(ops) > MAX_OPS:
                 raise ValueError(f"{len(ops)} entries and {len(blobs)} blobs")
-        except (KeyError, ValueError, TypeError, RecursionError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             raise Refused(f"its journal cannot be read: {error}.") from None
         return cls(base, tuple(ops), tuple(blobs))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from focusfl.algorithms.compressed import Compressed
 from focusfl.compression import FixedPoint
-from focusfl.core import Algorithm, Message, tree
+from focusfl.core import Algorithm, tree
 from focusfl.core.tree import Tree
 from focusfl.core.validation import check_count, check_is, shown
 from focusfl.flower.protocol.messages import paths
@@ -39,31 +39,6 @@ class Secure:
     def __post_init__(self):
         check_count("minimum", self.minimum)
 
-    def check(self, algorithm: Algorithm, up: Message, sites: int) -> None:
-        """Raise ValueError unless pushes of so many sites can be summed in secret."""
-        if self.minimum > sites:
-            raise ValueError(
-                "minimum of secure sums must be at most the number of sites, "
-                f"{sites}; got {self.minimum}."
-            )
-        compressor = fixed_point(algorithm)
-        if algorithm.starts_warm:
-            raise ValueError(
-                f"{algorithm!r} cannot be summed in secret: before round 0 it hears "
-                "everybody, one by one if need be. Give warm_start=False."
-            )
-        plain = [path for path, leaf in paths(up) if getattr(leaf, "shape", ()) == ()]
-        if plain:
-            raise ValueError(
-                f"{algorithm!r} cannot be summed in secret: {', '.join(plain)} is a "
-                "single number, which no compressor codes. Give it an axis, or take Focus."
-            )
-        if compressor.bits + (sites - 1).bit_length() > ROOM:
-            raise ValueError(
-                f"sums of {sites} numbers of {compressor.bits} bits do not fit 64; give "
-                "FixedPoint fewer bits."
-            )
-
 
 def check_job(
     secure: Any,
@@ -80,14 +55,34 @@ def check_job(
                 f"{name} needs {what}, which a secure server never sees; got "
                 f"{shown(options[name])}. Leave it out."
             )
-    fixed_point(algorithm)
+    compressor = fixed_point(algorithm)
     if algorithm.has_after_update:
         raise ValueError(
             f"{algorithm!r} cannot be summed in secret: the server's answer changes "
             "its clients' states, which a secure server cannot read."
         )
     up = trial_push(algorithm, tree.map(np.asarray, params))
-    secure.check(algorithm, up, sites)
+    if secure.minimum > sites:
+        raise ValueError(
+            "minimum of secure sums must be at most the number of sites, "
+            f"{sites}; got {secure.minimum}."
+        )
+    if algorithm.starts_warm:
+        raise ValueError(
+            f"{algorithm!r} cannot be summed in secret: before round 0 it hears "
+            "everybody, one by one if need be. Give warm_start=False."
+        )
+    plain = [path for path, leaf in paths(up) if getattr(leaf, "shape", ()) == ()]
+    if plain:
+        raise ValueError(
+            f"{algorithm!r} cannot be summed in secret: {', '.join(plain)} is a "
+            "single number, which no compressor codes. Give it an axis, or take Focus."
+        )
+    if compressor.bits + (sites - 1).bit_length() > ROOM:
+        raise ValueError(
+            f"sums of {sites} numbers of {compressor.bits} bits do not fit 64; give "
+            "FixedPoint fewer bits."
+        )
 
 
 def fixed_point(algorithm: Algorithm) -> FixedPoint:

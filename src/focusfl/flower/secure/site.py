@@ -17,10 +17,9 @@ from focusfl.flower.protocol.messages import (
     paths,
     unpack,
 )
-from focusfl.flower.protocol.site import Site
+from focusfl.flower.protocol.site import Inputs, Site
 from focusfl.flower.secure.journal import (
     Journal,
-    State,
     about_server,
     about_site,
     pack_client,
@@ -66,43 +65,38 @@ class SecureSite(Site):
         except Exception:
             # The server may have chosen the model, and must not learn whether it fails here.
             log.exception("%s has no gradient to give: it pushes 0", self.site)
-            request, _ = self._read(message)
-            down, state = self._open(request, message)
-            size = sum(leaf.size for leaf in leaves(push_like(self.algorithm, down["x"])))
-            parts = self._seal(message, np.zeros(size, "<u8"), state)
-            return self._reply(request, "push", parts)
+            inputs = self._open(self._read(message)[0], message)
+            size = sum(leaf.size for leaf in leaves(push_like(self.algorithm, inputs.down["x"])))
+            parts = self._seal(inputs, np.zeros(size, "<u8"), inputs.state)
+            return self._reply(inputs.request, "push", parts)
 
-    def _open(self, request: Request, message: Wired) -> tuple[Any, Client | None]:
-        state = self._replay(message)
-        down = self.algorithm.broadcast(state.server)
+    def _open(self, request: Request, message: Wired) -> Inputs:
+        journal = Journal.from_bytes(message["journal"])
+        opened = replay(self.algorithm, journal, self.keys, self.job, self.secure)
+        state: Client | None = None
         if "new" in message:
-            return down, state.initial
-        if "state" in message:
+            state = opened.initial
+        elif "state" in message:
             blob = self.keys.open(message["state"], about_site(self.job, self.site))
-            return down, unpack_client(self.algorithm, blob, state.initial)
-        cached = self.cache.get(request.version)
-        return down, None if cached is None else unpack(cached, state.initial)
+            state = unpack_client(self.algorithm, blob, opened.initial)
+        elif (cached := self.cache.get(request.version)) is not None:
+            state = unpack(cached, opened.initial)
+        return Inputs(request, message, self.algorithm.broadcast(opened.server), state, opened)
 
-    def _parts(
-        self, request: Request, message: Wired, down: Any, state: Client, up: Any, new: Client
-    ) -> tuple[dict[str, bytes], bytes]:
+    def _parts(self, inputs: Inputs, up: Any, new: Client) -> tuple[dict[str, bytes], bytes]:
         numbers = to_numbers(dict(paths(up)), fixed_point(self.algorithm))
         if not self.algorithm.sends_state:
             # As the plain server derives it: sums hold what was sent, not what was due.
-            new = self.algorithm.state_after(state, up, down, request.rd)
+            new = self.algorithm.state_after(inputs.state, up, inputs.down, inputs.request.rd)
         after = pack(new)
-        return self._seal(message, numbers, new), after
+        return self._seal(inputs, numbers, new), after
 
-    def _seal(self, message: Wired, numbers: np.ndarray, state: Client) -> dict[str, bytes]:
+    def _seal(self, inputs: Inputs, numbers: np.ndarray, state: Client) -> dict[str, bytes]:
         """Give the parts of a push of these numbers, after which the site has this state."""
         packed = pack_client(self.algorithm, state)
         sealed = self.keys.seal(packed, about_site(self.job, self.site))
         parts = {"up": self.keys.mask(numbers), "state": sealed}
-        if "renew" in message:
-            base = pack_state(self.algorithm, self._replay(message))
+        if "renew" in inputs.message:
+            base = pack_state(self.algorithm, inputs.opened)
             parts["base"] = self.keys.seal(base, about_server(self.job))
         return parts
-
-    def _replay(self, message: Wired) -> State:
-        journal = Journal.from_bytes(message["journal"])
-        return replay(self.algorithm, journal, self.keys, self.job, self.secure)
